@@ -1,0 +1,195 @@
+"""The seven dimensions of an execution's state, what may stand together, and what the public sees.
+
+The six stored dimensions say everything; `public_state` follows from them by one rule, `derive_public_state`,
+which Lua repeats in `lib/state.lua` (a test compares the two on every combination).
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+
+class LifecyclePhase(StrEnum):
+    SUBMITTED = "submitted"
+    RUNNABLE = "runnable"
+    ACTIVE = "active"
+    SUSPENDED = "suspended"
+    TERMINAL = "terminal"
+
+
+class OwnershipState(StrEnum):
+    UNOWNED = "unowned"
+    LEASED = "leased"
+    LEASE_EXPIRED_RECLAIMABLE = "lease_expired_reclaimable"
+    LEASE_REVOKED = "lease_revoked"
+
+
+class EligibilityState(StrEnum):
+    ELIGIBLE_NOW = "eligible_now"
+    NOT_ELIGIBLE_UNTIL_TIME = "not_eligible_until_time"
+    BLOCKED_BY_DEPENDENCIES = "blocked_by_dependencies"
+    BLOCKED_BY_BUDGET = "blocked_by_budget"
+    BLOCKED_BY_QUOTA = "blocked_by_quota"
+    BLOCKED_BY_ROUTE = "blocked_by_route"
+    BLOCKED_BY_LANE_STATE = "blocked_by_lane_state"
+    BLOCKED_BY_OPERATOR = "blocked_by_operator"
+    NOT_APPLICABLE = "not_applicable"
+
+
+class BlockingReason(StrEnum):
+    NONE = "none"
+    WAITING_FOR_WORKER = "waiting_for_worker"
+    WAITING_FOR_RETRY_BACKOFF = "waiting_for_retry_backoff"
+    WAITING_FOR_RESUME_DELAY = "waiting_for_resume_delay"
+    WAITING_FOR_DELAY = "waiting_for_delay"
+    WAITING_FOR_SIGNAL = "waiting_for_signal"
+    WAITING_FOR_APPROVAL = "waiting_for_approval"
+    WAITING_FOR_CALLBACK = "waiting_for_callback"
+    WAITING_FOR_TOOL_RESULT = "waiting_for_tool_result"
+    WAITING_FOR_CHILDREN = "waiting_for_children"
+    WAITING_FOR_BUDGET = "waiting_for_budget"
+    WAITING_FOR_QUOTA = "waiting_for_quota"
+    WAITING_FOR_CAPABLE_WORKER = "waiting_for_capable_worker"
+    WAITING_FOR_LOCALITY_MATCH = "waiting_for_locality_match"
+    PAUSED_BY_OPERATOR = "paused_by_operator"
+    PAUSED_BY_POLICY = "paused_by_policy"
+    PAUSED_BY_FLOW_CANCEL = "paused_by_flow_cancel"
+
+
+class TerminalOutcome(StrEnum):
+    NONE = "none"
+    SUCCESS = "success"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    EXPIRED = "expired"
+    SKIPPED = "skipped"
+
+
+class AttemptState(StrEnum):
+    NONE = "none"
+    PENDING_FIRST_ATTEMPT = "pending_first_attempt"
+    RUNNING_ATTEMPT = "running_attempt"
+    ATTEMPT_INTERRUPTED = "attempt_interrupted"
+    PENDING_RETRY_ATTEMPT = "pending_retry_attempt"
+    PENDING_REPLAY_ATTEMPT = "pending_replay_attempt"
+    ATTEMPT_TERMINAL = "attempt_terminal"
+
+
+class PublicState(StrEnum):
+    WAITING = "waiting"
+    DELAYED = "delayed"
+    RATE_LIMITED = "rate_limited"
+    WAITING_CHILDREN = "waiting_children"
+    ACTIVE = "active"
+    SUSPENDED = "suspended"
+    RESUMABLE = "resumable"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    EXPIRED = "expired"
+    SKIPPED = "skipped"
+
+
+class AttemptType(StrEnum):
+    """Why an attempt was started."""
+
+    INITIAL = "initial"
+    RETRY = "retry"
+    RECLAIM = "reclaim"
+    REPLAY = "replay"
+    FALLBACK = "fallback"
+
+
+class AttemptRecordState(StrEnum):
+    """How one attempt stands, seen by itself."""
+
+    CREATED = "created"
+    STARTED = "started"
+    SUSPENDED = "suspended"
+    ENDED_SUCCESS = "ended_success"
+    ENDED_FAILURE = "ended_failure"
+    ENDED_CANCELLED = "ended_cancelled"
+    INTERRUPTED_RECLAIMED = "interrupted_reclaimed"
+
+
+class LaneState(StrEnum):
+    """What a lane lets through: `paused` starts nothing, `draining` finishes what was started."""
+
+    ACTIVE = "active"
+    PAUSED = "paused"
+    DRAINING = "draining"
+    DISABLED = "disabled"
+
+
+class StateVector(msgspec.Struct, frozen=True, kw_only=True):
+    """One execution's state; the defaults are what an absent field of the record means."""
+
+    lifecycle_phase: LifecyclePhase
+    ownership_state: OwnershipState = OwnershipState.UNOWNED
+    eligibility_state: EligibilityState = EligibilityState.NOT_APPLICABLE
+    blocking_reason: BlockingReason = BlockingReason.NONE
+    terminal_outcome: TerminalOutcome = TerminalOutcome.NONE
+    attempt_state: AttemptState = AttemptState.NONE
+
+    @property
+    def public_state(self) -> PublicState:
+        return derive_public_state(self.lifecycle_phase, self.eligibility_state, self.terminal_outcome)
+
+
+_BY_OUTCOME = {
+    TerminalOutcome.SUCCESS: PublicState.COMPLETED,
+    TerminalOutcome.FAILED: PublicState.FAILED,
+    TerminalOutcome.CANCELLED: PublicState.CANCELLED,
+    TerminalOutcome.EXPIRED: PublicState.EXPIRED,
+    TerminalOutcome.SKIPPED: PublicState.SKIPPED,
+    TerminalOutcome.NONE: PublicState.FAILED,  # a broken record must not look alive
+}
+
+_BY_ELIGIBILITY = {
+    EligibilityState.NOT_ELIGIBLE_UNTIL_TIME: PublicState.DELAYED,
+    EligibilityState.BLOCKED_BY_DEPENDENCIES: PublicState.WAITING_CHILDREN,
+    EligibilityState.BLOCKED_BY_BUDGET: PublicState.RATE_LIMITED,
+    EligibilityState.BLOCKED_BY_QUOTA: PublicState.RATE_LIMITED,
+}
+
+
+def derive_public_state(
+    phase: LifecyclePhase, eligibility: EligibilityState, outcome: TerminalOutcome
+) -> PublicState:
+    """The one rule for what the public sees; ownership, reason and attempt do not matter."""
+    if phase is LifecyclePhase.TERMINAL:
+        return _BY_OUTCOME[outcome]
+    if phase is LifecyclePhase.SUSPENDED:
+        return PublicState.SUSPENDED
+    if phase is LifecyclePhase.ACTIVE:
+        return PublicState.ACTIVE
+    return _BY_ELIGIBILITY.get(eligibility, PublicState.WAITING)
+
+
+def violations(state: StateVector) -> list[str]:
+    """Every legality rule this state breaks; empty for a legal one."""
+    phase, owner = state.lifecycle_phase, state.ownership_state
+    leased = owner is OwnershipState.LEASED
+    eligible = state.eligibility_state is EligibilityState.ELIGIBLE_NOW
+    terminal = phase is LifecyclePhase.TERMINAL
+    ended = state.terminal_outcome is not TerminalOutcome.NONE
+    active = phase is LifecyclePhase.ACTIVE
+    rules = {
+        "a terminal execution holds no lease": terminal and leased,
+        "a suspended execution holds no lease": phase is LifecyclePhase.SUSPENDED and leased,
+        "a submitted execution holds no lease": phase is LifecyclePhase.SUBMITTED and leased,
+        "only a terminal execution has an outcome": ended and not terminal,
+        "a terminal execution has an outcome": terminal and not ended,
+        "an active execution is past its first attempt's start": active
+        and state.attempt_state is AttemptState.PENDING_FIRST_ATTEMPT,
+        "an active execution is owned": active and owner is OwnershipState.UNOWNED,
+        "a terminal execution is not eligible": terminal and eligible,
+        "an active execution is not eligible": active and eligible,
+        "a runnable execution runs no attempt": phase is LifecyclePhase.RUNNABLE
+        and state.attempt_state is AttemptState.RUNNING_ATTEMPT,
+        "a runnable execution says whether it is eligible": phase is LifecyclePhase.RUNNABLE
+        and state.eligibility_state is EligibilityState.NOT_APPLICABLE,
+    }
+    return [rule for rule, broken in rules.items() if broken]
