@@ -1,0 +1,14 @@
+std = "lua51"
+max_line_length = 120
+globals = {}
+read_globals = {"redis", "cjson", "cmsgpack", "bit"}
+exclude_files = {"build/**", ".venv/**"}
+
+-- Each file is wrapped by the bundler, which puts the modules of its `@uses` line in scope as locals.
+files["src/flowfabric/backends/valkey/lua"] = {
+  read_globals = {
+    "admission", "args", "attempt", "capability", "claim", "clock", "dependency", "event", "failure", "grant", "index",
+    "lease", "policy", "reclaim", "record", "reply", "retry", "state", "stream", "suspension", "tags", "terminal",
+    "transition",
+  },
+}

@@ -1,0 +1,1 @@
+"""The backend whose truth is a library of atomic Valkey functions."""

@@ -1,0 +1,167 @@
+"""Turn the Lua sources into one function library, and a line of that library back into a file and line."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from bisect import bisect_right
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+from flowfabric.backends.valkey.contract import Arg, FunctionSpec, parse_contract, uses_of
+
+LIBRARY_NAME = "flowfabric"
+# Raised whenever the text of the bundle changes in a release. The Rust line counts from 1; ours starts above it.
+LIBRARY_VERSION = 100
+
+_FAULT = re.compile(r"user_function:(\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """The library as loaded, with what is needed to call it and to explain its faults."""
+
+    text: str
+    version: int
+    functions: Mapping[str, FunctionSpec]
+    starts: tuple[int, ...]
+    sources: tuple[str, ...]
+
+    @property
+    def sha256(self) -> str:
+        return hashlib.sha256(self.text.encode()).hexdigest()
+
+    def locate(self, line: int) -> tuple[str, int]:
+        """The source file and its line that bundle line `line` came from."""
+        at = bisect_right(self.starts, line) - 1
+        return (self.sources[at], line - self.starts[at] + 1) if at >= 0 else ("bundle", line)
+
+    def locate_fault(self, message: str) -> tuple[str, int] | None:
+        """Where a script error happened; the text names a line of the bundle and nothing else we trust."""
+        match = _FAULT.search(message)
+        return self.locate(int(match.group(1))) if match else None
+
+
+class _Writer:
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.starts: list[int] = []
+        self.sources: list[str] = []
+
+    def add(self, text: str, source: str) -> None:
+        self.starts.append(len(self.lines) + 1)
+        self.sources.append(source)
+        self.lines.extend(text.rstrip("\n").split("\n"))
+
+
+@cache
+def bundle(*, manual_clock: bool = False, version: int = LIBRARY_VERSION) -> Bundle:
+    """The whole library. With `manual_clock` the tests' clock module takes the place of the server's."""
+    root = files("flowfabric.backends.valkey").joinpath("lua")
+    lib = {entry.name: entry.read_text() for entry in root.joinpath("lib").iterdir() if entry.name.endswith(".lua")}
+    fns = {entry.name: entry.read_text() for entry in root.joinpath("fn").iterdir() if entry.name.endswith(".lua")}
+    if manual_clock:
+        lib["clock.lua"] = root.joinpath("testing", "manual_clock.lua").read_text()
+    return build(lib, fns, version=version, manual_clock=manual_clock)
+
+
+def build(
+    lib: Mapping[str, str], fns: Mapping[str, str], *, version: int = LIBRARY_VERSION, manual_clock: bool = False
+) -> Bundle:
+    writer = _Writer()
+    writer.add(f"#!lua name={LIBRARY_NAME}\nlocal lib = {{}}\nlocal VERSION = '{version}'", "bundle")
+    for name in _dependency_order(lib):
+        source = lib[f"{name}.lua"]
+        writer.add(f"lib.{name} = (function() {_imports(uses_of(source))}", "bundle")
+        writer.add(source, f"lib/{name}.lua")
+        writer.add("end)()", "bundle")
+    specs: dict[str, FunctionSpec] = {}
+    for file in sorted(fns):
+        spec = parse_contract(file.removesuffix(".lua"), fns[file])
+        specs[spec.operation] = spec
+        unknown = set(spec.uses) - {name.removesuffix(".lua") for name in lib}
+        if unknown:
+            raise ValueError(f"{file} @uses: no such module: {sorted(unknown)}")
+        _add_function(writer, spec, fns[file])
+    if manual_clock:
+        set_clock = "redis.register_function('ff_test_clock', function(_, argv) return lib.clock.set(argv[1]) end)"
+        writer.add(set_clock, "bundle")
+    return Bundle("\n".join(writer.lines) + "\n", version, specs, tuple(writer.starts), tuple(writer.sources))
+
+
+def _dependency_order(lib: Mapping[str, str]) -> list[str]:
+    """Modules after the modules they use; a cycle is an error."""
+    done: list[str] = []
+
+    def visit(name: str, path: tuple[str, ...]) -> None:
+        if name in path:
+            raise ValueError(f"lib modules use each other in a circle: {' -> '.join((*path, name))}")
+        if name in done:
+            return
+        if f"{name}.lua" not in lib:
+            raise ValueError(f"lib/{path[-1]}.lua @uses: no such module: {name}")
+        for used in uses_of(lib[f"{name}.lua"]):
+            visit(used, (*path, name))
+        done.append(name)
+
+    for file in sorted(lib):
+        visit(file.removesuffix(".lua"), ())
+    return done
+
+
+def _imports(names: tuple[str, ...]) -> str:
+    if not names:
+        return ""
+    return f"local {', '.join(names)} = {', '.join(f'lib.{name}' for name in names)}"
+
+
+def _add_function(writer: _Writer, spec: FunctionSpec, source: str) -> None:
+    writer.add(f"do local fn = (function() {_imports(spec.uses)}", "bundle")
+    writer.add(source, f"fn/{spec.operation}.lua")
+    writer.add(f"end)()\n{_registration(spec)}\nend", "bundle")
+
+
+def _registration(spec: FunctionSpec) -> str:
+    """Straight-line code that checks the arity, reads the arguments by name and calls the function."""
+    body = [f"if #keys < {len(spec.keys)} then return lib.args.too_few_keys({len(spec.keys)}, #keys) end"]
+    named_keys = [f"{key.name} = keys[{at}]" for at, key in enumerate(spec.keys, 1) if not key.derived]
+    named_args = []
+    for at, arg in enumerate(spec.args, 1):
+        if arg.type == "text":
+            named_args.append(f"{arg.name} = {_text(arg, at)}")
+            continue
+        body.append(f"local a{at}, e{at} = {_checked(arg, at)}")
+        body.append(f"if e{at} then return e{at} end")
+        named_args.append(f"{arg.name} = a{at}")
+    if spec.keys and spec.keys[0].name == "core":
+        given = f"a{_position(spec, 'execution_id')}" if "execution_id" in spec.arg_names else "nil"
+        body.append(f"local wrong = lib.args.check_core(keys[1], {given})")
+        body.append("if wrong then return wrong end")
+    body.append(f"return fn({{{', '.join(named_keys)}}}, {{{', '.join(named_args)}}}, VERSION)")
+    flags = f", flags = {{{', '.join(repr(flag) for flag in spec.flags)}}}" if spec.flags else ""
+    code = " ".join(body)
+    return (
+        f"redis.register_function{{function_name = '{spec.function}'{flags}, "
+        f"callback = function(keys, argv) {code} end}}"
+    )
+
+
+def _position(spec: FunctionSpec, name: str) -> int:
+    return next(at for at, arg in enumerate(spec.args, 1) if arg.name == name)
+
+
+def _text(arg: Arg, at: int) -> str:
+    if arg.rest:
+        return f"lib.args.rest(argv, {at})"
+    return f"(argv[{at}] or '{arg.default or ''}')"
+
+
+def _checked(arg: Arg, at: int) -> str:
+    if arg.type == "id":
+        return f"lib.args.id('{arg.name}', argv[{at}])"
+    missing = "optional" if arg.optional else arg.default or "nil"
+    if arg.optional:
+        return f"lib.args.optional('{arg.name}', argv[{at}], lib.args.{arg.type})"
+    return f"lib.args.{arg.type}('{arg.name}', argv[{at}], {missing})"

@@ -1,0 +1,141 @@
+"""The contract at the head of each `lua/fn/*.lua` file: keys, arguments, reply, errors, events.
+
+The header is the single source of positions. The bundler turns it into the registration, the argument checks and
+the named tables `K` and `A`; Python calls by the same names. Nobody writes KEYS[12].
+
+    --- Extend the lease its holder still has.
+    -- @keys    core ~lease_current ~lease_history ~lease_expiry
+    -- @args    execution_id:id attempt_index lease_ttl_ms:pos grace_ms:nat=5000 source=
+    -- @reply   expires_at
+    -- @errors  execution_not_found stale_lease
+    -- @events  renewed
+    -- @repeat  safe
+    -- @uses    clock lease record reply
+
+`~name` is a key the function derives itself: callers must fill the position (other programs do), we fill it with
+a placeholder. An argument is `name[:type][?|=default]`: `?` makes an empty or absent one nil, `=` gives a default
+to an absent one. Types: text (the default), id (not empty), int, nat (from 0), pos (from 1). `*name` takes the rest.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Literal, NoReturn
+
+ArgType = Literal["text", "id", "int", "nat", "pos"]
+
+_ARG = re.compile(r"(?P<rest>\*)?(?P<name>[a-z][a-z0-9_]*)(:(?P<type>[a-z]+))?(?P<opt>\?|=(?P<default>\S*))?")
+_TAGS = frozenset({"keys", "args", "reply", "errors", "events", "repeat", "flags", "uses"})
+_TYPES = frozenset({"text", "id", "int", "nat", "pos"})
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    name: str
+    derived: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Arg:
+    name: str
+    type: ArgType = "text"
+    optional: bool = False
+    default: str | None = None
+    rest: bool = False
+
+    @property
+    def is_number(self) -> bool:
+        return self.type in ("int", "nat", "pos")
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionSpec:
+    """One server function, as its header says."""
+
+    operation: str
+    summary: str
+    keys: tuple[Key, ...]
+    args: tuple[Arg, ...]
+    reply: tuple[str, ...] = ()
+    errors: tuple[str, ...] = ()
+    events: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
+    uses: tuple[str, ...] = ()
+    repeatable: bool = False
+    arg_names: frozenset[str] = field(default_factory=frozenset)
+
+    @property
+    def function(self) -> str:
+        return f"ff_{self.operation}"
+
+
+def parse_contract(operation: str, source: str) -> FunctionSpec:
+    """Read the header of one function file; anything unclear is a ValueError that names the file and the tag."""
+    lines = _header_lines(operation, source)
+    tags = _tags(operation, lines[1:])
+    args = tuple(_arg(operation, word) for word in tags.get("args", []))
+    if any(arg.rest for arg in args[:-1]):
+        _refuse(operation, "@args", "only the last argument may take the rest")
+    return FunctionSpec(
+        operation=operation,
+        summary=lines[0].removeprefix("---").strip(),
+        keys=tuple(Key(word.lstrip("~"), word.startswith("~")) for word in tags.get("keys", [])),
+        args=args,
+        reply=tuple(tags.get("reply", [])),
+        errors=tuple(tags.get("errors", [])),
+        events=tuple(tags.get("events", [])),
+        flags=tuple(tags.get("flags", [])),
+        uses=tuple(tags.get("uses", [])),
+        repeatable=tags.get("repeat", []) == ["safe"],
+        arg_names=frozenset(arg.name for arg in args),
+    )
+
+
+def uses_of(source: str) -> tuple[str, ...]:
+    """The `@uses` line of a lib module; it has no other contract."""
+    match = re.search(r"^-- @uses\s+(.+)$", source, re.MULTILINE)
+    return tuple(match.group(1).split()) if match else ()
+
+
+def _header_lines(operation: str, source: str) -> list[str]:
+    lines: list[str] = []
+    for line in source.splitlines():
+        if not line.startswith("--"):
+            break
+        lines.append(line)
+    if not lines or not lines[0].startswith("--- "):
+        _refuse(operation, "summary", "the file starts with `--- one sentence`")
+    return lines
+
+
+def _tags(operation: str, lines: list[str]) -> dict[str, list[str]]:
+    tags: dict[str, list[str]] = {}
+    current: list[str] | None = None
+    for line in lines:
+        text = line.removeprefix("--").strip()
+        if text.startswith("@"):
+            name, *words = text[1:].split()
+            if name not in _TAGS:
+                _refuse(operation, f"@{name}", f"unknown tag; there are {sorted(_TAGS)}")
+            current = tags.setdefault(name, [])
+            current.extend(words)
+        elif current is not None and line.startswith("--   "):
+            current.extend(text.split())
+        else:
+            current = None
+    return tags
+
+
+def _arg(operation: str, word: str) -> Arg:
+    match = _ARG.fullmatch(word)
+    if match is None:
+        _refuse(operation, "@args", f"cannot read {word!r}")
+    kind = match["type"] or "text"
+    if kind not in _TYPES:
+        _refuse(operation, "@args", f"unknown type in {word!r}; there are {sorted(_TYPES)}")
+    return Arg(match["name"], kind, match["opt"] == "?", match["default"], bool(match["rest"]))  # type: ignore[arg-type]
+
+
+def _refuse(operation: str, where: str, problem: str) -> NoReturn:
+    raise ValueError(f"{operation}.lua {where}: {problem}")

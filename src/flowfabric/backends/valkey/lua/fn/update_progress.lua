@@ -1,0 +1,27 @@
+--- Note how far the running attempt is; its state does not change.
+-- @keys    core
+-- @args    execution_id:id lease_id lease_epoch progress_pct:nat? progress_message attempt_id=
+-- @reply
+-- @errors  invalid_input execution_not_found execution_not_active lease_revoked lease_expired stale_lease
+-- @events  progress
+-- @repeat  safe
+-- @uses    clock event lease record reply
+return function(K, A)
+  local now = clock.now_ms()
+  local x = record.load(K.core)
+
+  if A.progress_pct and A.progress_pct > 100 then
+    return reply.invalid("progress_pct", "0 to 100", A.progress_pct)
+  end
+  if not x then return reply.refuse("execution_not_found") end
+  local refusal = lease.check_held(x, now)
+  if refusal then return refusal end
+  if not lease.is_holder(x, A) then return reply.refuse("stale_lease") end
+
+  local set = {progress_updated_at = now, progress_pct = A.progress_pct}
+  if A.progress_message ~= "" then set.progress_message = A.progress_message end
+  record.write(x, now, set)
+  event.append(x, "progress", now, A.progress_pct and tostring(A.progress_pct))
+
+  return reply.ok()
+end

@@ -1,0 +1,90 @@
+-- Attempts. The current one lives in the core hash; one that ended before its execution is put away in its own hash.
+-- @uses record index transition
+local M = {}
+
+local ENDED_BY_OUTCOME = {success = "ended_success", failed = "ended_failure", expired = "ended_failure"}
+
+-- Fields of the previous attempt and of the wait before this one.
+local SUPERSEDED = {
+  "failure_reason", "failure_category", "attempt_started_at", "current_attempt_type", "delay_until",
+  "lease_last_renewed_at",
+}
+
+-- Put the current attempt away under its own key, with how it ended.
+function M.archive(x, ended_as, now, reason, category)
+  local core = redis.call("HMGET", x.core, "current_attempt_type", "attempt_started_at", "started_at", "failure_reason",
+    "failure_category", "completed_at")
+  local fields = {
+    "attempt_id", x.current_attempt_id, "attempt_state", ended_as, "attempt_type", core[1] or "initial",
+    "started_at", core[2] or core[3] or now, "ended_at", core[6] or now, "lease_epoch", x.current_lease_epoch,
+  }
+  local function add(name, value)
+    if value and value ~= "" then
+      fields[#fields + 1] = name
+      fields[#fields + 1] = value
+    end
+  end
+  add("worker_instance_id", x.current_worker_instance_id)
+  add("failure_reason", reason or core[4])
+  add("failure_category", category or core[5])
+  redis.call("HSET", record.attempt_key(x, x.current_attempt_index), unpack(fields))
+end
+
+-- The record of a finished execution is about to be reopened: keep how its last attempt ended.
+function M.archive_ended(x, now)
+  if x.attempt_state ~= "attempt_terminal" then return end
+  M.archive(x, ENDED_BY_OUTCOME[x.terminal_outcome] or "ended_cancelled", now)
+end
+
+local function lease_fields(x, now, holder)
+  return {
+    current_lease_id = holder.lease_id,
+    current_lease_epoch = tonumber(x.current_lease_epoch) + 1,
+    current_worker_id = holder.worker_id,
+    current_worker_instance_id = holder.worker_instance_id,
+    lease_acquired_at = now,
+    lease_expires_at = now + holder.lease_ttl_ms,
+  }
+end
+
+local RUNNING = {lifecycle_phase = "active", ownership_state = "leased", attempt_state = "running_attempt"}
+
+local function start_timeout(x, now, given)
+  local timeout = given and given > 0 and given or tonumber(x.attempt_timeout_ms or 0)
+  if timeout > 0 then index.set_attempt_timeout(x, now + timeout) end
+end
+
+-- A new attempt under a new lease. holder: worker_id, worker_instance_id, lease_id, lease_ttl_ms, attempt_id,
+-- attempt_timeout_ms?, and for a reclaim extra fields to set. x needs started_at and attempt_timeout_ms loaded.
+function M.start(x, now, holder, kind, extra)
+  local set = lease_fields(x, now, holder)
+  local attempt_index = tonumber(x.total_attempt_count or 0)
+  set.current_attempt_index, set.total_attempt_count = attempt_index, attempt_index + 1
+  set.current_attempt_id = holder.attempt_id
+  if kind ~= "initial" then set.current_attempt_type = kind end
+  if x.started_at then set.attempt_started_at = now else set.started_at = now end
+  if holder.attempt_timeout_ms and holder.attempt_timeout_ms > 0 then
+    set.attempt_timeout_ms = holder.attempt_timeout_ms
+  end
+  for name, value in pairs(extra or {}) do set[name] = value end
+  transition.apply(x, now, {event = kind == "reclaim" and "reclaimed" or "claimed", outcome = kind,
+    state = RUNNING, set = set, clear = SUPERSEDED})
+  start_timeout(x, now, holder.attempt_timeout_ms)
+end
+
+-- The interrupted attempt goes on under a new lease. Each stretch of running gets the whole attempt time-out
+-- unless the caller knows what is left of it.
+function M.resume(x, now, holder)
+  transition.apply(x, now, {event = "resumed", state = RUNNING, set = lease_fields(x, now, holder),
+    clear = {"delay_until", "lease_last_renewed_at"}})
+  start_timeout(x, now, holder.attempt_timeout_ms)
+end
+
+-- What kind of attempt comes next.
+function M.next_kind(x)
+  if x.attempt_state == "pending_retry_attempt" then return "retry" end
+  if x.attempt_state == "pending_replay_attempt" then return "replay" end
+  return "initial"
+end
+
+return M

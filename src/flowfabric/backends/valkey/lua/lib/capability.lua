@@ -1,0 +1,51 @@
+-- Capability tokens: the grammar, and whether a worker offers what an execution requires.
+local M = {}
+
+local MAX_BYTES, MAX_TOKENS = 4096, 256
+
+local function tokens_of(csv)
+  local out = {}
+  for token in csv:gmatch("[^,]+") do out[#out + 1] = token end
+  return out
+end
+
+-- Sorted CSV of a decoded JSON list, or nil and what is wrong with it.
+function M.from_list(list)
+  local tokens = {}
+  for _, token in ipairs(list) do
+    if type(token) ~= "string" then return nil, "required:non_string_token" end
+    if token == "" then return nil, "required:empty_token" end
+    if token:find(",", 1, true) then return nil, "required:comma_in_token" end
+    if token:find("[%z\1-\32\127]") then return nil, "required:control_or_whitespace" end
+    tokens[#tokens + 1] = token
+  end
+  if #tokens > MAX_TOKENS then return nil, "required:too_many_tokens" end
+  table.sort(tokens)
+  local csv = table.concat(tokens, ",")
+  if #csv > MAX_BYTES then return nil, "required:too_many_bytes" end
+  return csv
+end
+
+local function too_large(side, csv)
+  if #csv > MAX_BYTES then return side .. ":too_many_bytes" end
+  if #tokens_of(csv) > MAX_TOKENS then return side .. ":too_many_tokens" end
+end
+
+-- nil when the worker offers everything; otherwise the code and detail of the refusal.
+function M.check(required, offered)
+  required = required or ""
+  local wrong = too_large("required", required) or too_large("worker", offered)
+  if wrong then return "invalid_capabilities", wrong end
+  if required == "" then return nil end
+  local has, missing = {}, {}
+  for _, token in ipairs(tokens_of(offered)) do has[token] = true end
+  for _, token in ipairs(tokens_of(required)) do
+    if not has[token] then missing[#missing + 1] = token end
+  end
+  if #missing > 0 then
+    table.sort(missing)
+    return "capability_mismatch", table.concat(missing, ",")
+  end
+end
+
+return M

@@ -1,0 +1,46 @@
+-- Who may be claimed: the guards that every way of claiming shares.
+-- @uses admission record reply
+local M = {}
+
+local function not_leaseable(x, why) return reply.refuse("execution_not_leaseable", why or record.public_state(x)) end
+
+-- A new attempt may start (the grant apart).
+function M.check_fresh(x)
+  if x.lifecycle_phase ~= "runnable" then return not_leaseable(x) end
+  if x.ownership_state ~= "unowned" then return reply.refuse("lease_conflict") end
+  if x.eligibility_state ~= "eligible_now" then return not_leaseable(x) end
+  if x.terminal_outcome ~= "none" then return not_leaseable(x) end
+  if x.attempt_state == "running_attempt" then return reply.refuse("active_attempt_exists") end
+  if x.attempt_state == "attempt_interrupted" then return reply.refuse("use_claim_resumed_execution") end
+  local obstacle = admission.obstacle(x, false)
+  if obstacle then return not_leaseable(x, obstacle) end
+end
+
+-- The interrupted attempt may go on; unlike the wire's first version, only when it is eligible (D22).
+function M.check_resumed(x)
+  if x.lifecycle_phase ~= "runnable" then return not_leaseable(x) end
+  if x.attempt_state ~= "attempt_interrupted" then return reply.refuse("not_a_resumed_execution") end
+  if x.eligibility_state ~= "eligible_now" then return not_leaseable(x) end
+  local obstacle = admission.obstacle(x, true)
+  if obstacle then return not_leaseable(x, obstacle) end
+end
+
+-- The attempt's policy snapshot as flat fields: one per top-level member, nested values as JSON.
+function M.attempt_policy(text)
+  if text == "" then return {} end
+  local ok, object = pcall(cjson.decode, text)
+  if not ok or type(object) ~= "table" then return nil, reply.invalid("attempt_policy_json", "a JSON object", text) end
+  local fields = {}
+  for name, value in pairs(object) do
+    fields[#fields + 1] = name
+    fields[#fields + 1] = type(value) == "table" and cjson.encode(value) or tostring(value)
+  end
+  return fields
+end
+
+function M.store_attempt_policy(x, fields)
+  if #fields == 0 then return end
+  redis.call("HSET", record.attempt_key(x, x.current_attempt_index) .. ":policy", unpack(fields))
+end
+
+return M

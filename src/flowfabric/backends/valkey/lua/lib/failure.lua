@@ -1,0 +1,29 @@
+-- A failed attempt: tried again later, or the end of the execution. Used by fail and by attempt time-outs.
+-- @uses record transition terminal attempt stream retry
+local M = {}
+
+-- failure: reason, category, retry (a policy table or nil), requested_delay_ms?. Answers delay_until, or nil when
+-- no retry is allowed and nothing was written.
+function M.schedule_retry(x, now, failure)
+  local retries = tonumber(redis.call("HGET", x.core, "retry_count") or 0)
+  local seed = x.id .. ":" .. retries .. ":" .. now
+  local delay = retry.delay_ms(failure.retry, retries, failure.category, failure.requested_delay_ms, seed)
+  if not delay then return nil end
+  attempt.archive(x, "ended_failure", now, failure.reason, failure.category)
+  stream.close(x, x.current_attempt_index, "attempt_failure", now)
+  transition.apply(x, now, {
+    event = "retry_scheduled", outcome = failure.category,
+    state = {
+      lifecycle_phase = "runnable", eligibility_state = "not_eligible_until_time",
+      blocking_reason = "waiting_for_retry_backoff", attempt_state = "pending_retry_attempt",
+    },
+    set = {
+      delay_until = now + delay, retry_count = retries + 1, failure_reason = failure.reason,
+      failure_category = failure.category,
+    },
+    clear = record.LEASE,
+  })
+  return now + delay
+end
+
+return M

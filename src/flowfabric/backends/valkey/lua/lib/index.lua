@@ -1,0 +1,100 @@
+-- Where an execution is listed follows from its state: this is the only module that adds or removes entries.
+local M = {}
+
+local QUEUES = {
+  eligible_now = "eligible",
+  not_eligible_until_time = "delayed",
+  blocked_by_dependencies = "blocked:dependencies",
+  blocked_by_budget = "blocked:budget",
+  blocked_by_quota = "blocked:quota",
+  blocked_by_route = "blocked:route",
+  blocked_by_operator = "blocked:operator",
+  blocked_by_lane_state = "blocked:lane_state",
+}
+
+-- Where no time-out is set the entry sorts last.
+local NO_TIMEOUT = 9999999999999
+
+function M.partition(x, name) return "ff:idx:" .. x.tag .. ":" .. name end
+
+function M.lane(x, name) return "ff:idx:" .. x.tag .. ":lane:" .. x.lane_id .. ":" .. name end
+
+local function worker_leases(x) return M.partition(x, "worker:" .. x.current_worker_instance_id .. ":leases") end
+
+-- The public wire clamps what our own ports refuse (D17).
+function M.clamp_priority(priority) return math.min(math.max(priority, 0), 9000) end
+
+-- Higher priority first, older first inside one priority.
+function M.score(x) return -(tonumber(x.priority or 0) * 1000000000000) + tonumber(x.created_at) end
+
+local function queue(x)
+  if x.lifecycle_phase == "runnable" then return QUEUES[x.eligibility_state] end
+  return x.lifecycle_phase
+end
+
+local function queue_score(x, name, now)
+  if name == "eligible" then return M.score(x) end
+  if name == "delayed" then return x.delay_until end
+  if name == "blocked:dependencies" then return x.created_at end
+  if name == "active" then return x.lease_expires_at end
+  if name == "suspended" then return x.suspension_timeout_at or NO_TIMEOUT end
+  return now
+end
+
+-- Take the execution out of every place its present state put it in.
+function M.leave(x)
+  redis.call("ZREM", M.lane(x, queue(x)), x.id)
+  if x.lifecycle_phase == "active" then
+    redis.call("ZREM", M.partition(x, "lease_expiry"), x.id)
+    redis.call("ZREM", M.partition(x, "attempt_timeout"), x.id)
+    if x.current_worker_instance_id then redis.call("SREM", worker_leases(x), x.id) end
+  elseif x.lifecycle_phase == "suspended" then
+    redis.call("ZREM", M.partition(x, "suspension_timeout"), x.id)
+  end
+end
+
+-- Put it where its new state belongs.
+function M.enter(x, now)
+  local name = queue(x)
+  redis.call("ZADD", M.lane(x, name), queue_score(x, name, now), x.id)
+  if name == "active" then
+    redis.call("ZADD", M.partition(x, "lease_expiry"), x.lease_expires_at, x.id)
+    redis.call("SADD", worker_leases(x), x.id)
+  end
+end
+
+function M.is_queued(x) return redis.call("ZSCORE", M.lane(x, "eligible"), x.id) end
+
+function M.requeue(x) redis.call("ZADD", M.lane(x, "eligible"), M.score(x), x.id) end
+
+function M.renew(x)
+  redis.call("ZADD", M.partition(x, "lease_expiry"), x.lease_expires_at, x.id)
+  redis.call("ZADD", M.lane(x, "active"), x.lease_expires_at, x.id)
+end
+
+-- A revoked lease is due at once, so that whoever looks for lost leases finds it (D10).
+function M.revoke(x, now)
+  redis.call("ZADD", M.partition(x, "lease_expiry"), now, x.id)
+  if x.current_worker_instance_id then redis.call("SREM", worker_leases(x), x.id) end
+end
+
+function M.set_attempt_timeout(x, due) redis.call("ZADD", M.partition(x, "attempt_timeout"), due, x.id) end
+
+function M.set_deadline(x, due) redis.call("ZADD", M.partition(x, "execution_deadline"), due, x.id) end
+
+function M.clear_deadline(x) redis.call("ZREM", M.partition(x, "execution_deadline"), x.id) end
+
+function M.attempt_timeout(x) return redis.call("ZSCORE", M.partition(x, "attempt_timeout"), x.id) end
+
+function M.deadline(x) return redis.call("ZSCORE", M.partition(x, "execution_deadline"), x.id) end
+
+-- For entries whose execution is gone or no longer in that state.
+function M.drop(x, names)
+  for _, name in ipairs(names) do redis.call("ZREM", M.partition(x, name), x.id) end
+end
+
+function M.drop_from_lane_key(key, x) redis.call("ZREM", key, x.id) end
+
+function M.register(x) redis.call("SADD", M.partition(x, "all_executions"), x.id) end
+
+return M

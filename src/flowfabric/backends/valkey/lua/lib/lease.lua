@@ -1,0 +1,51 @@
+-- The fence (lease_id, lease_epoch, attempt_id) and who may call with it (G2).
+-- @uses reply
+local M = {}
+
+-- How an execution stands that has no running attempt: enough to recognise one's own earlier call (G3).
+function M.not_active(x)
+  return reply.refuse("execution_not_active", x.terminal_outcome, x.current_lease_epoch, x.lifecycle_phase,
+    x.current_attempt_id, x.attempt_state, x.delay_until)
+end
+
+-- All three parts, or none with an operator's override. Refusal or nil; fills the override's fence in.
+function M.resolve_fence(x, fence, source)
+  local given = 0
+  for _, part in ipairs({fence.lease_id, fence.lease_epoch, fence.attempt_id}) do
+    if part ~= "" then given = given + 1 end
+  end
+  if given == 3 then return nil end
+  if given > 0 then return reply.refuse("partial_fence_triple") end
+  if source ~= "operator_override" then return reply.refuse("fence_required") end
+  fence.lease_id, fence.lease_epoch = x.current_lease_id or "", x.current_lease_epoch
+  fence.attempt_id = x.current_attempt_id or ""
+end
+
+-- The lease is held and has not run out; nothing is written either way (D11).
+function M.check_held(x, now)
+  if x.lifecycle_phase ~= "active" then return M.not_active(x) end
+  if x.ownership_state == "lease_revoked" then return reply.refuse("lease_revoked") end
+  if x.ownership_state ~= "leased" or tonumber(x.lease_expires_at or 0) <= now then
+    return reply.refuse("lease_expired")
+  end
+end
+
+function M.is_owner(x, fence)
+  return fence.lease_id == x.current_lease_id and fence.lease_epoch == x.current_lease_epoch
+    and fence.attempt_id == x.current_attempt_id
+end
+
+-- For the calls that know the lease but not always the attempt.
+function M.is_holder(x, fence)
+  return fence.lease_id == x.current_lease_id and fence.lease_epoch == x.current_lease_epoch
+    and (fence.attempt_id == "" or fence.attempt_id == x.current_attempt_id)
+end
+
+-- The whole guard of a fenced call, in the order the wire promises.
+function M.check(x, fence, source, now)
+  local refusal = M.resolve_fence(x, fence, source) or M.check_held(x, now)
+  if refusal then return refusal end
+  if not M.is_owner(x, fence) then return reply.refuse("stale_lease") end
+end
+
+return M

@@ -1,0 +1,98 @@
+-- The execution policy: refused when malformed, read back where a limit is needed (G11).
+-- @uses capability reply
+local M = {}
+
+-- Absent and null mean the same, except where the wire says otherwise.
+local function given(value) return value ~= nil and value ~= cjson.null end
+
+local function is_count(value)
+  return type(value) == "number" and value >= 0 and value <= 9999999999999 and value == math.floor(value)
+end
+
+local function check_counts(object, path, names)
+  for _, name in ipairs(names) do
+    if given(object[name]) and not is_count(object[name]) then return path .. name .. ":not_a_count" end
+  end
+end
+
+local function check_backoff(backoff)
+  if not given(backoff) then return nil end
+  if type(backoff) ~= "table" then return "retry_policy.backoff:not_object" end
+  local wrong = check_counts(backoff, "retry_policy.backoff.", {"delay_ms", "initial_delay_ms", "max_delay_ms"})
+  if wrong then return wrong end
+  local multiplier = backoff.multiplier
+  if given(multiplier) and (type(multiplier) ~= "number" or multiplier < 1 or multiplier > 1000) then
+    return "retry_policy.backoff.multiplier:out_of_range"
+  end
+end
+
+local function check_sections(policy)
+  for _, name in ipairs({"retry_policy", "timeout_policy"}) do
+    if given(policy[name]) and type(policy[name]) ~= "table" then return name .. ":not_object" end
+  end
+  local retry, timeout = policy.retry_policy, policy.timeout_policy
+  return check_counts(policy, "", {"max_reclaim_count", "max_replay_count"})
+    or given(retry) and (check_counts(retry, "retry_policy.", {"max_retries"}) or check_backoff(retry.backoff))
+    or given(timeout) and check_counts(timeout, "timeout_policy.", {"attempt_timeout_ms", "execution_deadline_ms"})
+    or nil
+end
+
+local function required_capabilities(policy)
+  local routing = policy.routing_requirements
+  if routing == nil then return "" end
+  if type(routing) ~= "table" then
+    return nil, reply.refuse("invalid_policy_json", "routing_requirements:not_object")
+  end
+  local list = routing.required_capabilities
+  if list == nil then return "" end
+  if type(list) ~= "table" then return nil, reply.refuse("invalid_capabilities", "required:not_array") end
+  local csv, wrong = capability.from_list(list)
+  if wrong then return nil, reply.refuse("invalid_capabilities", wrong) end
+  return csv
+end
+
+-- What create keeps at hand of a policy text: {required_capabilities, attempt_timeout_ms, execution_deadline_ms}.
+function M.digest(text)
+  if text == "" or text == "{}" then return {required_capabilities = ""} end
+  local ok, policy = pcall(cjson.decode, text)
+  if not ok or type(policy) ~= "table" then return nil, reply.refuse("invalid_policy_json", "malformed") end
+  local csv, refusal = required_capabilities(policy)
+  if refusal then return nil, refusal end
+  local wrong = check_sections(policy)
+  if wrong then return nil, reply.refuse("invalid_policy_json", wrong) end
+  local timeout = given(policy.timeout_policy) and policy.timeout_policy or {}
+  return {
+    required_capabilities = csv,
+    attempt_timeout_ms = given(timeout.attempt_timeout_ms) and timeout.attempt_timeout_ms or nil,
+    execution_deadline_ms = M.deadline_of(policy),
+  }
+end
+
+-- The stored policy as a table; empty when there is none or it cannot be read.
+function M.stored(x)
+  local text = redis.call("GET", x.base .. ":policy")
+  local ok, policy = pcall(cjson.decode, text or "{}")
+  return ok and type(policy) == "table" and policy or {}
+end
+
+function M.count(policy, name, default)
+  return is_count(policy[name]) and policy[name] or default
+end
+
+-- How long an execution may take from its creation or replay, when its policy says.
+function M.deadline_of(policy)
+  local timeout = given(policy.timeout_policy) and policy.timeout_policy or {}
+  return is_count(timeout.execution_deadline_ms) and timeout.execution_deadline_ms or nil
+end
+
+function M.retry_of(policy)
+  return given(policy.retry_policy) and policy.retry_policy or nil
+end
+
+-- A retry policy given as text: empty, unreadable or null means no retries.
+function M.retry_from_text(text)
+  local ok, policy = pcall(cjson.decode, text)
+  return ok and type(policy) == "table" and policy or nil
+end
+
+return M
