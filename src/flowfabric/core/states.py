@@ -6,9 +6,12 @@ which Lua repeats in `lib/state.lua` (a test compares the two on every combinati
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 
 import msgspec
+
+from flowfabric.errors import BadReply
 
 
 class LifecyclePhase(StrEnum):
@@ -132,6 +135,15 @@ class StateVector(msgspec.Struct, frozen=True, kw_only=True):
     blocking_reason: BlockingReason = BlockingReason.NONE
     terminal_outcome: TerminalOutcome = TerminalOutcome.NONE
     attempt_state: AttemptState = AttemptState.NONE
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, str]) -> StateVector:
+        """The state a stored record holds; unknown words mean that the record is broken."""
+        stored = {name: record[name] for name in cls.__struct_fields__ if name in record}
+        try:
+            return msgspec.convert(stored, cls)
+        except msgspec.ValidationError as cause:
+            raise BadReply(f"the record holds no known state: {stored}", code="corruption") from cause
 
     @property
     def public_state(self) -> PublicState:
