@@ -1,0 +1,50 @@
+# Everything starts from a bare machine with Python 3.11 or newer and make; `make` alone lists what there is.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+LUA    := src/flowfabric/backends/valkey/lua
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint format docs soak bench clean
+
+help: ## list the targets
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+
+$(VENV)/.ready: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+setup: $(VENV)/.ready ## make the virtual environment
+
+demo: setup ## start an embedded Valkey and watch executions live
+	@$(BIN)/python examples/lifecycle.py
+
+test: setup ## run every test
+	$(BIN)/python -m pytest
+
+lint: setup ## ruff, mypy, layers, Lua, sizes, generated pages
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	@command -v luacheck >/dev/null || { echo "luacheck is missing: apt-get install lua-check"; exit 1; }
+	luacheck --quiet --no-color $(LUA)
+	$(BIN)/python scripts/check_sizes.py
+	$(BIN)/python scripts/generate_docs.py --check
+
+format: setup ## format Python
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+docs: setup ## write the generated pages of docs/reference and docs/explanation
+	$(BIN)/python scripts/generate_docs.py
+
+soak: setup ## the long runs: many seeds of the model and race tests, crash loops
+	FLOWFABRIC_SOAK=1 $(BIN)/python -m pytest tests/conformance tests/integration -k "model or race or crash" -x
+
+bench: setup ## run the benchmarks
+	$(BIN)/python benchmarks/clients.py
+
+clean: ## remove the virtual environment and caches
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
