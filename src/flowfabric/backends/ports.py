@@ -1,0 +1,165 @@
+"""What a store must do, split by noun. Every method is one atomic step and shows no connection, key or transaction.
+
+The first line of each method states its transition; docs/explanation/state-machine.md draws them all. Every method
+raises an error of `flowfabric.errors`; a refused call has written nothing (G4).
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from flowfabric.core import contracts as c
+from flowfabric.core.ids import ExecutionId
+from flowfabric.core.partition import PartitionConfig
+from flowfabric.core.states import PublicState
+
+
+class ExecutionPort(Protocol):
+    """The life of an execution."""
+
+    async def create_execution(self, args: c.CreateExecutionArgs) -> c.CreateExecutionResult:
+        """Accept an execution: absent -> waiting, or delayed. The same id or idempotency key is a duplicate."""
+        ...
+
+    async def complete_execution(self, args: c.CompleteExecutionArgs) -> c.CompleteExecutionResult:
+        """End the running attempt with success: active -> completed. Repeated with the same fence it answers the same."""
+        ...
+
+    async def fail_execution(self, args: c.FailExecutionArgs) -> c.FailExecutionResult:
+        """End the running attempt with a failure: active -> delayed until its retry, or failed."""
+        ...
+
+    async def cancel_execution(self, args: c.CancelExecutionArgs) -> c.CancelExecutionResult:
+        """End an execution on request: any live state -> cancelled. Needs the fence or an operator's override."""
+        ...
+
+    async def delay_execution(self, args: c.DelayExecutionArgs) -> c.DelayExecutionResult:
+        """Give the lease back and go on later with the same attempt: active -> delayed, or waiting when due."""
+        ...
+
+    async def move_to_waiting_children(self, args: c.MoveToWaitingChildrenArgs) -> c.MoveToWaitingChildrenResult:
+        """Give the lease back until open dependencies are met: active -> waiting_children. Refused with none open."""
+        ...
+
+    async def expire_execution(self, args: c.ExpireExecutionArgs) -> c.ExpireExecutionResult:
+        """Apply a time-out that is due: a deadline ends the execution, an attempt time-out fails the attempt."""
+        ...
+
+    async def replay_execution(self, args: c.ReplayExecutionArgs) -> c.ReplayExecutionResult:
+        """Run a finished execution again: terminal -> waiting."""
+        ...
+
+    async def change_priority(self, args: c.ChangePriorityArgs) -> c.ChangePriorityResult:
+        """Move an eligible execution within its lane."""
+        ...
+
+    async def update_progress(self, args: c.UpdateProgressArgs) -> c.UpdateProgressResult:
+        """Note how far the running attempt is."""
+        ...
+
+    async def set_execution_tags(self, args: c.SetExecutionTagsArgs) -> c.SetExecutionTagsResult:
+        """Set labels of an execution."""
+        ...
+
+
+class LeasePort(Protocol):
+    """Who owns the running attempt."""
+
+    async def claim_execution(self, args: c.ClaimExecutionArgs) -> c.ClaimExecutionResult:
+        """Start a new attempt with a grant: waiting -> active."""
+        ...
+
+    async def claim_resumed_execution(self, args: c.ClaimResumedExecutionArgs) -> c.ClaimResumedExecutionResult:
+        """Go on with an interrupted attempt, with a grant: waiting -> active."""
+        ...
+
+    async def issue_grant_and_claim(self, args: c.IssueGrantAndClaimArgs) -> c.IssueGrantAndClaimResult:
+        """Claim in one step, a new attempt or the interrupted one: waiting -> active."""
+        ...
+
+    async def reclaim_execution(self, args: c.ReclaimExecutionArgs) -> c.ReclaimExecutionResult:
+        """Start a new attempt where a lease was lost, with a grant: active -> active, or failed at the cap."""
+        ...
+
+    async def renew_lease(self, args: c.RenewLeaseArgs) -> c.RenewLeaseResult:
+        """Extend the lease its holder still has."""
+        ...
+
+    async def mark_lease_expired_if_due(self, args: c.MarkLeaseExpiredArgs) -> c.MarkLeaseExpiredResult:
+        """Note that a lease ran out, so that the execution can be reclaimed."""
+        ...
+
+    async def revoke_lease(self, args: c.RevokeLeaseArgs) -> c.RevokeLeaseResult:
+        """Take the lease away, so that the execution can be reclaimed."""
+        ...
+
+
+class SchedulingPort(Protocol):
+    """Who may start what, and when."""
+
+    async def issue_claim_grant(self, args: c.IssueClaimGrantArgs) -> c.IssueClaimGrantResult:
+        """Let one worker claim one eligible execution within a short time."""
+        ...
+
+    async def issue_reclaim_grant(self, args: c.IssueReclaimGrantArgs) -> c.IssueReclaimGrantResult:
+        """Let one worker take over an execution whose lease was lost; at the cap the execution fails instead."""
+        ...
+
+    async def block_execution_for_admission(self, args: c.BlockExecutionArgs) -> c.BlockExecutionResult:
+        """Hold an execution back for a named reason: runnable -> blocked."""
+        ...
+
+    async def unblock_execution(self, args: c.UnblockExecutionArgs) -> c.UnblockExecutionResult:
+        """Let a held-back execution go on: blocked -> waiting, or what it still waits for."""
+        ...
+
+    async def promote_delayed(self, args: c.PromoteDelayedArgs) -> c.PromoteDelayedResult:
+        """Make a delayed execution eligible once its time has come: delayed -> waiting."""
+        ...
+
+    async def set_lane_state(self, args: c.SetLaneStateArgs) -> c.SetLaneStateResult:
+        """Say whether a lane's executions may start. Takes effect partition by partition."""
+        ...
+
+
+class ReadPort(Protocol):
+    """Looking without touching."""
+
+    async def describe_execution(self, execution_id: ExecutionId) -> c.ExecutionSnapshot | None:
+        """The read model with lease and attempt summaries; None when there is no such execution."""
+        ...
+
+    async def get_execution(self, execution_id: ExecutionId) -> c.ExecutionInfo | None:
+        """The whole state vector and times; None when there is no such execution."""
+        ...
+
+    async def get_execution_state(self, execution_id: ExecutionId) -> PublicState | None:
+        """The public state alone."""
+        ...
+
+    async def get_execution_result(self, execution_id: ExecutionId) -> c.ExecutionResult | None:
+        """The result of a completed execution; None while there is none."""
+        ...
+
+    async def read_execution_context(self, execution_id: ExecutionId) -> c.ExecutionContext:
+        """What a handler needs: kind, payload, labels."""
+        ...
+
+    async def list_attempts(
+        self, execution_id: ExecutionId, *, from_index: int = 0, limit: int = 100
+    ) -> list[c.AttemptRecord]:
+        """The attempts of an execution, oldest first."""
+        ...
+
+
+class EngineBackend(ExecutionPort, LeasePort, SchedulingPort, ReadPort, Protocol):
+    """One store: all ports, and its own end."""
+
+    @property
+    def partitions(self) -> PartitionConfig:
+        """The partition counts this store was set up with."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of connections, and of an embedded server when nobody else uses it."""
+        ...

@@ -1,0 +1,140 @@
+"""Calling server functions by name: named keys and arguments in, fields of the reply out, refusals as errors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from flowfabric.backends.valkey import keys
+from flowfabric.backends.valkey.client import Reply
+from flowfabric.backends.valkey.contract import FunctionSpec
+from flowfabric.backends.valkey.library import Library
+from flowfabric.backends.valkey.refusals import refusal
+from flowfabric.core.ids import ExecutionId
+from flowfabric.errors import BadReply
+
+Value = str | bytes | int | None | Iterable[str]
+
+
+class Fields:
+    """The status word and the fields of one successful reply."""
+
+    __slots__ = ("operation", "status", "values")
+
+    def __init__(self, operation: str, status: str, values: Sequence[Reply]) -> None:
+        self.operation = operation
+        self.status = status
+        self.values = values
+
+    def text(self, at: int) -> str:
+        return self.raw(at).decode()
+
+    def raw(self, at: int) -> bytes:
+        value = self.values[at] if at < len(self.values) else b""
+        if not isinstance(value, bytes):
+            raise BadReply(f"{self.operation}: field {at} is {type(value).__name__}, expected text")
+        return value
+
+    def number(self, at: int) -> int:
+        text = self.text(at)
+        try:
+            return int(text)
+        except ValueError as cause:
+            raise BadReply(f"{self.operation}: field {at} is {text!r}, expected a number") from cause
+
+    def mapping(self, at: int) -> dict[str, str]:
+        return flat_to_dict(self.values[at])
+
+    def mappings(self, at: int) -> list[dict[str, str]]:
+        value = self.values[at]
+        if not isinstance(value, list):
+            raise BadReply(f"{self.operation}: field {at} is not a list")
+        return [flat_to_dict(item) for item in value]
+
+
+class FunctionCaller:
+    """Calls functions of the loaded library; the contract of each file is the only source of positions."""
+
+    def __init__(self, library: Library) -> None:
+        self._library = library
+        self._functions = library.bundle.functions
+
+    async def call_execution(self, operation: str, execution_id: ExecutionId, **args: Value) -> Fields:
+        """Call a function whose first key is the execution's core key."""
+        spec = self._functions[operation]
+        if "execution_id" in spec.arg_names:
+            args["execution_id"] = execution_id
+        return await self.call(operation, {"core": keys.core(execution_id)}, args, subject=execution_id)
+
+    async def call(
+        self, operation: str, named_keys: Mapping[str, str], args: Mapping[str, Value], *, subject: str = ""
+    ) -> Fields:
+        spec = self._functions[operation]
+        reply = await self._library.invoke(spec, key_list(spec, named_keys), argument_list(spec, args))
+        return parse_envelope(operation, reply, subject)
+
+
+def key_list(spec: FunctionSpec, named: Mapping[str, str]) -> list[str]:
+    """The keys in order; positions the function derives itself get the partition's placeholder."""
+    placeholder = keys.noop(keys.tag_of(next(iter(named.values())))) if named else ""
+    return [named.get(key.name, placeholder) for key in spec.keys]
+
+
+def argument_list(spec: FunctionSpec, named: Mapping[str, Value]) -> list[str | bytes | int]:
+    """The arguments in order. None is left out at the end and empty before that."""
+    unknown = named.keys() - spec.arg_names
+    if unknown:
+        raise TypeError(f"{spec.function} takes no {sorted(unknown)}")
+    out: list[str | bytes | int] = []
+    present = 0
+    for arg in spec.args:
+        value = named.get(arg.name)
+        if arg.rest:
+            out.extend(str(item) for item in _items(value))
+            present = len(out)
+            continue
+        out.append(_scalar(arg.default or "" if value is None else value))
+        if value is not None:
+            present = len(out)
+    return out[: max(present, _required(spec))]
+
+
+def parse_envelope(operation: str, reply: Reply, subject: str) -> Fields:
+    """Split `{1, status, fields...}`; raise what `{0, code, details...}` says."""
+    if not isinstance(reply, list) or len(reply) < 2 or not isinstance(reply[1], bytes):
+        raise BadReply(f"{operation}: not an envelope: {reply!r:.200}")
+    word = reply[1].decode()
+    if reply[0] == 1:
+        return Fields(operation, word, reply[2:])
+    details = [part.decode(errors="replace") for part in reply[2:] if isinstance(part, bytes)]
+    raise refusal(operation, subject, word, details)
+
+
+def flat_to_dict(flat: Reply) -> dict[str, str]:
+    """A flat list of field, value as a dict of text."""
+    if not isinstance(flat, list):
+        raise BadReply(f"expected a list of fields, got {type(flat).__name__}")
+    text = [item.decode(errors="surrogateescape") for item in flat if isinstance(item, bytes)]
+    return dict(zip(text[::2], text[1::2], strict=True))
+
+
+def _required(spec: FunctionSpec) -> int:
+    """How many arguments must be sent: everything before the optional tail."""
+    needed = 0
+    for at, arg in enumerate(spec.args, 1):
+        if not arg.rest and not arg.optional and arg.default is None:
+            needed = at
+    return needed
+
+
+def _scalar(value: Value) -> str | bytes | int:
+    if isinstance(value, str | bytes | int):
+        return value
+    raise TypeError(f"expected one value, got {value!r}")
+
+
+def _items(value: Value) -> Iterable[str]:
+    if value is None:
+        return ()
+    if isinstance(value, str | bytes | int):
+        raise TypeError(f"expected several values, got {value!r}")
+    return value

@@ -1,0 +1,37 @@
+"""The keys that Python names. Functions build every other key from the core key, whose hash tag routes the call.
+
+A key is `ff:<family>:<tag>:...`; the tag `{fp:N}` of the partition is what a cluster hashes, so all keys of an
+execution live on one node. docs/reference/keys.md lists the whole key space.
+"""
+
+from __future__ import annotations
+
+from flowfabric.core.ids import ExecutionId, LaneId
+
+PARTITION_RECORD = "ff:config:partitions"
+
+
+def core(execution_id: ExecutionId) -> str:
+    return f"ff:exec:{execution_id.tag}:{execution_id}:core"
+
+
+def claim_grant(execution_id: ExecutionId) -> str:
+    return f"ff:exec:{execution_id.tag}:{execution_id}:claim_grant"
+
+
+def idempotency(tag: str, namespace: str, key: str) -> str:
+    return f"ff:idem:{tag}:{namespace}:{key}"
+
+
+def lane_config(tag: str, lane_id: LaneId) -> str:
+    return f"ff:lane:{tag}:{lane_id}:config"
+
+
+def noop(tag: str) -> str:
+    """Fills a key position that the function does not read; never written."""
+    return f"ff:noop:{tag}"
+
+
+def tag_of(key: str) -> str:
+    """The hash tag of a key, braces included."""
+    return key[key.index("{") : key.index("}") + 1]

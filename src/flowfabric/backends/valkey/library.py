@@ -1,0 +1,100 @@
+"""Getting the function library onto the server, and calling it.
+
+The handshake with each primary: absent, it is loaded; older, it is replaced; same or newer, it is used as it is.
+An older build never replaces a newer one, so that two releases can run side by side during a deployment.
+
+    python -m flowfabric.backends.valkey.library        prints the bundle, for operators who load it themselves
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from flowfabric.backends.valkey.bundle import Bundle, bundle
+from flowfabric.backends.valkey.client import Client, Node, Reply
+from flowfabric.backends.valkey.connection import ServerReplyError
+from flowfabric.backends.valkey.contract import FunctionSpec
+from flowfabric.errors import BadReply, ScriptFault
+
+_LOAD_ATTEMPTS = 3
+
+
+class Library:
+    """The library on every primary of one store."""
+
+    def __init__(self, client: Client, source: Bundle, *, force: bool = False) -> None:
+        self.client = client
+        self.bundle = source
+        self._force = force
+
+    async def ensure(self) -> None:
+        """Make sure that every primary has this build or a newer one."""
+        for node in await self.client.primaries():
+            await self._ensure_on(node)
+
+    async def version_on(self, node: Node) -> int | None:
+        """The version a primary has loaded; None when it has no library."""
+        try:
+            reply = await node.execute("FCALL", "ff_version", 0)
+        except ServerReplyError as error:
+            if _is_missing(error):
+                return None
+            raise self._fault("version", error) from error
+        if not isinstance(reply, bytes) or not reply.isdigit():
+            raise BadReply(f"ff_version answered {reply!r}")
+        return int(reply)
+
+    async def _ensure_on(self, node: Node) -> None:
+        replace = self._force
+        for _ in range(_LOAD_ATTEMPTS):
+            version = await self.version_on(node)
+            if version is not None and version >= self.bundle.version and not self._force:
+                return
+            replace = replace or version is not None
+            try:
+                await self._load(node, replace=replace)
+            except ServerReplyError as error:
+                # Somebody else was quicker: look again at what is there now, and replace a library without a version.
+                if "already exists" not in str(error):
+                    raise self._fault("FUNCTION LOAD", error) from error
+                replace = await self.version_on(node) is None
+                continue
+            if self._force:
+                return
+        if await self.version_on(node) is None:
+            raise ScriptFault("the function library could not be loaded", operation="FUNCTION LOAD")
+
+    async def _load(self, node: Node, *, replace: bool) -> None:
+        words = ("FUNCTION", "LOAD", "REPLACE") if replace else ("FUNCTION", "LOAD")
+        await node.execute(*words, self.bundle.text)
+
+    async def invoke(self, spec: FunctionSpec, keys: Sequence[str], args: Sequence[str | bytes | int]) -> Reply:
+        """FCALL; a server that lost the library (new node, FUNCTION FLUSH) gets it again, once."""
+        command = ("FCALL", spec.function, len(keys), *keys, *args)
+        route = keys[0] if keys else None
+        try:
+            return await self.client.execute(*command, key=route, repeatable=spec.repeatable)
+        except ServerReplyError as error:
+            if not _is_missing(error):
+                raise self._fault(spec.function, error) from error
+        await self.ensure()
+        try:
+            return await self.client.execute(*command, key=route, repeatable=spec.repeatable)
+        except ServerReplyError as error:
+            raise self._fault(spec.function, error) from error
+
+    def _fault(self, operation: str, error: ServerReplyError) -> ScriptFault:
+        place = self.bundle.locate_fault(str(error))
+        if place is None:
+            return ScriptFault(f"{operation}: {error}", operation=operation)
+        file, line = place
+        return ScriptFault(f"{operation}: {file}:{line}: {error}", operation=operation, file=file, line=line)
+
+
+def _is_missing(error: ServerReplyError) -> bool:
+    return "Function not found" in str(error)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(bundle().text)

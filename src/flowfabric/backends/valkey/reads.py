@@ -1,0 +1,199 @@
+"""ReadPort on Valkey: from the record's fields to the read models."""
+
+from __future__ import annotations
+
+from flowfabric.backends.valkey import keys
+from flowfabric.backends.valkey.calls import FunctionCaller, flat_to_dict
+from flowfabric.backends.valkey.client import Client
+from flowfabric.core import contracts as c
+from flowfabric.core.ids import AttemptId, ExecutionId, FlowId, LaneId, LeaseId, Namespace, WaitpointId, WorkerInstanceId
+from flowfabric.core.states import (
+    AttemptRecordState,
+    AttemptState,
+    AttemptType,
+    BlockingReason,
+    LifecyclePhase,
+    OwnershipState,
+    PublicState,
+    StateVector,
+    TerminalOutcome,
+)
+from flowfabric.errors import ExecutionNotFound, InvalidInput
+
+Record = dict[str, str]
+
+_HOLDS_ATTEMPT = {AttemptState.RUNNING_ATTEMPT, AttemptState.ATTEMPT_INTERRUPTED, AttemptState.ATTEMPT_TERMINAL}
+
+_ENDED = {
+    TerminalOutcome.SUCCESS: AttemptRecordState.ENDED_SUCCESS,
+    TerminalOutcome.FAILED: AttemptRecordState.ENDED_FAILURE,
+    TerminalOutcome.EXPIRED: AttemptRecordState.ENDED_FAILURE,
+}
+
+
+class ValkeyReads:
+    """Looking without touching."""
+
+    _caller: FunctionCaller
+    _client: Client
+
+    async def describe_execution(self, execution_id: ExecutionId) -> c.ExecutionSnapshot | None:
+        try:
+            fields = await self._caller.call_execution("describe_execution", execution_id)
+        except ExecutionNotFound:
+            return None
+        return _snapshot(execution_id, fields.mapping(0), fields.mapping(1))
+
+    async def get_execution(self, execution_id: ExecutionId) -> c.ExecutionInfo | None:
+        key = keys.core(execution_id)
+        record = flat_to_dict(await self._client.execute("HGETALL", key, key=key, repeatable=True))
+        return _info(execution_id, record) if record else None
+
+    async def get_execution_state(self, execution_id: ExecutionId) -> PublicState | None:
+        key = keys.core(execution_id)
+        reply = await self._client.execute("HGET", key, "public_state", key=key, repeatable=True)
+        return PublicState(reply.decode()) if isinstance(reply, bytes) else None
+
+    async def get_execution_result(self, execution_id: ExecutionId) -> c.ExecutionResult | None:
+        fields = await self._caller.call_execution("get_execution_result", execution_id)
+        if fields.text(1) == "0":
+            return None
+        return c.ExecutionResult(payload=fields.raw(3), encoding=fields.text(2) or None)
+
+    async def read_execution_context(self, execution_id: ExecutionId) -> c.ExecutionContext:
+        fields = await self._caller.call_execution("read_execution_context", execution_id)
+        return c.ExecutionContext(
+            execution_kind=fields.text(0),
+            payload_encoding=fields.text(1) or None,
+            input_payload=fields.raw(2),
+            tags=fields.mapping(3),
+        )
+
+    async def list_attempts(
+        self, execution_id: ExecutionId, *, from_index: int = 0, limit: int = 100
+    ) -> list[c.AttemptRecord]:
+        if from_index < 0 or not 1 <= limit <= 1000:
+            raise InvalidInput("limit", limit, "expected 1 to 1000 attempts from an index of at least 0")
+        fields = await self._caller.call_execution(
+            "list_attempts", execution_id, from_index=from_index, limit=limit
+        )
+        core = fields.mapping(1)
+        return [
+            _current_attempt(core) if not put_away else _past_attempt(index, put_away)
+            for index, put_away in enumerate(fields.mappings(2), from_index)
+        ]
+
+
+def _number(record: Record, name: str) -> int | None:
+    return int(record[name]) if name in record else None
+
+
+def _namespace(record: Record) -> Namespace:
+    return Namespace(record.get("namespace") or "default")
+
+
+def _flow(record: Record) -> FlowId | None:
+    return FlowId(record["flow_id"]) if "flow_id" in record else None
+
+
+def _snapshot(execution_id: ExecutionId, record: Record, tags: dict[str, str]) -> c.ExecutionSnapshot:
+    state = StateVector.from_record(record)
+    reason = state.blocking_reason
+    waitpoint = record.get("current_waitpoint_id")
+    return c.ExecutionSnapshot(
+        execution_id=execution_id,
+        flow_id=_flow(record),
+        lane_id=LaneId(record["lane_id"]),
+        namespace=_namespace(record),
+        public_state=state.public_state,
+        blocking_reason=reason if reason is not BlockingReason.NONE else None,
+        blocking_detail=record.get("blocking_detail"),
+        current_attempt=_attempt_summary(state, record),
+        current_lease=_lease_summary(state, record),
+        current_waitpoint=WaitpointId(waitpoint) if waitpoint else None,
+        created_at=int(record["created_at"]),
+        last_mutation_at=int(record["last_mutation_at"]),
+        total_attempt_count=_number(record, "total_attempt_count") or 0,
+        tags=tags,
+    )
+
+
+def _attempt_summary(state: StateVector, record: Record) -> c.AttemptSummary | None:
+    if state.attempt_state not in _HOLDS_ATTEMPT or "current_attempt_id" not in record:
+        return None
+    return c.AttemptSummary(
+        attempt_id=AttemptId(record["current_attempt_id"]), attempt_index=int(record["current_attempt_index"])
+    )
+
+
+def _lease_summary(state: StateVector, record: Record) -> c.LeaseSummary | None:
+    if state.ownership_state is not OwnershipState.LEASED:
+        return None
+    return c.LeaseSummary(
+        lease_id=LeaseId(record["current_lease_id"]),
+        lease_epoch=int(record["current_lease_epoch"]),
+        attempt_index=int(record["current_attempt_index"]),
+        worker_instance_id=WorkerInstanceId(record["current_worker_instance_id"]),
+        expires_at=int(record["lease_expires_at"]),
+        last_heartbeat_at=int(record.get("lease_last_renewed_at") or record["lease_acquired_at"]),
+    )
+
+
+def _info(execution_id: ExecutionId, record: Record) -> c.ExecutionInfo:
+    state = StateVector.from_record(record)
+    return c.ExecutionInfo(
+        execution_id=execution_id,
+        namespace=_namespace(record),
+        lane_id=LaneId(record["lane_id"]),
+        priority=_number(record, "priority") or 0,
+        execution_kind=record.get("execution_kind", ""),
+        state_vector=state,
+        public_state=state.public_state,
+        created_at=int(record["created_at"]),
+        started_at=_number(record, "started_at"),
+        completed_at=_number(record, "completed_at"),
+        current_attempt_index=_number(record, "current_attempt_index"),
+        flow_id=_flow(record),
+        blocking_detail=record.get("blocking_detail", ""),
+    )
+
+
+def _current_attempt(record: Record) -> c.AttemptRecord:
+    """The attempt that lives in the execution's record."""
+    state = StateVector.from_record(record)
+    return c.AttemptRecord(
+        attempt_index=int(record["current_attempt_index"]),
+        attempt_id=AttemptId(record["current_attempt_id"]),
+        attempt_type=AttemptType(record.get("current_attempt_type", "initial")),
+        state=_attempt_record_state(state),
+        started_at=_number(record, "attempt_started_at") or _number(record, "started_at"),
+        ended_at=_number(record, "completed_at"),
+        failure_reason=record.get("failure_reason"),
+        failure_category=record.get("failure_category"),
+        worker_instance_id=WorkerInstanceId(record["current_worker_instance_id"]),
+        lease_epoch=_number(record, "current_lease_epoch"),
+    )
+
+
+def _attempt_record_state(state: StateVector) -> AttemptRecordState:
+    if state.lifecycle_phase is LifecyclePhase.TERMINAL:
+        return _ENDED.get(state.terminal_outcome, AttemptRecordState.ENDED_CANCELLED)
+    if state.lifecycle_phase is LifecyclePhase.ACTIVE:
+        return AttemptRecordState.STARTED
+    return AttemptRecordState.SUSPENDED
+
+
+def _past_attempt(index: int, record: Record) -> c.AttemptRecord:
+    """An attempt that was put away because another one followed."""
+    return c.AttemptRecord(
+        attempt_index=index,
+        attempt_id=AttemptId(record["attempt_id"]),
+        attempt_type=AttemptType(record["attempt_type"]),
+        state=AttemptRecordState(record["attempt_state"]),
+        started_at=_number(record, "started_at"),
+        ended_at=_number(record, "ended_at"),
+        failure_reason=record.get("failure_reason"),
+        failure_category=record.get("failure_category"),
+        worker_instance_id=WorkerInstanceId(record["worker_instance_id"]),
+        lease_epoch=_number(record, "lease_epoch"),
+    )

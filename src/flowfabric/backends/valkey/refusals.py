@@ -1,0 +1,42 @@
+"""From a refusal's code and details to the error a Python caller meets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from flowfabric.errors import CODES, BadReply, Detail, FlowFabricError, InvalidInput, error_class_for
+
+# What the details of a code mean, in order; codes that are not here carry free text.
+_DETAILS: dict[str, tuple[str, ...]] = {
+    "execution_not_active": (
+        "terminal_outcome", "lease_epoch", "lifecycle_phase", "attempt_id", "attempt_state", "delay_until",
+    ),
+    "capability_mismatch": ("missing",),
+    "execution_not_reclaimable": ("lifecycle_phase", "ownership_state"),
+    "execution_not_eligible": ("state",),
+    "execution_not_leaseable": ("state",),
+    "execution_not_terminal": ("state",),
+    "max_retries_exhausted": ("max_reclaim_count",),
+    "max_replays_exhausted": ("max_replay_count",),
+    "invalid_blocking_reason": ("blocking_reason",),
+    "invalid_tag_key": ("tag_key",),
+}  # fmt: skip
+
+
+def refusal(operation: str, subject: str, code: str, details: Sequence[str]) -> FlowFabricError:
+    """The exception for one refusal; it names the operation, the execution and the state that stood in the way."""
+    if code not in CODES:
+        return BadReply(f"{operation} {subject}: unknown code {code!r} {list(details)}", operation=operation)
+    if code == "invalid_input":
+        return _invalid_input(operation, details)
+    names = _DETAILS.get(code, tuple(f"detail_{at}" for at in range(len(details))))
+    named: dict[str, Detail] = dict(zip(names, details, strict=False))
+    shown = ", ".join(f"{name} {value}" for name, value in named.items() if value)
+    message = f"{operation} {subject}: {CODES[code].meaning}" + (f" ({shown})" if shown else "")
+    return error_class_for(code)(message, code=code, operation=operation, execution_id=subject or None, **named)
+
+
+def _invalid_input(operation: str, details: Sequence[str]) -> InvalidInput:
+    field, _, problem = (details[0] if details else "").partition(": ")
+    expected, _, got = problem.partition(", got ")
+    return InvalidInput(field or operation, got.strip("'"), expected or "malformed")

@@ -1,0 +1,54 @@
+"""Time under the control of a test: the store's clock stands still until the test moves it.
+
+The library is loaded with another clock module; nothing of this exists on the public wire.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from flowfabric.backends.valkey.backend import ValkeyBackend
+from flowfabric.backends.valkey.bundle import bundle
+from flowfabric.backends.valkey.client import Client
+from flowfabric.config import Settings
+from flowfabric.errors import InvalidInput
+
+
+class ManualClock:
+    """The clock of every primary of one test store. It starts at the server's own time and only goes forward."""
+
+    def __init__(self, client: Client, now_ms: int) -> None:
+        self._client = client
+        self.now_ms = now_ms
+
+    @classmethod
+    async def start(cls, client: Client) -> ManualClock:
+        seconds, micros = await client.execute("TIME", repeatable=True)  # type: ignore[misc]
+        clock = cls(client, 0)
+        await clock.set(int(seconds) * 1000 + int(micros) // 1000)  # type: ignore[arg-type]
+        return clock
+
+    async def set(self, now_ms: int) -> None:
+        """Keys with a time to live still expire by the server's clock, so going back would not be true."""
+        if now_ms < self.now_ms:
+            raise InvalidInput("now_ms", now_ms, f"the clock shows {self.now_ms} and only goes forward")
+        for node in await self._client.primaries():
+            await node.execute("FCALL", "ff_test_clock", 0, now_ms)
+        self.now_ms = now_ms
+
+    async def advance(self, ms: int) -> None:
+        await self.set(self.now_ms + ms)
+
+
+async def open_test_backend(
+    url: str = "embedded://", settings: Settings | None = None
+) -> tuple[ValkeyBackend, ManualClock]:
+    """A store for tests whose time is the returned clock's."""
+    wanted = replace(settings or Settings(), url=url, force_library_load=True)
+    backend = await ValkeyBackend.open(wanted, bundle(manual_clock=True))
+    try:
+        clock = await ManualClock.start(backend.client)
+    except BaseException:
+        await backend.close()
+        raise
+    return backend, clock

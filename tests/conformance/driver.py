@@ -1,0 +1,265 @@
+"""Bringing an execution into any situation, through the ports."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass, field
+from typing import Any
+
+from flowfabric.backends.valkey import keys
+from flowfabric.backends.valkey.backend import ValkeyBackend
+from flowfabric.core import contracts as c
+from flowfabric.core.ids import AttemptId, ExecutionId, LaneId, LeaseId, Namespace, WorkerId, WorkerInstanceId
+from flowfabric.core.policy import ExecutionPolicy, FixedBackoff, RetryPolicy
+from flowfabric.core.states import BlockingReason, StateVector
+from flowfabric.core.transitions import BLOCKED, SITUATIONS, Situation
+from flowfabric.testing import ManualClock
+
+LANE = LaneId("default")
+WORKER, INSTANCE = WorkerId("worker"), WorkerInstanceId("worker-1")
+TTL = 30_000
+ATTEMPT_TIMEOUT = 20_000
+DEADLINE_IN = 3_600_000
+BACKOFF = 5_000
+RETRIES_JSON = f'{{"max_retries":100,"backoff":{{"type":"fixed","delay_ms":{BACKOFF}}}}}'
+RETRYING = ExecutionPolicy(retry_policy=RetryPolicy(max_retries=100, backoff=FixedBackoff(delay_ms=BACKOFF)))
+
+
+@dataclass
+class Subject:
+    """One execution under test and the fence of whoever holds it or held it last."""
+
+    execution_id: ExecutionId
+    fence: c.LeaseFence = field(default_factory=lambda: made_up_fence())
+    attempt_index: int = 0
+    attempted: bool = False
+
+
+def made_up_fence() -> c.LeaseFence:
+    return c.LeaseFence(lease_id=LeaseId.new(), lease_epoch=1, attempt_id=AttemptId.new())
+
+
+class Driver:
+    """A worker, an operator and an engine in one, on a store whose clock we hold."""
+
+    def __init__(self, backend: ValkeyBackend, clock: ManualClock) -> None:
+        self.backend = backend
+        self.clock = clock
+
+    def mint(self, lane: LaneId = LANE) -> ExecutionId:
+        return ExecutionId.deterministic_for_lane(lane, self.backend.partitions, str(uuid.uuid4()))
+
+    async def create(self, **overrides: Any) -> Subject:
+        """A waiting execution with a deadline far away."""
+        args: dict[str, Any] = {
+            "execution_id": self.mint(overrides.get("lane_id", LANE)),
+            "namespace": Namespace("tests"),
+            "lane_id": LANE,
+            "execution_kind": "kind",
+            "creator_identity": "tests",
+            "execution_deadline_at": self.clock.now_ms + DEADLINE_IN,
+            **overrides,
+        }
+        result = await self.backend.create_execution(c.CreateExecutionArgs(**args))
+        return Subject(result.execution_id)
+
+    async def grant(self, x: Subject, **overrides: Any) -> c.IssueClaimGrantResult:
+        args: dict[str, Any] = {
+            "execution_id": x.execution_id, "lane_id": LANE, "worker_id": WORKER, "worker_instance_id": INSTANCE,
+            "grant_ttl_ms": 5_000, **overrides,
+        }  # fmt: skip
+        return await self.backend.issue_claim_grant(c.IssueClaimGrantArgs(**args))
+
+    async def claim(self, x: Subject, **overrides: Any) -> c.ClaimedExecution:
+        claimed = await self.backend.claim_execution(self.claim_args(x, **overrides))
+        return self._owned(x, claimed)
+
+    def claim_args(self, x: Subject, **overrides: Any) -> c.ClaimExecutionArgs:
+        args: dict[str, Any] = {
+            "execution_id": x.execution_id, "worker_id": WORKER, "worker_instance_id": INSTANCE, "lane_id": LANE,
+            "lease_id": LeaseId.new(), "lease_ttl_ms": TTL, "attempt_id": AttemptId.new(),
+            "attempt_timeout_ms": ATTEMPT_TIMEOUT, **overrides,
+        }  # fmt: skip
+        return c.ClaimExecutionArgs(**args)
+
+    async def claim_resumed(self, x: Subject, **overrides: Any) -> c.ClaimedResumedExecution:
+        args: dict[str, Any] = {
+            "execution_id": x.execution_id, "worker_id": WORKER, "worker_instance_id": INSTANCE, "lane_id": LANE,
+            "lease_id": LeaseId.new(), "lease_ttl_ms": TTL, **overrides,
+        }  # fmt: skip
+        return self._owned(x, await self.backend.claim_resumed_execution(c.ClaimResumedExecutionArgs(**args)))
+
+    async def grant_and_claim(self, x: Subject, **overrides: Any) -> c.IssueGrantAndClaimResult:
+        args: dict[str, Any] = {
+            "execution_id": x.execution_id, "worker_id": WORKER, "worker_instance_id": INSTANCE, "lane_id": LANE,
+            "lease_id": LeaseId.new(), "lease_ttl_ms": TTL, "attempt_id": AttemptId.new(),
+            "attempt_timeout_ms": ATTEMPT_TIMEOUT, **overrides,
+        }  # fmt: skip
+        return self._owned(x, await self.backend.issue_grant_and_claim(c.IssueGrantAndClaimArgs(**args)))
+
+    async def reclaim_grant(self, x: Subject, **overrides: Any) -> c.IssueReclaimGrantResult:
+        args: dict[str, Any] = {
+            "execution_id": x.execution_id, "lane_id": LANE, "worker_id": WORKER, "worker_instance_id": INSTANCE,
+            "grant_ttl_ms": 5_000, **overrides,
+        }  # fmt: skip
+        return await self.backend.issue_reclaim_grant(c.IssueReclaimGrantArgs(**args))
+
+    async def reclaim(self, x: Subject, **overrides: Any) -> c.ReclaimExecutionResult:
+        args: dict[str, Any] = {
+            "execution_id": x.execution_id, "worker_id": WORKER, "worker_instance_id": INSTANCE, "lane_id": LANE,
+            "lease_id": LeaseId.new(), "lease_ttl_ms": TTL, "attempt_id": AttemptId.new(), **overrides,
+        }  # fmt: skip
+        result = await self.backend.reclaim_execution(c.ReclaimExecutionArgs(**args))
+        if isinstance(result, c.ReclaimedExecution):
+            x.fence = c.LeaseFence(
+                lease_id=result.new_lease_id, lease_epoch=result.new_lease_epoch, attempt_id=result.new_attempt_id
+            )
+            x.attempt_index = result.new_attempt_index
+        return result
+
+    async def place_grant(self, x: Subject) -> None:
+        """A grant for our worker, whatever the execution's state: claims must look for themselves."""
+        key = keys.claim_grant(x.execution_id)
+        fields = ("worker_id", WORKER, "worker_instance_id", INSTANCE, "grant_expires_at", self.clock.now_ms + 60_000)
+        await self.backend.client.execute("HSET", key, *fields, key=key)
+
+    async def run(self, x: Subject, **overrides: Any) -> Subject:
+        """Grant and claim."""
+        await self.grant(x)
+        await self.claim(x, **overrides)
+        return x
+
+    async def complete(self, x: Subject, **overrides: Any) -> c.CompleteExecutionResult:
+        args = {"execution_id": x.execution_id, "fence": x.fence, "result_payload": b"result", **overrides}
+        return await self.backend.complete_execution(c.CompleteExecutionArgs(**args))
+
+    async def fail(self, x: Subject, *, retry: bool = False, **overrides: Any) -> c.FailExecutionResult:
+        policy = RETRIES_JSON if retry else ""
+        args = {
+            "execution_id": x.execution_id, "fence": x.fence, "failure_reason": "boom",
+            "failure_category": "transient", "retry_policy_json": policy, **overrides,
+        }  # fmt: skip
+        return await self.backend.fail_execution(c.FailExecutionArgs(**args))
+
+    async def cancel(self, x: Subject, **overrides: Any) -> c.CancelExecutionResult:
+        source = c.CancelSource.OPERATOR_OVERRIDE
+        args = {"execution_id": x.execution_id, "reason": "enough", "source": source, **overrides}
+        return await self.backend.cancel_execution(c.CancelExecutionArgs(**args))
+
+    async def delay(self, x: Subject, until: int, **overrides: Any) -> c.DelayExecutionResult:
+        args = {"execution_id": x.execution_id, "fence": x.fence, "delay_until": until, **overrides}
+        return await self.backend.delay_execution(c.DelayExecutionArgs(**args))
+
+    async def move_to_waiting_children(self, x: Subject) -> c.MoveToWaitingChildrenResult:
+        args = c.MoveToWaitingChildrenArgs(execution_id=x.execution_id, fence=x.fence)
+        return await self.backend.move_to_waiting_children(args)
+
+    async def expire(self, x: Subject, reason: c.ExpireReason) -> c.ExpireExecutionResult:
+        return await self.backend.expire_execution(
+            c.ExpireExecutionArgs(execution_id=x.execution_id, expire_reason=reason)
+        )
+
+    async def renew(self, x: Subject, **overrides: Any) -> c.RenewLeaseResult:
+        args = {
+            "execution_id": x.execution_id, "attempt_index": x.attempt_index, "fence": x.fence, "lease_ttl_ms": TTL,
+            **overrides,
+        }  # fmt: skip
+        return await self.backend.renew_lease(c.RenewLeaseArgs(**args))
+
+    async def mark_expired(self, x: Subject) -> c.MarkLeaseExpiredResult:
+        return await self.backend.mark_lease_expired_if_due(c.MarkLeaseExpiredArgs(execution_id=x.execution_id))
+
+    async def revoke(self, x: Subject, **overrides: Any) -> c.RevokeLeaseResult:
+        args = {"execution_id": x.execution_id, "reason": "operator", **overrides}
+        return await self.backend.revoke_lease(c.RevokeLeaseArgs(**args))
+
+    async def promote(self, x: Subject) -> c.PromoteDelayedResult:
+        return await self.backend.promote_delayed(c.PromoteDelayedArgs(execution_id=x.execution_id))
+
+    async def block(self, x: Subject, reason: BlockingReason) -> c.BlockExecutionResult:
+        args = c.BlockExecutionArgs(execution_id=x.execution_id, blocking_reason=reason, blocking_detail="because")
+        return await self.backend.block_execution_for_admission(args)
+
+    async def unblock(self, x: Subject, expected: BlockingReason | None = None) -> c.UnblockExecutionResult:
+        args = c.UnblockExecutionArgs(execution_id=x.execution_id, expected_blocking_reason=expected)
+        return await self.backend.unblock_execution(args)
+
+    async def replay(self, x: Subject) -> c.ReplayExecutionResult:
+        return await self.backend.replay_execution(c.ReplayExecutionArgs(execution_id=x.execution_id))
+
+    async def progress(self, x: Subject, **overrides: Any) -> c.UpdateProgressResult:
+        args = {"execution_id": x.execution_id, "fence": x.fence, "progress_pct": 10, **overrides}
+        return await self.backend.update_progress(c.UpdateProgressArgs(**args))
+
+    async def change_priority(self, x: Subject, priority: int) -> c.ChangePriorityResult:
+        args = c.ChangePriorityArgs(execution_id=x.execution_id, new_priority=priority)
+        return await self.backend.change_priority(args)
+
+    async def set_tags(self, x: Subject, **tags: str) -> c.SetExecutionTagsResult:
+        named = {name.replace("__", "."): value for name, value in tags.items()}
+        args = c.SetExecutionTagsArgs(execution_id=x.execution_id, tags=named)
+        return await self.backend.set_execution_tags(args)
+
+    async def info(self, x: Subject) -> c.ExecutionInfo:
+        info = await self.backend.get_execution(x.execution_id)
+        assert info is not None
+        return info
+
+    async def state(self, x: Subject) -> StateVector:
+        return (await self.info(x)).state_vector
+
+    async def open_dependency(self, x: Subject) -> None:
+        """What a flow will write; there is no port for it yet."""
+        key = f"ff:exec:{x.execution_id.tag}:{x.execution_id}:deps:meta"
+        await self.backend.client.execute("HSET", key, "unsatisfied_required_count", 1, key=key)
+
+    def _owned(self, x: Subject, claimed: Any) -> Any:
+        x.fence = c.LeaseFence(
+            lease_id=claimed.lease_id, lease_epoch=claimed.lease_epoch, attempt_id=claimed.attempt_id
+        )
+        x.attempt_index, x.attempted = claimed.attempt_index, True
+        return claimed
+
+    async def reach(self, situation: Situation, **create: Any) -> Subject:
+        """A fresh execution in this situation."""
+        if situation is Situation.DELAYED:
+            return await self.create(delay_until=self.clock.now_ms + BACKOFF, **create)
+        x = await self.create(**create)
+        if situation in BLOCKED:
+            await self.block(x, SITUATIONS[situation].blocking_reason)
+        elif situation is Situation.CANCELLED:
+            await self.run(x)
+            await self.cancel(x)
+        elif situation is not Situation.WAITING:
+            await self.run(x)
+            await self._from_active(x, situation)
+        return x
+
+    async def _from_active(self, x: Subject, situation: Situation) -> None:
+        match situation:
+            case Situation.RETRY_BACKOFF | Situation.WAITING_RETRY:
+                await self.fail(x, retry=True)
+            case Situation.INTERRUPTED_DELAYED:
+                await self.delay(x, self.clock.now_ms + BACKOFF)
+            case Situation.INTERRUPTED_WAITING:
+                await self.delay(x, self.clock.now_ms)
+            case Situation.WAITING_CHILDREN:
+                await self.open_dependency(x)
+                await self.move_to_waiting_children(x)
+            case Situation.LEASE_EXPIRED:
+                await self.clock.advance(TTL)
+                await self.mark_expired(x)
+            case Situation.LEASE_REVOKED:
+                await self.revoke(x)
+            case Situation.COMPLETED | Situation.WAITING_REPLAY:
+                await self.complete(x)
+            case Situation.FAILED:
+                await self.fail(x)
+            case Situation.EXPIRED:
+                await self.clock.advance(DEADLINE_IN)
+                await self.expire(x, c.ExpireReason.EXECUTION_DEADLINE)
+        if situation is Situation.WAITING_RETRY:
+            await self.clock.advance(BACKOFF)
+            await self.promote(x)
+        if situation is Situation.WAITING_REPLAY:
+            await self.replay(x)

@@ -1,0 +1,86 @@
+"""What must hold of a whole store at any time: every record legal, every index exactly what the records imply."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from flowfabric.backends.valkey.calls import flat_to_dict
+from flowfabric.backends.valkey.client import Client
+from flowfabric.core.states import LifecyclePhase, OwnershipState, StateVector, violations
+
+_QUEUES = {
+    "eligible_now": "eligible",
+    "not_eligible_until_time": "delayed",
+    "blocked_by_dependencies": "blocked:dependencies",
+    "blocked_by_budget": "blocked:budget",
+    "blocked_by_quota": "blocked:quota",
+    "blocked_by_route": "blocked:route",
+    "blocked_by_operator": "blocked:operator",
+    "blocked_by_lane_state": "blocked:lane_state",
+}
+
+Dump = dict[bytes, bytes]
+
+
+async def dump(client: Client) -> Dump:
+    """Every key and its exact content."""
+    found: Dump = {}
+    for node in await client.primaries():
+        for key in await node.execute("KEYS", "*"):  # type: ignore[union-attr]
+            found[key] = await node.execute("DUMP", key)  # type: ignore[assignment,index,arg-type]
+    return found
+
+
+async def check_store(client: Client) -> dict[str, StateVector]:
+    """Raise on the first broken invariant; answer the state of every execution."""
+    records = await _records(client)
+    expected: dict[str, set[str]] = defaultdict(set)
+    states: dict[str, StateVector] = {}
+    for execution_id, record in records.items():
+        state = states[execution_id] = StateVector.from_record(record)
+        assert not violations(state), (execution_id, state)
+        assert record["public_state"] == state.public_state, (execution_id, record)
+        assert "" not in record.values(), f"an empty field is stored: {record}"
+        for name in _indexes(execution_id, record, state):
+            expected[name].add(execution_id)
+    assert await _actual_indexes(client) == dict(expected)
+    return states
+
+
+async def _records(client: Client) -> dict[str, dict[str, str]]:
+    records = {}
+    for key in await dump(client):
+        text = key.decode()
+        if text.startswith("ff:exec:") and text.endswith(":core"):
+            execution_id = text.split(":", 2)[2].split(":", 2)[2].removesuffix(":core")
+            records[execution_id] = flat_to_dict(await client.execute("HGETALL", text, key=text))
+    return records
+
+
+def _indexes(execution_id: str, record: dict[str, str], state: StateVector) -> set[str]:
+    tag = execution_id.partition(":")[0] + ":" + execution_id.split(":")[1]
+    lane = f"ff:idx:{tag}:lane:{record['lane_id']}:"
+    names = {f"ff:idx:{tag}:all_executions"}
+    if state.lifecycle_phase is LifecyclePhase.RUNNABLE:
+        names.add(lane + _QUEUES[state.eligibility_state])
+    else:
+        names.add(lane + state.lifecycle_phase)
+    if state.lifecycle_phase is LifecyclePhase.ACTIVE:
+        names.add(f"ff:idx:{tag}:lease_expiry")
+        if state.ownership_state is not OwnershipState.LEASE_REVOKED:
+            names.add(f"ff:idx:{tag}:worker:{record['current_worker_instance_id']}:leases")
+    return names
+
+
+async def _actual_indexes(client: Client) -> dict[str, set[str]]:
+    """Every index but the two of due times, which depend on what the execution was given."""
+    found: dict[str, set[str]] = {}
+    for key in await dump(client):
+        name = key.decode()
+        if not name.startswith("ff:idx:") or name.endswith((":attempt_timeout", ":execution_deadline")):
+            continue
+        is_set = await client.execute("TYPE", name, key=name) == b"set"
+        command = ("SMEMBERS", name) if is_set else ("ZRANGE", name, 0, -1)
+        members = await client.execute(*command, key=name)
+        found[name] = {member.decode() for member in members}  # type: ignore[union-attr]
+    return found

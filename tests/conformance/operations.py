@@ -1,0 +1,103 @@
+"""One caller for each row of the transition table: the operation as its rightful caller would call it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from flowfabric.core import contracts as c
+from flowfabric.core.states import BlockingReason
+from flowfabric.core.transitions import TRANSITIONS
+from tests.conformance.driver import ATTEMPT_TIMEOUT, BACKOFF, DEADLINE_IN, TTL, Driver, Subject
+
+Caller = Callable[[Driver, Subject], Awaitable[object]]
+
+
+async def _claim(d: Driver, x: Subject) -> object:
+    await d.place_grant(x)
+    return await d.claim(x)
+
+
+async def _claim_resumed(d: Driver, x: Subject) -> object:
+    await d.place_grant(x)
+    return await d.claim_resumed(x)
+
+
+async def _reclaim(d: Driver, x: Subject) -> object:
+    await d.place_grant(x)
+    return await d.reclaim(x)
+
+
+async def _reclaim_at_cap(d: Driver, x: Subject) -> object:
+    await d.place_grant(x)
+    return await d.reclaim(x, max_reclaim_count=0)
+
+
+async def _deadline(d: Driver, x: Subject) -> object:
+    await d.clock.advance(DEADLINE_IN)
+    return await d.expire(x, c.ExpireReason.EXECUTION_DEADLINE)
+
+
+async def _attempt_timeout(d: Driver, x: Subject) -> object:
+    await d.clock.advance(ATTEMPT_TIMEOUT)
+    return await d.expire(x, c.ExpireReason.ATTEMPT_TIMEOUT)
+
+
+async def _mark_expired(d: Driver, x: Subject) -> object:
+    await d.clock.advance(TTL)
+    return await d.mark_expired(x)
+
+
+async def _promote(d: Driver, x: Subject) -> object:
+    await d.clock.advance(BACKOFF)
+    return await d.promote(x)
+
+
+async def _move(d: Driver, x: Subject) -> object:
+    await d.open_dependency(x)
+    return await d.move_to_waiting_children(x)
+
+
+def _block(reason: BlockingReason) -> Caller:
+    return lambda d, x: d.block(x, reason)
+
+
+OPERATIONS: dict[str, Caller] = {
+    "issue_claim_grant": lambda d, x: d.grant(x),
+    "claim_execution": _claim,
+    "claim_resumed_execution": _claim_resumed,
+    "issue_grant_and_claim": lambda d, x: d.grant_and_claim(x),
+    "renew_lease": lambda d, x: d.renew(x),
+    "update_progress": lambda d, x: d.progress(x),
+    "complete_execution": lambda d, x: d.complete(x),
+    "fail_execution": lambda d, x: d.fail(x),
+    "fail_execution:retry": lambda d, x: d.fail(x, retry=True),
+    "delay_execution": lambda d, x: d.delay(x, d.clock.now_ms + 2 * BACKOFF),
+    "delay_execution:past": lambda d, x: d.delay(x, d.clock.now_ms - 1),
+    "move_to_waiting_children": _move,
+    "cancel_execution": lambda d, x: d.cancel(x),
+    "expire_execution:deadline": _deadline,
+    "expire_execution:attempt_timeout": _attempt_timeout,
+    "expire_execution:attempt_timeout_retry": _attempt_timeout,
+    "mark_lease_expired_if_due": _mark_expired,
+    "revoke_lease": lambda d, x: d.revoke(x),
+    "issue_reclaim_grant": lambda d, x: d.reclaim_grant(x),
+    "reclaim_execution": _reclaim,
+    "reclaim_execution:at_cap": _reclaim_at_cap,
+    "promote_delayed": _promote,
+    "change_priority": lambda d, x: d.change_priority(x, 7),
+    "unblock_execution": lambda d, x: d.unblock(x),
+    "replay_execution": lambda d, x: d.replay(x),
+    "set_execution_tags": lambda d, x: d.set_tags(x, team__color="blue"),
+    **{
+        f"block_execution_for_admission:{reason}": _block(reason)
+        for reason in (
+            BlockingReason.WAITING_FOR_BUDGET,
+            BlockingReason.WAITING_FOR_QUOTA,
+            BlockingReason.WAITING_FOR_CAPABLE_WORKER,
+            BlockingReason.PAUSED_BY_OPERATOR,
+            BlockingReason.PAUSED_BY_POLICY,
+        )
+    },
+}
+
+assert OPERATIONS.keys() == TRANSITIONS.keys(), OPERATIONS.keys() ^ TRANSITIONS.keys()

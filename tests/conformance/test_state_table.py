@@ -1,0 +1,126 @@
+"""Every operation in every situation does exactly what the transition table says."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from flowfabric.backends.valkey.backend import ValkeyBackend
+from flowfabric.core import contracts as c
+from flowfabric.core.states import StateVector
+from flowfabric.core.transitions import (
+    AUTOMATIC,
+    CREATED,
+    KEEPS_ATTEMPT_STATE,
+    OPERATORS,
+    SITUATIONS,
+    TERMINAL,
+    TRANSITIONS,
+    Keep,
+    Move,
+    Refuse,
+    Situation,
+    moves,
+    state_of,
+)
+from flowfabric.errors import FlowFabricError
+from flowfabric.testing import ManualClock
+from tests.conformance.driver import RETRYING, Driver, Subject
+from tests.conformance.invariants import check_store, dump
+from tests.conformance.operations import OPERATIONS
+
+# Replays and refusals that callers expect are outcomes of the port, so their codes show as values.
+OUTCOME_CODES = {c.NotReclaimable: "execution_not_reclaimable"}
+
+
+def expected_state(operation: str, before: StateVector, move: Move, x: Subject) -> StateVector:
+    after = state_of(move.to, attempted=x.attempted)
+    if move.to in TERMINAL and before.attempt_state.startswith("pending_"):
+        return msgspec.structs.replace(after, attempt_state=before.attempt_state)
+    if operation.split(":")[0] in KEEPS_ATTEMPT_STATE:
+        return msgspec.structs.replace(after, attempt_state=before.attempt_state)
+    return after
+
+
+@pytest.mark.parametrize("situation", Situation)
+@pytest.mark.parametrize("operation", TRANSITIONS)
+async def test_operation_in_situation(
+    backend: ValkeyBackend, clock: ManualClock, operation: str, situation: Situation
+) -> None:
+    driver = Driver(backend, clock)
+    policy = RETRYING if operation.endswith("_retry") else None
+    x = await driver.reach(situation, policy=policy)
+    before, effect = await driver.state(x), TRANSITIONS[operation][situation]
+    assert before == SITUATIONS[situation]
+
+    code = ""
+    try:
+        result = await OPERATIONS[operation](driver, x)
+        code = OUTCOME_CODES.get(type(result), "")
+    except FlowFabricError as error:
+        code = error.code
+
+    after = await driver.state(x)
+    match effect:
+        case Refuse(wanted):
+            assert (code, after) == (recognised(operation, situation, wanted), before)
+        case Keep():
+            assert (code, after) == ("", before)
+        case Move():
+            assert (code, after) == ("", expected_state(operation, before, effect, x))
+    await check_store(backend.client)
+
+
+def recognised(operation: str, situation: Situation, code: str) -> str:
+    """A repeated terminal call with the same fence is answered, not refused (G3)."""
+    repeats = {
+        ("complete_execution", Situation.COMPLETED),
+        ("fail_execution", Situation.FAILED),
+        ("fail_execution:retry", Situation.FAILED),
+        ("fail_execution", Situation.RETRY_BACKOFF),
+        ("fail_execution:retry", Situation.RETRY_BACKOFF),
+        ("cancel_execution", Situation.CANCELLED),
+        ("move_to_waiting_children", Situation.WAITING_CHILDREN),
+    }
+    return "" if (operation, situation) in repeats else code
+
+
+@pytest.mark.parametrize("situation", Situation)
+async def test_the_public_state_of_every_situation_is_legal(
+    backend: ValkeyBackend, clock: ManualClock, situation: Situation
+) -> None:
+    x = await Driver(backend, clock).reach(situation)
+    assert await backend.get_execution_state(x.execution_id) == SITUATIONS[situation].public_state
+    assert await check_store(backend.client)
+    assert await dump(backend.client)
+
+
+def test_every_situation_is_reachable_from_create() -> None:
+    seen, frontier = set(CREATED), list(CREATED)
+    while frontier:
+        here = frontier.pop()
+        for _, start, end in moves():
+            if start is here and end not in seen:
+                seen.add(end)
+                frontier.append(end)
+    assert seen == set(Situation)
+
+
+def test_nothing_gets_stuck() -> None:
+    """From every live situation an automatic path leads to completed, unless a decision is documented (G1)."""
+    ways = {(start, end) for operation, start, end in moves() if operation in AUTOMATIC}
+    good = {Situation.COMPLETED}
+    while True:
+        more = {start for start, end in ways if end in good} - good
+        if not more:
+            break
+        good |= more
+    live = set(Situation) - set(TERMINAL)
+    assert live - good == set(OPERATORS)
+
+
+def test_every_live_situation_can_be_cancelled_and_expires_at_its_deadline() -> None:
+    live = set(Situation) - set(TERMINAL)
+    for operation, exempt in (("cancel_execution", set()), ("expire_execution:deadline", {Situation.WAITING_REPLAY})):
+        for situation in live - exempt:
+            assert isinstance(TRANSITIONS[operation][situation], Move), (operation, situation)

@@ -1,0 +1,86 @@
+"""The servers of a test run, and the stores on them. Every test finds an empty store."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+import valkey
+
+from flowfabric.backends.valkey.backend import ValkeyBackend
+from flowfabric.backends.valkey.bundle import bundle
+from flowfabric.backends.valkey.embedded import EmbeddedServer
+from flowfabric.config import Settings
+from flowfabric.testing import ManualClock
+from tests.servers import TestCluster, TestServer, start_one_node_cluster, start_standalone
+
+TOPOLOGIES = ("embedded", "cluster")
+
+
+@pytest.fixture(scope="session")
+def wire_server() -> Iterator[TestServer]:
+    """A plain server with the released library, for callers that know only FCALL."""
+    with start_standalone() as server:
+        server.call("FUNCTION", "LOAD", bundle().text)
+        yield server
+
+
+@pytest.fixture(scope="session")
+def wire_cluster() -> Iterator[TestCluster]:
+    with start_one_node_cluster() as cluster:
+        cluster.nodes[0].call("FUNCTION", "LOAD", bundle().text)
+        yield cluster
+
+
+@pytest.fixture(params=["standalone", "cluster"])
+def wire(request: pytest.FixtureRequest) -> Iterator[valkey.Valkey]:
+    """Another program's connection, to a standalone server and to a one-node cluster that refuses cross-slot keys."""
+    if request.param == "standalone":
+        port = request.getfixturevalue("wire_server").port
+    else:
+        port = request.getfixturevalue("wire_cluster").nodes[0].port
+    client = valkey.Valkey(port=port)
+    client.flushall()
+    yield client
+    client.close()
+
+
+@pytest.fixture(scope="session")
+def embedded_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    directory: Path = tmp_path_factory.mktemp("embedded")
+    server = asyncio.run(EmbeddedServer.join(directory))
+    yield f"embedded://{directory}"
+    asyncio.run(server.leave())
+
+
+@pytest.fixture(scope="session")
+def cluster_url() -> Iterator[str]:
+    with start_one_node_cluster() as cluster:
+        yield cluster.url
+
+
+@pytest.fixture(params=TOPOLOGIES)
+def store_url(request: pytest.FixtureRequest) -> str:
+    url: str = request.getfixturevalue(f"{request.param}_url")
+    return url
+
+
+async def open_clean(url: str) -> ValkeyBackend:
+    """An empty store whose library has the manual clock."""
+    backend = await ValkeyBackend.open(Settings(url=url), bundle(manual_clock=True))
+    await backend.client.execute_on_primaries("FLUSHALL")
+    return backend
+
+
+@pytest.fixture
+async def backend(store_url: str) -> AsyncIterator[ValkeyBackend]:
+    opened = await open_clean(store_url)
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+async def clock(backend: ValkeyBackend) -> ManualClock:
+    return await ManualClock.start(backend.client)
