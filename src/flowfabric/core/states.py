@@ -167,9 +167,7 @@ _BY_ELIGIBILITY = {
 }
 
 
-def derive_public_state(
-    phase: LifecyclePhase, eligibility: EligibilityState, outcome: TerminalOutcome
-) -> PublicState:
+def derive_public_state(phase: LifecyclePhase, eligibility: EligibilityState, outcome: TerminalOutcome) -> PublicState:
     """The one rule for what the public sees; ownership, reason and attempt do not matter."""
     if phase is LifecyclePhase.TERMINAL:
         return _BY_OUTCOME[outcome]

@@ -53,7 +53,10 @@ _P, _E, _B, _A = LifecyclePhase, EligibilityState, BlockingReason, AttemptState
 
 def _runnable(eligibility: EligibilityState, reason: BlockingReason, attempt: AttemptState) -> StateVector:
     return StateVector(
-        lifecycle_phase=_P.RUNNABLE, eligibility_state=eligibility, blocking_reason=reason, attempt_state=attempt
+        lifecycle_phase=_P.RUNNABLE,
+        eligibility_state=eligibility,
+        blocking_reason=reason,
+        attempt_state=attempt,
     )
 
 

@@ -1,0 +1,219 @@
+"""Leases: who owns the running attempt, for how long, and how ownership is taken, kept and lost."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from flowfabric.core import limits
+from flowfabric.core.contracts.fields import (
+    AttemptPolicyJson,
+    Capabilities,
+    CapabilityHash,
+    Checked,
+    DurationMs,
+    LeaseTtlMs,
+    Outcome,
+    Reason,
+    ReclaimCount,
+)
+from flowfabric.core.handle import Handle
+from flowfabric.core.ids import (
+    AttemptId,
+    AttemptIndex,
+    ExecutionId,
+    LaneId,
+    LeaseEpoch,
+    LeaseId,
+    TimestampMs,
+    WorkerId,
+    WorkerInstanceId,
+)
+from flowfabric.core.states import AttemptType
+
+
+class LeaseFence(Checked, frozen=True, kw_only=True):
+    """What proves ownership; all three must match, so a worker that was replaced cannot act."""
+
+    lease_id: LeaseId
+    lease_epoch: LeaseEpoch
+    attempt_id: AttemptId
+
+
+class ClaimExecutionArgs(Checked, frozen=True, kw_only=True):
+    """Use a claim grant: runnable becomes active with a new attempt and a new lease."""
+
+    execution_id: ExecutionId
+    worker_id: WorkerId
+    worker_instance_id: WorkerInstanceId
+    lane_id: LaneId
+    lease_id: LeaseId
+    lease_ttl_ms: LeaseTtlMs
+    attempt_id: AttemptId
+    attempt_policy_json: AttemptPolicyJson = ""
+    attempt_timeout_ms: DurationMs | None = None  # None and 0: no timeout
+    execution_deadline_at: TimestampMs | None = None
+
+
+class ClaimedExecution(Outcome, frozen=True, kw_only=True, tag="claimed"):
+    """The worker owns a new attempt."""
+
+    execution_id: ExecutionId
+    lease_id: LeaseId
+    lease_epoch: LeaseEpoch
+    attempt_index: AttemptIndex
+    attempt_id: AttemptId
+    attempt_type: AttemptType
+    lease_expires_at: TimestampMs
+    handle: Handle
+
+
+ClaimExecutionResult: TypeAlias = ClaimedExecution
+
+
+class ClaimResumedExecutionArgs(Checked, frozen=True, kw_only=True):
+    """Use a resume grant: the interrupted attempt goes on under a new lease."""
+
+    execution_id: ExecutionId
+    worker_id: WorkerId
+    worker_instance_id: WorkerInstanceId
+    lane_id: LaneId
+    lease_id: LeaseId
+    lease_ttl_ms: LeaseTtlMs
+    remaining_attempt_timeout_ms: DurationMs | None = None  # None and 0: no timeout
+
+
+class ClaimedResumedExecution(Outcome, frozen=True, kw_only=True, tag="claimed_resumed"):
+    """The worker owns the attempt that was interrupted."""
+
+    execution_id: ExecutionId
+    lease_id: LeaseId
+    lease_epoch: LeaseEpoch
+    attempt_index: AttemptIndex
+    attempt_id: AttemptId
+    lease_expires_at: TimestampMs
+    handle: Handle
+
+
+ClaimResumedExecutionResult: TypeAlias = ClaimedResumedExecution
+
+
+class IssueGrantAndClaimArgs(Checked, frozen=True, kw_only=True):
+    """Grant and claim in one step, fresh or resumed, whichever the execution needs."""
+
+    execution_id: ExecutionId
+    worker_id: WorkerId
+    worker_instance_id: WorkerInstanceId
+    lane_id: LaneId
+    lease_id: LeaseId
+    lease_ttl_ms: LeaseTtlMs
+    attempt_id: AttemptId  # not used when an interrupted attempt goes on
+    worker_capabilities: Capabilities = ()
+    capability_hash: CapabilityHash | None = None
+    attempt_policy_json: AttemptPolicyJson = ""
+    attempt_timeout_ms: DurationMs | None = None
+    execution_deadline_at: TimestampMs | None = None
+
+
+IssueGrantAndClaimResult: TypeAlias = ClaimedExecution | ClaimedResumedExecution
+
+
+class ReclaimExecutionArgs(Checked, frozen=True, kw_only=True):
+    """Use a reclaim grant: the lost attempt is closed and a new one starts under a new lease."""
+
+    execution_id: ExecutionId
+    worker_id: WorkerId
+    worker_instance_id: WorkerInstanceId
+    lane_id: LaneId
+    lease_id: LeaseId
+    lease_ttl_ms: LeaseTtlMs
+    attempt_id: AttemptId
+    capability_hash: CapabilityHash | None = None
+    attempt_policy_json: AttemptPolicyJson = ""
+    max_reclaim_count: ReclaimCount | None = None  # counts only where the policy has none of its own
+
+
+class ReclaimedExecution(Outcome, frozen=True, kw_only=True, tag="reclaimed"):
+    """The worker owns a new attempt in place of the lost one."""
+
+    execution_id: ExecutionId
+    new_attempt_index: AttemptIndex
+    new_attempt_id: AttemptId
+    new_lease_id: LeaseId
+    new_lease_epoch: LeaseEpoch
+    lease_expires_at: TimestampMs
+    handle: Handle
+
+
+class NotReclaimable(Outcome, frozen=True, kw_only=True, tag="not_reclaimable"):
+    """Its lease is neither expired nor revoked; nothing was changed."""
+
+    execution_id: ExecutionId
+    detail: str = ""
+
+
+class ReclaimCapExceeded(Outcome, frozen=True, kw_only=True, tag="reclaim_cap_exceeded"):
+    """It was lost too often: this very call ended it as failed."""
+
+    execution_id: ExecutionId
+    reclaim_count: int
+
+
+class GrantNotFound(Outcome, frozen=True, kw_only=True, tag="grant_not_found"):
+    """No grant, or one that was used, ran out or belongs to another worker; nothing was changed."""
+
+    execution_id: ExecutionId
+
+
+ReclaimExecutionResult: TypeAlias = ReclaimedExecution | NotReclaimable | ReclaimCapExceeded | GrantNotFound
+
+
+class RenewLeaseArgs(Checked, frozen=True, kw_only=True):
+    """Keep the lease for another `lease_ttl_ms` from now; id and epoch stay."""
+
+    execution_id: ExecutionId
+    attempt_index: AttemptIndex
+    fence: LeaseFence
+    lease_ttl_ms: LeaseTtlMs
+    lease_history_grace_ms: DurationMs = limits.DEFAULT_LEASE_HISTORY_GRACE_MS
+
+
+class LeaseRenewed(Outcome, frozen=True, kw_only=True, tag="renewed"):
+    expires_at: TimestampMs
+
+
+RenewLeaseResult: TypeAlias = LeaseRenewed
+
+
+class MarkLeaseExpiredArgs(Checked, frozen=True, kw_only=True):
+    """Record that a lease has run out, which makes its execution reclaimable."""
+
+    execution_id: ExecutionId
+
+
+class LeaseMarkedExpired(Outcome, frozen=True, kw_only=True, tag="marked_expired"):
+    pass
+
+
+class LeaseAlreadySatisfied(Outcome, frozen=True, kw_only=True, tag="already_satisfied"):
+    """Nothing was left to do: not due, not active, or done before; `reason` says which."""
+
+    reason: str
+
+
+MarkLeaseExpiredResult: TypeAlias = LeaseMarkedExpired | LeaseAlreadySatisfied
+
+
+class RevokeLeaseArgs(Checked, frozen=True, kw_only=True):
+    """Take the lease away from its owner, which makes the execution reclaimable."""
+
+    execution_id: ExecutionId
+    reason: Reason
+    expected_lease_id: LeaseId | None = None  # None: whichever lease there is
+
+
+class LeaseRevocation(Outcome, frozen=True, kw_only=True, tag="revoked"):
+    lease_id: LeaseId
+    lease_epoch: LeaseEpoch
+
+
+RevokeLeaseResult: TypeAlias = LeaseRevocation | LeaseAlreadySatisfied

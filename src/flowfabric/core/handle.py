@@ -1,0 +1,170 @@
+"""The opaque cookie a worker holds for its attempt, and what it says inside.
+
+The bytes are shared with other clients of the same store, so their layout is fixed: magic, version, backend,
+then the fields of HandlePayload, numbers little-endian and text with a length before it. Older clients wrote
+one version byte and the fields; those are read too.
+"""
+
+from __future__ import annotations
+
+import struct
+from enum import StrEnum
+from typing import NoReturn
+
+import msgspec
+
+from flowfabric.core import limits
+from flowfabric.core.ids import (
+    AttemptId,
+    AttemptIndex,
+    ExecutionId,
+    LaneId,
+    LeaseEpoch,
+    LeaseId,
+    WorkerInstanceId,
+)
+from flowfabric.errors import InvalidInput
+
+_MAGIC = 0x02
+_VERSION = 0x01
+_LEGACY = 0x01
+
+
+class HandleKind(StrEnum):
+    """How the attempt came to its owner; not part of the bytes."""
+
+    FRESH = "fresh"
+    RESUMED = "resumed"
+    SUSPENDED = "suspended"
+    RECLAIMED = "reclaimed"
+
+
+class BackendTag(StrEnum):
+    VALKEY = "valkey"
+    POSTGRES = "postgres"
+    SQLITE = "sqlite"
+
+
+_TAGS = {BackendTag.VALKEY: 0x01, BackendTag.POSTGRES: 0x02, BackendTag.SQLITE: 0x03}
+
+
+class Handle(msgspec.Struct, frozen=True):
+    """Proof of a claim, to be handed back and not to be read."""
+
+    backend: BackendTag
+    kind: HandleKind
+    opaque: bytes
+
+
+class HandlePayload(msgspec.Struct, frozen=True, kw_only=True):
+    """What the bytes of a handle say: the fence, and what renewing it needs."""
+
+    execution_id: ExecutionId
+    attempt_index: AttemptIndex
+    attempt_id: AttemptId
+    lease_id: LeaseId
+    lease_epoch: LeaseEpoch
+    lease_ttl_ms: int
+    lane_id: LaneId
+    worker_instance_id: WorkerInstanceId
+
+    def __post_init__(self) -> None:
+        limits.whole("attempt_index", self.attempt_index, 0, limits.MAX_U32)
+        limits.whole("lease_epoch", self.lease_epoch, 0, limits.MAX_SAFE_INTEGER)
+        limits.whole("lease_ttl_ms", self.lease_ttl_ms, limits.LEASE_TTL_MIN_MS, limits.LEASE_TTL_MAX_MS)
+
+
+def encode_handle(backend: BackendTag, kind: HandleKind, payload: HandlePayload) -> Handle:
+    body = b"".join(
+        (
+            bytes((_MAGIC, _VERSION, _TAGS[backend])),
+            _pack(payload.execution_id),
+            struct.pack("<I", payload.attempt_index),
+            _pack(payload.attempt_id),
+            _pack(payload.lease_id),
+            struct.pack("<QQ", payload.lease_epoch, payload.lease_ttl_ms),
+            _pack(payload.lane_id),
+            _pack(payload.worker_instance_id),
+        )
+    )
+    return Handle(backend, kind, body)
+
+
+def decode_handle(handle: Handle) -> HandlePayload:
+    """What `handle` says; refused if its bytes are short, too long or of another backend."""
+    reader = _Reader(handle.opaque)
+    _check_header(reader, handle.backend)
+    try:
+        payload = HandlePayload(
+            execution_id=ExecutionId(reader.text()),
+            attempt_index=reader.number("<I"),
+            attempt_id=AttemptId(reader.text()),
+            lease_id=LeaseId(reader.text()),
+            lease_epoch=reader.number("<Q"),
+            lease_ttl_ms=reader.number("<Q"),
+            lane_id=LaneId(reader.text()),
+            worker_instance_id=WorkerInstanceId(reader.text()),
+        )
+    except InvalidInput as error:
+        if error.field == "handle":
+            raise
+        raise InvalidInput("handle", handle.opaque, f"holds a bad {error.message}") from error
+    reader.expect_end()
+    return payload
+
+
+def _check_header(reader: _Reader, backend: BackendTag) -> None:
+    magic = reader.number("<B")
+    if magic == _LEGACY:
+        found = BackendTag.VALKEY  # the only backend there was
+    elif magic == _MAGIC:
+        version = reader.number("<B")
+        if version != _VERSION:
+            reader.refuse(f"has version {version}, must be {_VERSION}")
+        tag = reader.number("<B")
+        found = next((name for name, known in _TAGS.items() if known == tag), None) or reader.refuse(
+            f"names the unknown backend {tag}"
+        )
+    else:
+        reader.refuse("must start with a known magic byte")
+    if found is not backend:
+        reader.refuse(f"was made by {found}, must be of {backend}")
+
+
+def _pack(text: str) -> bytes:
+    data = text.encode()
+    return struct.pack("<I", len(data)) + data
+
+
+class _Reader:
+    def __init__(self, data: bytes) -> None:
+        if not isinstance(data, bytes):
+            raise InvalidInput("handle", data, "must be bytes")
+        self._data = data
+        self._at = 0
+
+    def number(self, form: str) -> int:
+        (value,) = struct.unpack(form, self._take(struct.calcsize(form)))
+        return int(value)
+
+    def text(self) -> str:
+        data = self._take(self.number("<I"))
+        try:
+            return data.decode()
+        except UnicodeDecodeError:
+            self.refuse("must hold UTF-8 text")
+
+    def expect_end(self) -> None:
+        extra = len(self._data) - self._at
+        if extra:
+            self.refuse(f"must end after its fields, {extra} bytes are left over")
+
+    def refuse(self, problem: str) -> NoReturn:
+        raise InvalidInput("handle", self._data, problem)
+
+    def _take(self, size: int) -> bytes:
+        chunk = self._data[self._at : self._at + size]
+        if len(chunk) < size:
+            self.refuse(f"is cut short, {size - len(chunk)} bytes are missing")
+        self._at += size
+        return chunk

@@ -1,0 +1,119 @@
+"""Every bound in one place, and the four checks that apply them.
+
+A value outside its bound is refused with the field's name; nothing here clamps.
+"""
+
+from __future__ import annotations
+
+import re
+
+from flowfabric.errors import InvalidInput
+
+# numbers
+MAX_SAFE_INTEGER = 2**53 - 1  # Lua and JSON readers keep whole numbers as doubles
+MAX_U16 = 2**16 - 1
+MAX_U32 = 2**32 - 1
+MAX_U64 = 2**64 - 1
+
+# time
+TIMESTAMP_MAX_MS = 9_999_999_999_999  # 13 digits: Lua prints them without an exponent
+MAX_DURATION_MS = 31_536_000_000  # one year; a longer wait is a mistake in the unit
+LEASE_TTL_MIN_MS = 1
+LEASE_TTL_MAX_MS = 86_400_000  # a dead worker must not hold work for more than a day
+GRANT_TTL_MIN_MS = 1
+GRANT_TTL_MAX_MS = 3_600_000  # an unused grant hides its execution from other workers
+DEFAULT_IDEMPOTENCY_TTL_MS = 86_400_000
+DEFAULT_LEASE_HISTORY_GRACE_MS = 60_000
+MAX_REQUESTED_RETRY_DELAY_MS = 86_400_000  # a third party's Retry-After must not park work for longer
+
+# an execution
+PRIORITY_MIN = 0
+PRIORITY_MAX = 9_000  # above it the queue's score loses milliseconds of age
+LANE_ID_MAX_BYTES = 64
+NAME_MAX_BYTES = 256  # namespace, worker, worker instance, waitpoint key
+WAITPOINT_TOKEN_MAX_BYTES = 512
+EXECUTION_KIND_MAX_BYTES = 128
+CREATOR_IDENTITY_MAX_BYTES = 256
+IDEMPOTENCY_KEY_MAX_BYTES = 256
+ENCODING_MAX_BYTES = 64
+PAYLOAD_MAX_BYTES = 1_048_576  # input and result; bigger things belong in an object store
+REASON_MAX_BYTES = 4_096
+FAILURE_CATEGORY_MAX_BYTES = 64
+PROGRESS_MESSAGE_MAX_BYTES = 1_024
+PROGRESS_PCT_MAX = 100
+CAPABILITY_HASH_MAX_BYTES = 128
+ROUTE_SNAPSHOT_MAX_BYTES = 16_384
+ADMISSION_SUMMARY_MAX_BYTES = 4_096
+
+# tags and capabilities
+MAX_TAGS = 64
+TAG_KEY_MAX_BYTES = 128
+TAG_VALUE_MAX_BYTES = 1_024
+MAX_CAPABILITIES = 256
+CAPABILITIES_CSV_MAX_BYTES = 4_096
+
+# the policy
+POLICY_JSON_MAX_BYTES = 65_536
+MAX_RETRIES = 10_000
+MAX_RETRYABLE_CATEGORIES = 64
+MAX_BACKOFF_MULTIPLIER = 1_000
+MAX_POLICY_COUNT = 1_000_000  # reclaims, replays, signals
+MAX_RETENTION_MAXLEN = 10_000_000
+MAX_BUDGET_IDS = 64
+MAX_FALLBACK_TIERS = 16
+POLICY_LABEL_MAX_BYTES = 128  # provider, model, locality, isolation level
+DEFAULT_MAX_RETRIES = 3
+DEFAULT_MAX_RECLAIM_COUNT = 100
+DEFAULT_MAX_REPLAY_COUNT = 10
+DEFAULT_MAX_SIGNALS = 10_000
+DEFAULT_RETENTION_MAXLEN = 10_000
+
+# reads
+STREAM_READ_HARD_CAP = 10_000  # frames of one page, whatever the caller asks for
+SCAN_LIMIT_MAX = 1_000
+
+MAX_COMPOSITE_DEPTH = 4  # levels of a resume condition; each is evaluated on every signal
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+
+
+def whole(field: str, value: object, low: int, high: int, *, error: type[InvalidInput] = InvalidInput) -> int:
+    """`value` if it is a whole number from `low` to `high`; a bool is none."""
+    if type(value) is not int:
+        raise error(field, value, f"must be a whole number from {low} to {high}")
+    if not low <= value <= high:
+        raise error(field, value, f"must be from {low} to {high}")
+    return value
+
+
+def text(field: str, value: object, low: int, high: int, *, error: type[InvalidInput] = InvalidInput) -> str:
+    """`value` if it is text of `low` to `high` bytes of UTF-8 without NUL, which SQL stores cannot keep."""
+    if not isinstance(value, str):
+        raise error(field, value, "must be text")
+    try:
+        size = len(value.encode())
+    except UnicodeEncodeError:
+        raise error(field, value, "must be valid Unicode, without lone surrogates") from None
+    if not low <= size <= high:
+        raise error(field, value, f"must be {low} to {high} bytes long, it has {size}")
+    if "\0" in value:
+        raise error(field, value, "must not contain NUL")
+    return value
+
+
+def label(field: str, value: object, low: int, high: int, *, error: type[InvalidInput] = InvalidInput) -> str:
+    """`value` if it is text that fits one line of a log or a key: no control characters."""
+    checked = text(field, value, low, high, error=error)
+    if _CONTROL.search(checked):
+        raise error(field, value, "must not contain control characters")
+    return checked
+
+
+def payload(field: str, value: object, high: int = PAYLOAD_MAX_BYTES) -> bytes:
+    """`value` if it is at most `high` bytes; text is refused, because its encoding would be a guess."""
+    if not isinstance(value, bytes):
+        raise InvalidInput(field, value, "must be bytes")
+    if len(value) > high:
+        problem = f"must be at most {high} bytes long, it has {len(value)}"
+        raise InvalidInput(field, value[:16], problem, code="payload_too_large")
+    return value

@@ -1,0 +1,141 @@
+"""Which partition something lives on, and the hash tag that keeps its keys on one slot."""
+
+from __future__ import annotations
+
+import binascii
+import re
+from enum import StrEnum
+from typing import TYPE_CHECKING, Self
+
+import msgspec
+
+from flowfabric.core import limits
+from flowfabric.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from flowfabric.core.ids import BudgetId, FlowId, LaneId, QuotaPolicyId
+
+
+class PartitionFamily(StrEnum):
+    FLOW = "flow"
+    EXECUTION = "execution"  # an alias of flow: same tag, same count
+    BUDGET = "budget"
+    QUOTA = "quota"
+
+    @property
+    def prefix(self) -> str:
+        return _PREFIXES[self]
+
+
+_PREFIXES = {
+    PartitionFamily.FLOW: "fp",
+    PartitionFamily.EXECUTION: "fp",
+    PartitionFamily.BUDGET: "b",
+    PartitionFamily.QUOTA: "q",
+}
+
+# Execution is left out on purpose: a tag cannot tell the alias from its family.
+_FAMILIES = {"fp": PartitionFamily.FLOW, "b": PartitionFamily.BUDGET, "q": PartitionFamily.QUOTA}
+
+
+class PartitionConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """How many partitions each family has; fixed for the life of a store, because ids carry the index."""
+
+    num_flow_partitions: int = 256
+    num_budget_partitions: int = 32
+    num_quota_partitions: int = 32
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            limits.whole(name, getattr(self, name), 1, limits.MAX_U16)
+
+
+class Partition(msgspec.Struct, frozen=True):
+    """One partition of one family."""
+
+    family: PartitionFamily
+    index: int
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.family, PartitionFamily):
+            raise InvalidInput("family", self.family, f"must be one of {', '.join(PartitionFamily)}")
+        limits.whole("index", self.index, 0, limits.MAX_U16)
+
+    @property
+    def tag(self) -> str:
+        """The hash tag, braces included: keys that contain it share a cluster slot."""
+        return f"{{{self.family.prefix}:{self.index}}}"
+
+    @property
+    def key(self) -> PartitionKey:
+        return PartitionKey(self.tag)
+
+
+# Leading zeros would name a second tag, and so a second slot, for the same index.
+_BODY = re.compile(r"([^:{}]*):([^:{}]*)")
+_INDEX = re.compile(r"0|[1-9][0-9]{0,4}")
+
+
+class PartitionKey(str):
+    """A partition as callers see it: text to hand back, not to read."""
+
+    __slots__ = ()
+
+    def __new__(cls, text: str) -> Self:
+        _parse_key(text)
+        return super().__new__(cls, text)
+
+    def __repr__(self) -> str:
+        return f"PartitionKey({super().__repr__()})"
+
+    def parse(self) -> Partition:
+        """The partition it names; an execution's partition comes back as the flow's."""
+        return _parse_key(self)
+
+
+def _parse_key(text: object) -> Partition:
+    if not isinstance(text, str) or len(text) < 2 or text[0] != "{" or text[-1] != "}":
+        raise InvalidInput("partition_key", text, "must be enclosed in braces, like {fp:7}")
+    body = _BODY.fullmatch(text[1:-1])
+    if body is None:
+        raise InvalidInput("partition_key", text, "must hold a prefix and an index, like {fp:7}")
+    prefix, index = body.groups()
+    if prefix not in _FAMILIES:
+        raise InvalidInput("partition_key", text, f"must start with one of {', '.join(_FAMILIES)}")
+    if not _INDEX.fullmatch(index) or int(index) > limits.MAX_U16:
+        problem = f"must end with an index from 0 to {limits.MAX_U16} without leading zeros"
+        raise InvalidInput("partition_key", text, problem)
+    return Partition(_FAMILIES[prefix], int(index))
+
+
+def crc16(data: bytes) -> int:
+    """CRC-16/XMODEM, the checksum cluster slots are made of."""
+    return binascii.crc_hqx(data, 0)
+
+
+def flow_partition(flow_id: FlowId, config: PartitionConfig) -> Partition:
+    """Where a flow and all of its members live."""
+    index = _uuid_crc("flow_id", flow_id) % config.num_flow_partitions
+    return Partition(PartitionFamily.FLOW, index)
+
+
+def lane_partition(lane_id: LaneId, config: PartitionConfig) -> Partition:
+    """Where the stand-alone executions of a lane live."""
+    return Partition(PartitionFamily.FLOW, crc16(lane_id.encode()) % config.num_flow_partitions)
+
+
+def budget_partition(budget_id: BudgetId, config: PartitionConfig) -> Partition:
+    index = _uuid_crc("budget_id", budget_id) % config.num_budget_partitions
+    return Partition(PartitionFamily.BUDGET, index)
+
+
+def quota_partition(quota_policy_id: QuotaPolicyId, config: PartitionConfig) -> Partition:
+    index = _uuid_crc("quota_policy_id", quota_policy_id) % config.num_quota_partitions
+    return Partition(PartitionFamily.QUOTA, index)
+
+
+def _uuid_crc(field: str, text: str) -> int:
+    try:
+        return crc16(bytes.fromhex(text.replace("-", "")))
+    except ValueError:
+        raise InvalidInput(field, text, "must be a UUID") from None

@@ -1,0 +1,176 @@
+"""Rules that every contract obeys, tried on one sample of each."""
+
+from __future__ import annotations
+
+import json
+import typing
+from typing import Any
+
+import msgspec
+import pytest
+
+from flowfabric.core import codec, contracts
+from flowfabric.core.handle import BackendTag, Handle, HandleKind
+from flowfabric.core.states import StateVector
+from flowfabric.errors import InvalidInput
+
+UUID = "550e8400-e29b-41d4-a716-446655440000"
+EXECUTION = f"{{fp:24}}:{UUID}"
+HANDLE = Handle(BackendTag.VALKEY, HandleKind.FRESH, b"\x02\x01\x01")
+FENCE = contracts.LeaseFence(lease_id=UUID, lease_epoch=1, attempt_id=UUID)  # type: ignore[arg-type]
+
+# One value for each field name; a field means the same in every contract.
+VALUES: dict[str, Any] = {
+    "attempt_id": UUID,
+    "attempt_index": 0,
+    "attempt_type": "initial",
+    "blocking_reason": "waiting_for_quota",
+    "count": 1,
+    "created_at": 1_700_000_000_000,
+    "current_attempt": None,
+    "delay_until": 1_700_000_000_000,
+    "execution_id": EXECUTION,
+    "execution_kind": "llm_call",
+    "expires_at": 1_700_000_000_000,
+    "expires_at_ms": 1_700_000_000_000,
+    "failure_category": "transient",
+    "failure_reason": "boom",
+    "fence": FENCE,
+    "grant_key": "ff:exec:{fp:24}:claim_grant",
+    "grant_ttl_ms": 5_000,
+    "handle": HANDLE,
+    "input_payload": b"\x00\xff",
+    "lane_id": "default",
+    "last_mutation_at": 1_700_000_000_000,
+    "lease_epoch": 1,
+    "lease_expires_at": 1_700_000_000_000,
+    "lease_id": UUID,
+    "lease_ttl_ms": 30_000,
+    "limit": 10,
+    "message": "execution_not_eligible",
+    "namespace": "test",
+    "new_attempt_id": UUID,
+    "new_attempt_index": 1,
+    "new_lease_epoch": 2,
+    "new_lease_id": UUID,
+    "new_priority": 7,
+    "old_priority": 0,
+    "partition": {"family": "flow", "index": 24},
+    "partition_key": "{fp:24}",
+    "partitions": 256,
+    "payload": b"\x00",
+    "priority": 0,
+    "public_state": "waiting",
+    "reason": "because",
+    "reclaim_count": 100,
+    "state": "started",
+    "state_vector": StateVector(lifecycle_phase="runnable"),  # type: ignore[arg-type]
+    "tags": {"team.ticket": "42"},
+    "total_attempt_count": 0,
+    "worker_id": "w",
+    "worker_instance_id": "w-1",
+}
+SPECIAL: dict[str, dict[str, Any]] = {
+    "ReclaimGrantIssued": {"grant": {name: VALUES[name] for name in contracts.ReclaimGrant.__struct_fields__}},
+    "WorkGranted": {"grant": {name: VALUES[name] for name in contracts.ClaimGrant.__struct_fields__}},
+    "SetLaneStateArgs": {"state": "paused"},
+}
+STRUCTS = [
+    kind
+    for name in contracts.__all__
+    if isinstance(kind := getattr(contracts, name), type) and issubclass(kind, msgspec.Struct)
+]
+ARGS = [kind for kind in STRUCTS if kind.__name__.endswith("Args")]
+OUTCOMES = [kind for kind in STRUCTS if kind.__struct_config__.tag_field == "outcome"]
+UNIONS = [name for name in contracts.__all__ if name.endswith(("Result", "Outcome"))]
+
+
+def sample(kind: type[msgspec.Struct]) -> Any:
+    """A value of `kind` with its required members only, made the way a caller over HTTP would make it."""
+    special = SPECIAL.get(kind.__name__, {})
+    members = {
+        field.name: special.get(field.name, VALUES.get(field.name))
+        for field in msgspec.structs.fields(kind)
+        if field.required
+    }
+    if tag := kind.__struct_config__.tag:
+        members["outcome"] = tag
+    return codec.from_json(kind, codec.to_json(members))
+
+
+@pytest.mark.parametrize("kind", STRUCTS)
+def test_a_value_survives_json(kind: type[msgspec.Struct]) -> None:
+    value = sample(kind)
+    assert codec.from_json(kind, codec.to_json(value)) == value
+
+
+@pytest.mark.parametrize("kind", STRUCTS)
+def test_a_value_cannot_be_changed(kind: type[msgspec.Struct]) -> None:
+    value = sample(kind)
+    for name in kind.__struct_fields__:
+        with pytest.raises(AttributeError):
+            setattr(value, name, None)
+
+
+@pytest.mark.parametrize("kind", STRUCTS)
+def test_members_are_given_by_name_only(kind: type[msgspec.Struct]) -> None:
+    with pytest.raises(TypeError):
+        kind("positional")
+
+
+@pytest.mark.parametrize("kind", ARGS)
+def test_a_member_nobody_knows_is_refused(kind: type[msgspec.Struct]) -> None:
+    members = json.loads(codec.to_json(sample(kind))) | {"now": 1_700_000_000_000}
+    with pytest.raises(InvalidInput) as caught:
+        codec.from_json(kind, codec.to_json(members))
+    assert caught.value.field == "now"
+
+
+@pytest.mark.parametrize("kind", ARGS)
+def test_callers_never_send_the_time(kind: type[msgspec.Struct]) -> None:
+    assert not {"now", "now_ms", "partition_id"} & set(kind.__struct_fields__)
+
+
+@pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind in ARGS for name in kind.__struct_fields__], ids=str)
+def test_every_member_of_args_is_checked_when_it_is_built_in_python(kind: type[msgspec.Struct], name: str) -> None:
+    members = msgspec.structs.asdict(sample(kind)) | {name: object()}
+    with pytest.raises(InvalidInput) as caught:
+        kind(**members)
+    assert caught.value.field == name
+
+
+@pytest.mark.parametrize("kind", ARGS)
+def test_plain_text_becomes_the_id_it_stands_for(kind: type[msgspec.Struct]) -> None:
+    value = sample(kind)
+    plain = {
+        name: str(member) if isinstance(member, str) else member
+        for name, member in msgspec.structs.asdict(value).items()
+    }
+    twin = kind(**plain)
+    assert twin == value
+    assert [type(getattr(twin, name)) for name in plain] == [type(getattr(value, name)) for name in plain]
+
+
+@pytest.mark.parametrize("name", UNIONS)
+def test_a_result_is_told_apart_by_its_outcome(name: str) -> None:
+    union = getattr(contracts, name)
+    members = typing.get_args(union) or (union,)
+    if name == "ExecutionResult":
+        return  # what an execution left behind, not the result of a call
+    tags = [member.__struct_config__.tag for member in members]
+    assert len(set(tags)) == len(tags)
+    for member in members:
+        value = sample(member)
+        assert json.loads(codec.to_json(value))["outcome"] == member.__struct_config__.tag
+        assert codec.from_json(union, codec.to_json(value)) == value
+
+
+def test_every_outcome_belongs_to_a_result() -> None:
+    used = {
+        member for name in UNIONS for member in typing.get_args(getattr(contracts, name)) or (getattr(contracts, name),)
+    }
+    assert not set(OUTCOMES) - used
+
+
+def test_names_are_sorted_and_unique() -> None:
+    assert contracts.__all__ == sorted(set(contracts.__all__))

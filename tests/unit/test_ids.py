@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+import copy
+import pickle
+import uuid
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flowfabric.core import ids
+from flowfabric.core.ids import ExecutionId, FlowId, LaneId, LeaseId, WaitpointKey, WaitpointToken, WorkerId
+from flowfabric.core.partition import PartitionConfig
+from flowfabric.errors import InvalidInput
+
+CONFIG = PartitionConfig()
+UUID = "550e8400-e29b-41d4-a716-446655440000"
+UUID_IDS = [
+    ids.FlowId, ids.BudgetId, ids.QuotaPolicyId, ids.LeaseId, ids.AttemptId, ids.SignalId, ids.WaitpointId,
+    ids.SuspensionId, ids.EdgeId,
+]  # fmt: skip
+NAMES = [ids.Namespace, ids.WorkerId, ids.WorkerInstanceId, ids.WaitpointKey]
+
+
+@given(st.integers(0, 65535), st.uuids())
+def test_an_execution_id_says_its_partition_and_its_uuid(index: int, value: uuid.UUID) -> None:
+    text = f"{{fp:{index}}}:{value}"
+    parsed = ExecutionId(text)
+    assert parsed == text
+    assert (parsed.partition_index, parsed.uuid, parsed.tag) == (index, str(value), f"{{fp:{index}}}")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        UUID,
+        f"{{fp:}}:{UUID}",
+        f"{{fp:65536}}:{UUID}",
+        f"{{fp:007}}:{UUID}",
+        f"{{fp:-1}}:{UUID}",
+        f"{{fp:+1}}:{UUID}",
+        f"{{fp:\u0661}}:{UUID}",
+        f"{{b:1}}:{UUID}",
+        f"{{fp:1}}{UUID}",
+        f"{{fp:1}}:{UUID.upper()}",
+        f"{{fp:1}}:{UUID.replace('-', '')}",
+        f"{{fp:1}}:{UUID}\n",
+        f" {{fp:1}}:{UUID}",
+        "{fp:1}:not-a-uuid",
+        None,
+        7,
+    ],
+)
+def test_malformed_execution_ids_are_refused_by_name(text: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        ExecutionId(text)
+    assert caught.value.field == "execution_id"
+    assert "{fp:N}:<lower-case uuid>" in str(caught.value)
+
+
+def test_a_flow_member_lives_on_its_flows_partition() -> None:
+    flow = FlowId("11111111-1111-1111-1111-111111111111")
+    assert ExecutionId.for_flow(flow, CONFIG).partition_index == 6
+    assert ExecutionId.for_flow(flow, CONFIG) != ExecutionId.for_flow(flow, CONFIG)
+
+
+@pytest.mark.parametrize(("lane", "index"), [("default", 86), ("workers-a", 193)])
+def test_a_stand_alone_execution_lives_on_its_lanes_partition(lane: str, index: int) -> None:
+    assert ExecutionId.for_lane(LaneId(lane), CONFIG).partition_index == index
+
+
+def test_deterministic_minting_gives_the_same_id_for_the_same_uuid() -> None:
+    flow, lane = FlowId(UUID), LaneId("default")
+    assert ExecutionId.deterministic_for_flow(flow, CONFIG, UUID) == f"{{fp:24}}:{UUID}"
+    assert ExecutionId.deterministic_for_lane(lane, CONFIG, uuid.UUID(UUID)) == f"{{fp:86}}:{UUID}"
+
+
+def test_deterministic_minting_refuses_what_is_no_uuid() -> None:
+    with pytest.raises(InvalidInput, match="execution_id"):
+        ExecutionId.deterministic_for_lane(LaneId("default"), CONFIG, "job-1")
+
+
+@pytest.mark.parametrize("kind", UUID_IDS)
+def test_uuid_ids_mint_v4_and_refuse_everything_else(kind: type[ids.UuidId]) -> None:
+    fresh = kind.new()
+    assert uuid.UUID(fresh).version == 4
+    assert kind(str(fresh)) == fresh
+    for bad in ("", UUID.upper(), UUID[:-1], f"{{{UUID}}}", f"{UUID}\n", None):
+        with pytest.raises(InvalidInput) as caught:
+            kind(bad)  # type: ignore[arg-type]
+        assert caught.value.field == kind.field
+
+
+def test_every_kind_of_id_has_a_field_name_of_its_own() -> None:
+    kinds = [*UUID_IDS, *NAMES, ExecutionId, LaneId, WaitpointToken]
+    assert len({kind.field for kind in kinds}) == len(kinds)
+
+
+@given(st.text(st.characters(min_codepoint=0x20, max_codepoint=0x7E), min_size=1, max_size=64))
+def test_lanes_are_printable_ascii_of_up_to_64_bytes(text: str) -> None:
+    assert LaneId(text) == text
+
+
+@pytest.mark.parametrize("text", ["", "x" * 65, "tab\t", "é", "\x7f", "line\n"])
+def test_other_lane_names_are_refused(text: str) -> None:
+    with pytest.raises(InvalidInput, match="lane_id"):
+        LaneId(text)
+
+
+@pytest.mark.parametrize("kind", NAMES)
+def test_free_text_names_are_bounded_and_fit_one_line(kind: type[ids.TextId]) -> None:
+    assert kind("größe/1 a:b") == "größe/1 a:b"
+    assert kind("ä" * 128) == "ä" * 128
+    for bad in ("", "ä" * 129, "a\nb", "nul\0", "\ud800", 5):
+        with pytest.raises(InvalidInput) as caught:
+            kind(bad)  # type: ignore[arg-type]
+        assert caught.value.field == kind.field
+
+
+def test_a_token_never_shows_itself() -> None:
+    token = WaitpointToken("k1:0123456789abcdef")
+    shown = f"{token} {token!r} {token!s} {token:>12} %s" % token + str({"token": token})
+    assert "0123" not in shown
+    assert token.reveal() == "k1:0123456789abcdef" == token
+
+
+def test_a_token_is_not_judged_before_the_store_has_seen_it() -> None:
+    assert WaitpointToken("") == ""
+    assert WaitpointToken("garbage") == "garbage"
+
+
+def test_an_unusable_token_is_refused_without_being_quoted() -> None:
+    with pytest.raises(InvalidInput) as caught:
+        WaitpointToken("k1:" + "f" * 600)
+    assert "fff" not in str(caught.value)
+    assert caught.value.field == "waitpoint_token"
+
+
+@pytest.mark.parametrize("value", [ExecutionId(f"{{fp:3}}:{UUID}"), LeaseId(UUID), WaitpointToken("k1:ab")])
+def test_ids_survive_copying_and_pickling(value: ids.TextId) -> None:
+    for twin in (copy.deepcopy(value), pickle.loads(pickle.dumps(value)), type(value)(value)):
+        assert twin == value
+        assert type(twin) is type(value)
+
+
+def test_an_id_in_a_message_names_its_kind() -> None:
+    assert repr(WorkerId("w1")) == "WorkerId('w1')"
+    assert str(WaitpointKey("wpk:1")) == "wpk:1"

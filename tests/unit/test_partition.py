@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flowfabric.core.ids import BudgetId, FlowId, LaneId, QuotaPolicyId
+from flowfabric.core.partition import (
+    Partition,
+    PartitionConfig,
+    PartitionFamily,
+    PartitionKey,
+    budget_partition,
+    crc16,
+    flow_partition,
+    lane_partition,
+    quota_partition,
+)
+from flowfabric.errors import InvalidInput
+
+CONFIG = PartitionConfig()
+UUID = "550e8400-e29b-41d4-a716-446655440000"
+
+
+def test_the_checksum_is_the_one_of_cluster_slots() -> None:
+    assert crc16(b"123456789") == 0x31C3
+    assert crc16(bytes.fromhex(UUID.replace("-", ""))) == 36888
+    assert crc16(b"default") == 54870
+    assert crc16(b"workers-a") == 11969
+
+
+def test_ids_and_lanes_hash_to_known_partitions() -> None:
+    assert flow_partition(FlowId(UUID), CONFIG).tag == "{fp:24}"
+    assert flow_partition(FlowId("11111111-1111-1111-1111-111111111111"), CONFIG).tag == "{fp:6}"
+    assert budget_partition(BudgetId(UUID), CONFIG).tag == "{b:24}"
+    assert quota_partition(QuotaPolicyId(UUID), CONFIG).tag == "{q:24}"
+    assert lane_partition(LaneId("default"), CONFIG).tag == "{fp:86}"
+
+
+@given(st.uuids(), st.integers(1, 65535))
+def test_every_index_lies_within_the_configured_count(value: object, count: int) -> None:
+    config = PartitionConfig(num_flow_partitions=count, num_budget_partitions=count, num_quota_partitions=count)
+    assert flow_partition(FlowId(str(value)), config).index < count
+    assert budget_partition(BudgetId(str(value)), config).index < count
+    assert quota_partition(QuotaPolicyId(str(value)), config).index < count
+
+
+def test_text_that_is_no_uuid_is_refused_by_name() -> None:
+    with pytest.raises(InvalidInput, match="flow_id"):
+        flow_partition("nope", CONFIG)  # type: ignore[arg-type]
+
+
+def test_the_default_counts_are_those_other_clients_assume() -> None:
+    assert (CONFIG.num_flow_partitions, CONFIG.num_budget_partitions, CONFIG.num_quota_partitions) == (
+        256,
+        32,
+        32,
+    )
+
+
+@pytest.mark.parametrize("name", ["num_flow_partitions", "num_budget_partitions", "num_quota_partitions"])
+@pytest.mark.parametrize("count", [0, -1, 65536, 1.5, True, "8"])
+def test_a_config_refuses_unusable_counts(name: str, count: object) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        PartitionConfig(**{name: count})  # type: ignore[arg-type]
+    assert caught.value.field == name
+
+
+@pytest.mark.parametrize(
+    ("family", "tag"),
+    [
+        (PartitionFamily.FLOW, "{fp:7}"),
+        (PartitionFamily.EXECUTION, "{fp:7}"),
+        (PartitionFamily.BUDGET, "{b:7}"),
+        (PartitionFamily.QUOTA, "{q:7}"),
+    ],
+)
+def test_families_have_their_tags(family: PartitionFamily, tag: str) -> None:
+    assert Partition(family, 7).tag == tag
+    assert Partition(family, 7).key == PartitionKey(tag)
+
+
+@given(st.sampled_from(list(PartitionFamily)), st.integers(0, 65535))
+def test_a_key_names_its_partition_and_the_alias_collapses_into_flow(family: PartitionFamily, index: int) -> None:
+    parsed = Partition(family, index).key.parse()
+    expected = PartitionFamily.FLOW if family is PartitionFamily.EXECUTION else family
+    assert parsed == Partition(expected, index)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("fp:7", "braces"),
+        ("{fp:7", "braces"),
+        ("", "braces"),
+        ("{", "braces"),
+        (7, "braces"),
+        ("{fp7}", "prefix and an index"),
+        ("{fp:7:8}", "prefix and an index"),
+        ("{{fp:7}}", "prefix and an index"),
+        ("{x:7}", "one of fp, b, q"),
+        ("{:7}", "one of fp, b, q"),
+        ("{fp:}", "without leading zeros"),
+        ("{fp:07}", "without leading zeros"),
+        ("{fp:65536}", "0 to 65535"),
+        ("{fp:-1}", "0 to 65535"),
+        ("{fp:\u0663}", "0 to 65535"),
+    ],
+)
+def test_each_way_to_misspell_a_key_has_its_own_answer(text: str, problem: str) -> None:
+    with pytest.raises(InvalidInput, match=problem) as caught:
+        PartitionKey(text)
+    assert caught.value.field == "partition_key"
+
+
+@pytest.mark.parametrize(("family", "index"), [("flows", 1), (PartitionFamily.FLOW, -1), (PartitionFamily.FLOW, 65536)])
+def test_a_partition_refuses_what_no_tag_can_say(family: PartitionFamily, index: int) -> None:
+    with pytest.raises(InvalidInput):
+        Partition(family, index)
