@@ -7,7 +7,16 @@ from pathlib import Path
 
 from flowfabric.backends.valkey.bundle import bundle
 from flowfabric.core.states import PublicState
-from flowfabric.core.transitions import OPERATORS, SITUATIONS, TERMINAL, TRANSITIONS, Keep, Move, Refuse, moves
+from flowfabric.core.transitions import (
+    OPERATORS,
+    SITUATIONS,
+    TERMINAL,
+    TRANSITIONS,
+    Keep,
+    Move,
+    Refuse,
+    moves,
+)
 from flowfabric.errors import CODES
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
@@ -63,7 +72,7 @@ def _table() -> list[str]:
         other = codes + ([f"no change in {', '.join(kept)}"] if kept and len(kept) < len(row) else [])
         if len(kept) == len(row):
             other = ["never changes the state"]
-        lines.append(f"| `{operation}` | {'<br>'.join(leads) or '–'} | {'<br>'.join(other)} |")
+        lines.append(f"| `{operation}` | {'<br>'.join(leads) or '-'} | {'<br>'.join(other)} |")
     return lines
 
 
@@ -106,7 +115,10 @@ def functions() -> str:
             for arg in spec.args
         )
         lines += [f"## `{spec.function}`", "", spec.summary, ""]
-        lines += [f"- keys ({len(spec.keys)}): {keys or 'none'}", f"- arguments ({len(spec.args)}): {args or 'none'}"]
+        lines += [
+            f"- keys ({len(spec.keys)}): {keys or 'none'}",
+            f"- arguments ({len(spec.args)}): {args or 'none'}",
+        ]
         lines += [f"- reply: {' '.join(spec.reply) or 'nothing more'}"]
         lines += [f"- errors: {', '.join(f'`{code}`' for code in spec.errors) or 'none'}"]
         lines += [f"- events: {', '.join(spec.events) or 'none'}", ""]

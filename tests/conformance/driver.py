@@ -25,18 +25,18 @@ RETRIES_JSON = f'{{"max_retries":100,"backoff":{{"type":"fixed","delay_ms":{BACK
 RETRYING = ExecutionPolicy(retry_policy=RetryPolicy(max_retries=100, backoff=FixedBackoff(delay_ms=BACKOFF)))
 
 
+def made_up_fence() -> c.LeaseFence:
+    return c.LeaseFence(lease_id=LeaseId.new(), lease_epoch=1, attempt_id=AttemptId.new())
+
+
 @dataclass
 class Subject:
     """One execution under test and the fence of whoever holds it or held it last."""
 
     execution_id: ExecutionId
-    fence: c.LeaseFence = field(default_factory=lambda: made_up_fence())
+    fence: c.LeaseFence = field(default_factory=made_up_fence)
     attempt_index: int = 0
     attempted: bool = False
-
-
-def made_up_fence() -> c.LeaseFence:
-    return c.LeaseFence(lease_id=LeaseId.new(), lease_epoch=1, attempt_id=AttemptId.new())
 
 
 class Driver:
@@ -112,7 +112,9 @@ class Driver:
         result = await self.backend.reclaim_execution(c.ReclaimExecutionArgs(**args))
         if isinstance(result, c.ReclaimedExecution):
             x.fence = c.LeaseFence(
-                lease_id=result.new_lease_id, lease_epoch=result.new_lease_epoch, attempt_id=result.new_attempt_id
+                lease_id=result.new_lease_id,
+                lease_epoch=result.new_lease_epoch,
+                attempt_id=result.new_attempt_id,
             )
             x.attempt_index = result.new_attempt_index
         return result
@@ -120,7 +122,14 @@ class Driver:
     async def place_grant(self, x: Subject) -> None:
         """A grant for our worker, whatever the execution's state: claims must look for themselves."""
         key = keys.claim_grant(x.execution_id)
-        fields = ("worker_id", WORKER, "worker_instance_id", INSTANCE, "grant_expires_at", self.clock.now_ms + 60_000)
+        fields = (
+            "worker_id",
+            WORKER,
+            "worker_instance_id",
+            INSTANCE,
+            "grant_expires_at",
+            self.clock.now_ms + 60_000,
+        )
         await self.backend.client.execute("HSET", key, *fields, key=key)
 
     async def run(self, x: Subject, **overrides: Any) -> Subject:
@@ -235,7 +244,7 @@ class Driver:
             await self._from_active(x, situation)
         return x
 
-    async def _from_active(self, x: Subject, situation: Situation) -> None:
+    async def _from_active(self, x: Subject, situation: Situation) -> None:  # noqa: C901 - a flat table
         match situation:
             case Situation.RETRY_BACKOFF | Situation.WAITING_RETRY:
                 await self.fail(x, retry=True)

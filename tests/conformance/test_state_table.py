@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from tests.conformance.driver import RETRYING, Driver, Subject
+from tests.conformance.invariants import check_store, dump
+from tests.conformance.operations import OPERATIONS
 
 from flowfabric.backends.valkey.backend import ValkeyBackend
 from flowfabric.core import contracts as c
@@ -25,9 +28,6 @@ from flowfabric.core.transitions import (
 )
 from flowfabric.errors import FlowFabricError
 from flowfabric.testing import ManualClock
-from tests.conformance.driver import RETRYING, Driver, Subject
-from tests.conformance.invariants import check_store, dump
-from tests.conformance.operations import OPERATIONS
 
 # Replays and refusals that callers expect are outcomes of the port, so their codes show as values.
 OUTCOME_CODES = {c.NotReclaimable: "execution_not_reclaimable"}
@@ -37,7 +37,7 @@ def expected_state(operation: str, before: StateVector, move: Move, x: Subject) 
     after = state_of(move.to, attempted=x.attempted)
     if move.to in TERMINAL and before.attempt_state.startswith("pending_"):
         return msgspec.structs.replace(after, attempt_state=before.attempt_state)
-    if operation.split(":")[0] in KEEPS_ATTEMPT_STATE:
+    if operation.split(":", maxsplit=1)[0] in KEEPS_ATTEMPT_STATE:
         return msgspec.structs.replace(after, attempt_state=before.attempt_state)
     return after
 
@@ -121,6 +121,9 @@ def test_nothing_gets_stuck() -> None:
 
 def test_every_live_situation_can_be_cancelled_and_expires_at_its_deadline() -> None:
     live = set(Situation) - set(TERMINAL)
-    for operation, exempt in (("cancel_execution", set()), ("expire_execution:deadline", {Situation.WAITING_REPLAY})):
+    for operation, exempt in (
+        ("cancel_execution", set()),
+        ("expire_execution:deadline", {Situation.WAITING_REPLAY}),
+    ):
         for situation in live - exempt:
             assert isinstance(TRANSITIONS[operation][situation], Move), (operation, situation)

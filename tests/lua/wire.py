@@ -55,8 +55,19 @@ class Execution:
         value = self.client.hget(self.core, name)
         return value.decode() if value is not None else None
 
-    def create(self, *, priority: object = 0, policy: str = "", payload: object = b"in", delay_until: object = "",
-               idem: str = "", ttl: object = "", tags: str = "", deadline: object = "", zset: str = "eligible") -> Reply:  # fmt: skip
+    def create(
+        self,
+        *,
+        priority: object = 0,
+        policy: str = "",
+        payload: object = b"in",
+        delay_until: object = "",
+        idem: str = "",
+        ttl: object = "",
+        tags: str = "",
+        deadline: object = "",
+        zset: str = "eligible",
+    ) -> Reply:
         keys = [
             self.core, self.exec("payload"), self.exec("policy"), self.exec("tags"), self.lane_idx(zset),
             f"ff:idem:{self.tag}:ns:{idem}" if idem else f"ff:noop:{self.tag}",

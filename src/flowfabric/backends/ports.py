@@ -22,7 +22,7 @@ class ExecutionPort(Protocol):
         ...
 
     async def complete_execution(self, args: c.CompleteExecutionArgs) -> c.CompleteExecutionResult:
-        """End the running attempt with success: active -> completed. Repeated with the same fence it answers the same."""
+        """End the running attempt with success: active -> completed. Repeated with its fence it answers the same."""
         ...
 
     async def fail_execution(self, args: c.FailExecutionArgs) -> c.FailExecutionResult:

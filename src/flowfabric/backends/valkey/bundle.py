@@ -68,7 +68,11 @@ def bundle(*, manual_clock: bool = False, version: int = LIBRARY_VERSION) -> Bun
 
 
 def build(
-    lib: Mapping[str, str], fns: Mapping[str, str], *, version: int = LIBRARY_VERSION, manual_clock: bool = False
+    lib: Mapping[str, str],
+    fns: Mapping[str, str],
+    *,
+    version: int = LIBRARY_VERSION,
+    manual_clock: bool = False,
 ) -> Bundle:
     writer = _Writer()
     writer.add(f"#!lua name={LIBRARY_NAME}\nlocal lib = {{}}\nlocal VERSION = '{version}'", "bundle")

@@ -27,7 +27,9 @@ class ValkeyExecutions:
 
     async def create_execution(self, args: c.CreateExecutionArgs) -> c.CreateExecutionResult:
         tag = args.execution_id.tag
-        idempotency = keys.idempotency(tag, args.namespace, args.idempotency_key) if args.idempotency_key else keys.noop(tag)
+        idempotency = (
+            keys.idempotency(tag, args.namespace, args.idempotency_key) if args.idempotency_key else keys.noop(tag)
+        )
         fields = await self._caller.call(
             "create_execution",
             {"core": keys.core(args.execution_id), "idempotency": idempotency},
@@ -36,9 +38,7 @@ class ValkeyExecutions:
         )
         if fields.status == "DUPLICATE":
             return c.ExecutionDuplicate(execution_id=ExecutionId(fields.text(0)))
-        return c.ExecutionCreated(
-            execution_id=ExecutionId(fields.text(0)), public_state=PublicState(fields.text(1))
-        )
+        return c.ExecutionCreated(execution_id=ExecutionId(fields.text(0)), public_state=PublicState(fields.text(1)))
 
     async def complete_execution(self, args: c.CompleteExecutionArgs) -> c.CompleteExecutionResult:
         done = c.ExecutionCompleted(execution_id=args.execution_id, public_state=PublicState.COMPLETED)
@@ -81,7 +81,11 @@ class ValkeyExecutions:
         done = c.ExecutionCancelled(execution_id=args.execution_id, public_state=PublicState.CANCELLED)
         try:
             await self._caller.call_execution(
-                "cancel_execution", args.execution_id, **fence_args(args.fence), reason=args.reason, source=args.source
+                "cancel_execution",
+                args.execution_id,
+                **fence_args(args.fence),
+                reason=args.reason,
+                source=args.source,
             )
         except ExecutionNotActive as error:
             if not replays.was_cancelled(args, error):
@@ -138,9 +142,7 @@ class ValkeyExecutions:
         return c.ExecutionReplayed(public_state=PublicState.WAITING)
 
     async def change_priority(self, args: c.ChangePriorityArgs) -> c.ChangePriorityResult:
-        fields = await self._caller.call_execution(
-            "change_priority", args.execution_id, new_priority=args.new_priority
-        )
+        fields = await self._caller.call_execution("change_priority", args.execution_id, new_priority=args.new_priority)
         return c.PriorityChanged(
             execution_id=args.execution_id, old_priority=fields.number(0), new_priority=fields.number(1)
         )

@@ -20,7 +20,9 @@ def claim_grant(execution_id: ExecutionId) -> str:
 
 
 def idempotency(tag: str, namespace: str, key: str) -> str:
-    return f"ff:idem:{tag}:{namespace}:{key}"
+    """A colon in a namespace is escaped, so that no tenant can name another one's keys."""
+    owner = namespace.replace("%", "%25").replace(":", "%3A")
+    return f"ff:idem:{tag}:{owner}:{key}"
 
 
 def lane_config(tag: str, lane_id: LaneId) -> str:

@@ -116,7 +116,10 @@ class ValkeyLeases:
 
     async def revoke_lease(self, args: c.RevokeLeaseArgs) -> c.RevokeLeaseResult:
         fields = await self._caller.call_execution(
-            "revoke_lease", args.execution_id, expected_lease_id=args.expected_lease_id, revoke_reason=args.reason
+            "revoke_lease",
+            args.execution_id,
+            expected_lease_id=args.expected_lease_id,
+            revoke_reason=args.reason,
         )
         if fields.status == "ALREADY_SATISFIED":
             return c.LeaseAlreadySatisfied(reason=fields.text(0))

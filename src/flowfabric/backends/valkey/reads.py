@@ -6,7 +6,16 @@ from flowfabric.backends.valkey import keys
 from flowfabric.backends.valkey.calls import FunctionCaller, flat_to_dict
 from flowfabric.backends.valkey.client import Client
 from flowfabric.core import contracts as c
-from flowfabric.core.ids import AttemptId, ExecutionId, FlowId, LaneId, LeaseId, Namespace, WaitpointId, WorkerInstanceId
+from flowfabric.core.ids import (
+    AttemptId,
+    ExecutionId,
+    FlowId,
+    LaneId,
+    LeaseId,
+    Namespace,
+    WaitpointId,
+    WorkerInstanceId,
+)
 from flowfabric.core.states import (
     AttemptRecordState,
     AttemptState,
@@ -22,7 +31,11 @@ from flowfabric.errors import ExecutionNotFound, InvalidInput
 
 Record = dict[str, str]
 
-_HOLDS_ATTEMPT = {AttemptState.RUNNING_ATTEMPT, AttemptState.ATTEMPT_INTERRUPTED, AttemptState.ATTEMPT_TERMINAL}
+_HOLDS_ATTEMPT = {
+    AttemptState.RUNNING_ATTEMPT,
+    AttemptState.ATTEMPT_INTERRUPTED,
+    AttemptState.ATTEMPT_TERMINAL,
+}
 
 _ENDED = {
     TerminalOutcome.SUCCESS: AttemptRecordState.ENDED_SUCCESS,
@@ -74,9 +87,7 @@ class ValkeyReads:
     ) -> list[c.AttemptRecord]:
         if from_index < 0 or not 1 <= limit <= 1000:
             raise InvalidInput("limit", limit, "expected 1 to 1000 attempts from an index of at least 0")
-        fields = await self._caller.call_execution(
-            "list_attempts", execution_id, from_index=from_index, limit=limit
-        )
+        fields = await self._caller.call_execution("list_attempts", execution_id, from_index=from_index, limit=limit)
         core = fields.mapping(1)
         return [
             _current_attempt(core) if not put_away else _past_attempt(index, put_away)
@@ -114,6 +125,11 @@ def _snapshot(execution_id: ExecutionId, record: Record, tags: dict[str, str]) -
         created_at=int(record["created_at"]),
         last_mutation_at=int(record["last_mutation_at"]),
         total_attempt_count=_number(record, "total_attempt_count") or 0,
+        delay_until=_number(record, "delay_until"),
+        progress_pct=_number(record, "progress_pct"),
+        progress_message=record.get("progress_message"),
+        failure_reason=record.get("failure_reason"),
+        failure_category=record.get("failure_category"),
         tags=tags,
     )
 

@@ -1,7 +1,8 @@
 """A lost reply must not become a wrong answer: recognise one's own earlier call in what is recorded (G3).
 
-The functions refuse a call on an execution that has no running attempt, and say how it stands. When that is exactly what the same
-call with the same fence would have left behind, the call is answered as it was the first time; everything else stays a refusal.
+The functions refuse a call on an execution that has no running attempt, and say how it stands. When that is exactly
+what the same call with the same fence would have left behind, the call is answered as it was the first time; everything
+else stays a refusal.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 -- A failed attempt: tried again later, or the end of the execution. Used by fail and by attempt time-outs.
--- @uses record transition terminal attempt stream retry
+-- @uses record transition attempt stream retry
 local M = {}
 
 -- failure: reason, category, retry (a policy table or nil), requested_delay_ms?. Answers delay_until, or nil when

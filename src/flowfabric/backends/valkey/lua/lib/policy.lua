@@ -30,9 +30,9 @@ local function check_sections(policy)
   for _, name in ipairs({"retry_policy", "timeout_policy"}) do
     if given(policy[name]) and type(policy[name]) ~= "table" then return name .. ":not_object" end
   end
-  local retry, timeout = policy.retry_policy, policy.timeout_policy
+  local retries, timeout = policy.retry_policy, policy.timeout_policy
   return check_counts(policy, "", {"max_reclaim_count", "max_replay_count"})
-    or given(retry) and (check_counts(retry, "retry_policy.", {"max_retries"}) or check_backoff(retry.backoff))
+    or given(retries) and (check_counts(retries, "retry_policy.", {"max_retries"}) or check_backoff(retries.backoff))
     or given(timeout) and check_counts(timeout, "timeout_policy.", {"attempt_timeout_ms", "execution_deadline_ms"})
     or nil
 end

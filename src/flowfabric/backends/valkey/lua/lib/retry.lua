@@ -9,10 +9,9 @@ end
 
 -- min(initial * multiplier ^ retries, max), without ever leaving the range of a double.
 local function exponential(backoff, retries)
-  local ceiling = number_or(backoff.max_delay_ms, 60000)
-  local delay = number_or(backoff.initial_delay_ms, 1000) * number_or(backoff.multiplier, 2) ^ retries
-  if delay ~= delay or delay > ceiling then delay = ceiling end
-  return math.floor(delay)
+  local initial, ceiling = number_or(backoff.initial_delay_ms, 1000), number_or(backoff.max_delay_ms, 60000)
+  if initial == 0 then return 0 end -- zero times infinity is no number
+  return math.floor(math.min(initial * number_or(backoff.multiplier, 2) ^ retries, ceiling))
 end
 
 -- The same text gives the same jitter on every backend; the VM's own random numbers repeat in each call.
@@ -39,12 +38,12 @@ local function category_retries(categories, category)
 end
 
 -- The delay before the next attempt, or nil when there is none. A delay asked for by the handler wins, within a cap.
-function M.delay_ms(policy, retries, category, requested, seed)
-  if type(policy) ~= "table" then return nil end
-  if retries >= number_or(policy.max_retries, 0) then return nil end
-  if not category_retries(policy.retryable_categories, category) then return nil end
+function M.delay_ms(rules, retries, category, requested, seed)
+  if type(rules) ~= "table" then return nil end
+  if retries >= number_or(rules.max_retries, 0) then return nil end
+  if not category_retries(rules.retryable_categories, category) then return nil end
   if requested then return math.min(requested, MAX_REQUESTED_DELAY) end
-  return M.backoff_ms(policy.backoff, retries, seed)
+  return M.backoff_ms(rules.backoff, retries, seed)
 end
 
 return M

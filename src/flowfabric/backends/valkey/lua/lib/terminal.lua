@@ -1,5 +1,5 @@
 -- The one routine in which every execution ends (G7): complete, fail, cancel, expire, skip and every time-out.
--- @uses record index transition stream suspension
+-- @uses index transition stream suspension
 local M = {}
 
 local CLEARED = {

@@ -1,0 +1,111 @@
+"""The contract in the head of each file is complete and true."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from tests.lua.sources import FUNCTIONS, MODULES, code_of
+
+from flowfabric.backends.valkey.bundle import LIBRARY_VERSION, build, bundle
+from flowfabric.backends.valkey.contract import parse_contract, uses_of
+from flowfabric.errors import CODES
+
+# What the public wire lists: keys and arguments at 0.2.0, or where the function was added later.
+PUBLIC_ARITY = {
+    "version": (0, 0), "create_execution": (8, 13), "claim_execution": (14, 12), "complete_execution": (12, 5),
+    "cancel_execution": (21, 5), "delay_execution": (9, 5), "move_to_waiting_children": (9, 4),
+    "fail_execution": (12, 7), "reclaim_execution": (14, 8), "expire_execution": (14, 2), "renew_lease": (4, 7),
+    "mark_lease_expired_if_due": (4, 1), "revoke_lease": (5, 3), "issue_claim_grant": (3, 9),
+    "issue_reclaim_grant": (3, 9), "change_priority": (2, 2), "update_progress": (1, 5), "promote_delayed": (3, 2),
+    "block_execution_for_admission": (3, 4), "unblock_execution": (3, 3), "claim_resumed_execution": (11, 8),
+    "replay_execution": (4, 2), "issue_grant_and_claim": (11, 11),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("operation", FUNCTIONS)
+def test_every_code_a_header_names_is_known(operation: str) -> None:
+    assert set(bundle().functions[operation].errors) <= CODES.keys()
+
+
+@pytest.mark.parametrize("operation", FUNCTIONS)
+def test_every_code_a_function_writes_is_in_its_header(operation: str) -> None:
+    written = set(re.findall(r'reply\.refuse\("(\w+)"', code_of(FUNCTIONS[operation])))
+    assert written <= set(bundle().functions[operation].errors)
+
+
+@pytest.mark.parametrize("operation", FUNCTIONS)
+def test_every_event_a_function_writes_is_in_its_header(operation: str) -> None:
+    code = code_of(FUNCTIONS[operation])
+    written = set(re.findall(r'event = "(\w+)"', code)) | set(re.findall(r'event\.append\(x, "(\w+)"', code))
+    assert written <= set(bundle().functions[operation].events)
+
+
+@pytest.mark.parametrize("name", [*FUNCTIONS, *MODULES])
+def test_uses_lists_exactly_the_modules_a_file_uses(name: str) -> None:
+    source = FUNCTIONS.get(name) or MODULES[name]
+    code = code_of(source)
+    used = {module for module in MODULES if re.search(rf"(?<![\w.]){module}\.\w", code) and module != name}
+    assert set(uses_of(source)) == used
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_only_the_clock_asks_for_the_time(name: str) -> None:
+    asks = '"TIME"' in MODULES[name]
+    assert asks == (name == "clock")
+
+
+@pytest.mark.parametrize("operation", PUBLIC_ARITY)
+def test_public_positions_are_kept(operation: str) -> None:
+    keys, args = PUBLIC_ARITY[operation]
+    spec = bundle().functions[operation]
+    assert len(spec.keys) == keys
+    appended = spec.args[args:]
+    assert all(arg.optional or arg.default is not None or arg.rest for arg in appended)
+
+
+@pytest.mark.parametrize("operation", FUNCTIONS)
+def test_a_function_refuses_before_it_writes(operation: str) -> None:
+    """Four paragraphs: after the first write no refusal follows."""
+    body = code_of(FUNCTIONS[operation]).rpartition("return function(")[2]
+    write = re.search(r"(transition\.apply|terminal\.finish|record\.(write|change)|\.consume\(|\.issue\()", body)
+    if write:
+        assert "reply.refuse" not in body[write.start() :]
+        assert "reply.invalid" not in body[write.start() :]
+
+
+@pytest.mark.parametrize(
+    ("source", "problem"),
+    [
+        ("return 1", "summary"),
+        ("--- ok\n-- @keys core\n-- @colour red\n", "@colour"),
+        ("--- ok\n-- @args Bad\n", "@args"),
+        ("--- ok\n-- @args n:float\n", "unknown type"),
+        ("--- ok\n-- @args *rest more\n", "only the last"),
+    ],
+)
+def test_a_malformed_header_is_refused_with_the_file_and_the_tag(source: str, problem: str) -> None:
+    with pytest.raises(ValueError, match=r"some_function\.lua") as caught:
+        parse_contract("some_function", source)
+    assert problem in str(caught.value)
+
+
+def test_modules_that_use_each_other_are_refused() -> None:
+    with pytest.raises(ValueError, match="circle"):
+        build({"a.lua": "-- @uses b\nreturn {}", "b.lua": "-- @uses a\nreturn {}"}, {})
+
+
+def test_an_unknown_module_is_refused() -> None:
+    with pytest.raises(ValueError, match="no such module"):
+        build({"a.lua": "-- @uses b\nreturn {}"}, {})
+    with pytest.raises(ValueError, match="no such module"):
+        build({}, {"f.lua": "--- f\n-- @uses nothing\nreturn function() end"})
+
+
+def test_the_library_version_is_raised_when_the_bundle_changes() -> None:
+    import json
+
+    lock = json.loads(Path("tests/golden/library.json").read_text())
+    hint = "the bundle changed: raise LIBRARY_VERSION if this was released, then run scripts/library_lock.py"
+    assert lock == {"version": LIBRARY_VERSION, "sha256": bundle().sha256}, hint

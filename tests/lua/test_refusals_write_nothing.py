@@ -1,0 +1,329 @@
+"""Every refusal a header names, provoked on the wire: the store is byte for byte what it was before (G4)."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import valkey
+from tests.lua.wire import Execution, Reply
+
+from flowfabric.backends.valkey.bundle import bundle
+
+Step = Callable[[Execution], Any]
+GPU = '{"routing_requirements":{"required_capabilities":["gpu"]}}'
+FAR = 9_000_000_000_000
+
+# The one refusal that reports a transition: at the cap the execution has failed.
+REPORTS_A_TRANSITION = {
+    ("reclaim_execution", "max_retries_exhausted"),
+    ("issue_reclaim_grant", "max_retries_exhausted"),
+}
+
+
+def nothing(_: Execution) -> None: ...
+
+
+def created(x: Execution) -> None:
+    x.create()
+
+
+def running(x: Execution) -> None:
+    x.run()
+
+
+def completed(x: Execution) -> None:
+    x.run()
+    x.complete()
+
+
+def revoked(x: Execution) -> None:
+    x.run()
+    x.revoke()
+
+
+def expired(x: Execution) -> None:
+    x.run(ttl=1)
+    due = x.client.zscore(x.idx("lease_expiry"), x.id)
+    while x.client.time()[0] * 1000 + x.client.time()[1] // 1000 <= due:
+        pass
+
+
+def granted(x: Execution) -> None:
+    x.create()
+    x.grant()
+
+
+def needs_gpu(x: Execution) -> None:
+    x.create(policy=GPU)
+
+
+def lost_and_needs_gpu(x: Execution) -> None:
+    x.create(policy=GPU)
+    x.grant(capabilities="gpu")
+    x.claim()
+    x.revoke()
+
+
+def lost_and_granted(x: Execution) -> None:
+    revoked(x)
+    x.reclaim_grant()
+
+
+def delayed(x: Execution) -> None:
+    x.create(delay_until=FAR)
+
+
+def interrupted(x: Execution) -> None:
+    x.run()
+    x.delay(1)
+
+
+def stranger(step: Callable[..., Reply]) -> Step:
+    """The call of somebody whose lease is another one."""
+
+    def call(x: Execution) -> Reply:
+        x.lease = str(uuid.uuid4())
+        return step(x)
+
+    return call
+
+
+def out_of_queue(x: Execution) -> None:
+    x.create()
+    x.client.zrem(x.lane_idx("eligible"), x.id)
+
+
+def owned_but_runnable(x: Execution) -> None:
+    """Cannot be reached through functions; the guard is there for broken records."""
+    granted(x)
+    x.client.hset(x.core, "ownership_state", "leased")
+
+
+def runs_but_runnable(x: Execution) -> None:
+    granted(x)
+    x.client.hset(x.core, "attempt_state", "running_attempt")
+
+
+def owned_without_a_grant(x: Execution) -> None:
+    created(x)
+    x.client.hset(x.core, "ownership_state", "leased")
+
+
+def runs_without_a_grant(x: Execution) -> None:
+    created(x)
+    x.client.hset(x.core, "attempt_state", "running_attempt")
+
+
+def unowned_but_active(x: Execution) -> None:
+    x.run()
+    x.client.hdel(x.core, "ownership_state")
+
+
+def expiring_grant(x: Execution) -> None:
+    x.create()
+    x.grant()
+    x.client.hset(x.exec("claim_grant"), "grant_expires_at", 1)
+
+
+def interrupted_with_expiring_grant(x: Execution) -> None:
+    interrupted(x)
+    x.grant()
+    x.client.hset(x.exec("claim_grant"), "grant_expires_at", 1)
+
+
+def replayed_out(x: Execution) -> None:
+    x.create(policy='{"max_replay_count":0}')
+    x.cancel()
+
+
+def skipped_member(x: Execution) -> None:
+    completed(x)
+    x.client.hset(x.core, mapping={"terminal_outcome": "skipped", "flow_id": "f"})
+
+
+def fenced(
+    name: str, call: Callable[..., Reply], *, partial: Step, unfenced: Step
+) -> list[tuple[str, str, Step, Step]]:
+    """What every fenced call refuses."""
+    return [
+        (name, "execution_not_found", nothing, call),
+        (name, "fence_required", running, unfenced),
+        (name, "partial_fence_triple", running, partial),
+        (name, "execution_not_active", completed, call),
+        (name, "lease_revoked", revoked, call),
+        (name, "lease_expired", expired, call),
+        (name, "stale_lease", running, stranger(call)),
+    ]
+
+
+def block_for_budget(x: Execution) -> Reply:
+    return x.block("waiting_for_budget", "budget")
+
+
+def raw(function: str, keys: int, *args: object) -> Step:
+    """The function with its core key and these arguments after the id; `L`, `A` stand for lease and attempt."""
+
+    def run(x: Execution) -> Reply:
+        names = {"L": x.lease, "A": x.attempt}
+        given = [names.get(arg, arg) if isinstance(arg, str) else arg for arg in args]
+        return x.fcall(function, [x.core, *[f"ff:noop:{x.tag}"] * (keys - 1)], x.id, *given)
+
+    return run
+
+
+SCENARIOS: list[tuple[str, str, Step, Step]] = [
+    ("create_execution", "invalid_input", nothing, lambda x: x.create(priority="high")),
+    ("create_execution", "invalid_policy_json", nothing, lambda x: x.create(policy="{")),
+    ("create_execution", "invalid_capabilities", nothing,
+     lambda x: x.create(policy='{"routing_requirements":{"required_capabilities":[""]}}')),
+    ("issue_claim_grant", "invalid_input", created, lambda x: x.grant(ttl=0)),
+    ("issue_claim_grant", "execution_not_found", nothing, lambda x: x.grant()),
+    ("issue_claim_grant", "execution_not_eligible", delayed, lambda x: x.grant()),
+    ("issue_claim_grant", "grant_already_exists", granted, lambda x: x.grant()),
+    ("issue_claim_grant", "execution_not_in_eligible_set", out_of_queue, lambda x: x.grant()),
+    ("issue_claim_grant", "invalid_capabilities", created, lambda x: x.grant(capabilities="x" * 5000)),
+    ("issue_claim_grant", "capability_mismatch", needs_gpu, lambda x: x.grant()),
+    ("claim_execution", "invalid_input", granted, lambda x: x.claim(ttl=0)),
+    ("claim_execution", "execution_not_found", nothing, lambda x: x.claim()),
+    ("claim_execution", "execution_not_leaseable", delayed, lambda x: x.claim()),
+    ("claim_execution", "lease_conflict", owned_but_runnable, lambda x: x.claim()),
+    ("claim_execution", "active_attempt_exists", runs_but_runnable, lambda x: x.claim()),
+    ("claim_execution", "use_claim_resumed_execution", interrupted, lambda x: x.claim()),
+    ("claim_execution", "invalid_claim_grant", created, lambda x: x.claim()),
+    ("claim_execution", "claim_grant_expired", expiring_grant, lambda x: x.claim()),
+    ("claim_resumed_execution", "invalid_input", interrupted, lambda x: x.claim_resumed("soon")),
+    ("claim_resumed_execution", "execution_not_found", nothing, lambda x: x.claim_resumed()),
+    ("claim_resumed_execution", "execution_not_leaseable", completed, lambda x: x.claim_resumed()),
+    ("claim_resumed_execution", "not_a_resumed_execution", created, lambda x: x.claim_resumed()),
+    ("claim_resumed_execution", "invalid_claim_grant", interrupted, lambda x: x.claim_resumed()),
+    ("claim_resumed_execution", "claim_grant_expired", interrupted_with_expiring_grant, lambda x: x.claim_resumed()),
+    ("issue_grant_and_claim", "invalid_input", created,
+     raw("ff_issue_grant_and_claim", 11, "w", "wi", "default", "", "L", "x", "A", "", "", "")),
+    ("issue_grant_and_claim", "execution_not_found", nothing, lambda x: x.grant_and_claim()),
+    ("issue_grant_and_claim", "execution_not_eligible", completed, lambda x: x.grant_and_claim()),
+    ("issue_grant_and_claim", "lease_conflict", owned_without_a_grant, lambda x: x.grant_and_claim()),
+    ("issue_grant_and_claim", "active_attempt_exists", runs_without_a_grant, lambda x: x.grant_and_claim()),
+    ("issue_grant_and_claim", "grant_already_exists", granted, lambda x: x.grant_and_claim()),
+    ("issue_grant_and_claim", "execution_not_in_eligible_set", out_of_queue, lambda x: x.grant_and_claim()),
+    ("issue_grant_and_claim", "invalid_capabilities", created, lambda x: x.grant_and_claim("x" * 5000)),
+    ("issue_grant_and_claim", "capability_mismatch", needs_gpu, lambda x: x.grant_and_claim()),
+    *fenced("complete_execution", lambda x: x.complete(),
+            partial=lambda x: x.complete(lease=""), unfenced=lambda x: x.complete(lease="", epoch="", attempt="")),
+    *fenced("fail_execution", lambda x: x.fail(),
+            partial=raw("ff_fail_execution", 12, "", 1, "A", "r", "c", ""),
+            unfenced=raw("ff_fail_execution", 12, "", "", "", "r", "c", "")),
+    ("fail_execution", "invalid_input", running, lambda x: x.fail(extra=("", "soon"))),
+    *fenced("delay_execution", lambda x: x.delay(FAR),
+            partial=raw("ff_delay_execution", 9, "", 1, "A", FAR),
+            unfenced=raw("ff_delay_execution", 9, "", "", "", FAR)),
+    ("delay_execution", "invalid_input", running, lambda x: x.delay("")),
+    *fenced("move_to_waiting_children", lambda x: x.move_to_waiting_children(),
+            partial=raw("ff_move_to_waiting_children", 9, "", 1, "A"),
+            unfenced=raw("ff_move_to_waiting_children", 9, "", "", "")),
+    ("move_to_waiting_children", "not_blocked_by_deps", running, lambda x: x.move_to_waiting_children("", "1")),
+    *fenced("renew_lease", lambda x: x.renew(),
+            partial=raw("ff_renew_lease", 4, 0, "A", "", 1, 1000, 5000),
+            unfenced=raw("ff_renew_lease", 4, 0, "", "", "", 1000, 5000)),
+    ("renew_lease", "invalid_input", running, lambda x: x.renew(ttl=0)),
+    ("cancel_execution", "execution_not_found", nothing, lambda x: x.cancel()),
+    ("cancel_execution", "execution_not_active", completed, lambda x: x.cancel()),
+    ("cancel_execution", "fence_required", running, lambda x: x.cancel("lease_holder")),
+    ("cancel_execution", "lease_revoked", revoked, lambda x: x.cancel("lease_holder", lease=x.lease, epoch=1)),
+    ("cancel_execution", "lease_expired", expired, lambda x: x.cancel("lease_holder", lease=x.lease, epoch=1)),
+    ("cancel_execution", "stale_lease", running, lambda x: x.cancel("lease_holder", lease=x.lease, epoch=2)),
+    ("expire_execution", "invalid_input", created, lambda x: x.fcall("ff_expire_execution", [x.core], x.id)),
+    ("mark_lease_expired_if_due", "invalid_input", running,
+     lambda x: x.fcall("ff_mark_lease_expired_if_due", [x.core] * 4, "another-id")),
+    ("revoke_lease", "execution_not_found", nothing, lambda x: x.revoke()),
+    ("revoke_lease", "execution_not_active", created, lambda x: x.revoke()),
+    ("revoke_lease", "no_active_lease", unowned_but_active, lambda x: x.revoke()),
+    ("revoke_lease", "stale_lease", running, lambda x: x.revoke("another-lease")),
+    ("issue_reclaim_grant", "invalid_input", revoked, lambda x: x.reclaim_grant(ttl="")),
+    ("issue_reclaim_grant", "execution_not_found", nothing, lambda x: x.reclaim_grant()),
+    ("issue_reclaim_grant", "execution_not_reclaimable", running, lambda x: x.reclaim_grant()),
+    ("issue_reclaim_grant", "grant_already_exists", lost_and_granted, lambda x: x.reclaim_grant()),
+    ("issue_reclaim_grant", "invalid_capabilities", revoked, lambda x: x.reclaim_grant(capabilities="x" * 5000)),
+    ("issue_reclaim_grant", "capability_mismatch", lost_and_needs_gpu, lambda x: x.reclaim_grant()),
+    ("reclaim_execution", "invalid_input", lost_and_granted, lambda x: x.reclaim("many")),
+    ("reclaim_execution", "execution_not_found", nothing, lambda x: x.reclaim()),
+    ("reclaim_execution", "execution_not_reclaimable", running, lambda x: x.reclaim()),
+    ("reclaim_execution", "invalid_claim_grant", revoked, lambda x: x.reclaim()),
+    ("change_priority", "invalid_input", created, lambda x: x.change_priority("")),
+    ("change_priority", "execution_not_found", nothing, lambda x: x.change_priority(1)),
+    ("change_priority", "execution_not_eligible", delayed, lambda x: x.change_priority(1)),
+    ("update_progress", "invalid_input", running, lambda x: x.progress("half")),
+    ("update_progress", "execution_not_found", nothing, lambda x: x.progress(1)),
+    ("update_progress", "execution_not_active", completed, lambda x: x.progress(1)),
+    ("update_progress", "lease_revoked", revoked, lambda x: x.progress(1)),
+    ("update_progress", "lease_expired", expired, lambda x: x.progress(1)),
+    ("update_progress", "stale_lease", running, stranger(lambda x: x.progress(1))),
+    ("promote_delayed", "invalid_input", delayed, lambda x: x.promote("later")),
+    ("block_execution_for_admission", "invalid_input", created, lambda x: x.block("waiting_for_budget", "budget", "")),
+    ("block_execution_for_admission", "execution_not_found", nothing, block_for_budget),
+    ("block_execution_for_admission", "execution_not_active", completed, block_for_budget),
+    ("block_execution_for_admission", "execution_not_eligible", running, block_for_budget),
+    ("block_execution_for_admission", "invalid_blocking_reason", created, lambda x: x.block("moody", "budget")),
+    ("unblock_execution", "invalid_input", created, lambda x: x.unblock("budget", now="")),
+    ("unblock_execution", "execution_not_found", nothing, lambda x: x.unblock("budget")),
+    ("unblock_execution", "execution_not_eligible", created, lambda x: x.unblock("budget")),
+    ("replay_execution", "execution_not_found", nothing, lambda x: x.replay()),
+    ("replay_execution", "execution_not_terminal", running, lambda x: x.replay()),
+    ("replay_execution", "max_replays_exhausted", replayed_out, lambda x: x.replay()),
+    ("replay_execution", "replay_not_allowed", skipped_member, lambda x: x.replay()),
+    ("set_execution_tags", "invalid_input", created, lambda x: x.set_tags("team.a")),
+    ("set_execution_tags", "execution_not_found", nothing, lambda x: x.set_tags("team.a", "1")),
+    ("set_execution_tags", "invalid_tag_key", created, lambda x: x.set_tags("team.a", "1", "Bad", "2")),
+    ("set_lane_state", "invalid_input", nothing,
+     lambda x: x.fcall("ff_set_lane_state", [f"ff:lane:{x.tag}:default:config"], "asleep")),
+    ("describe_execution", "execution_not_found", nothing, raw("ff_describe_execution", 1)),
+    ("read_execution_context", "execution_not_found", nothing, raw("ff_read_execution_context", 1)),
+    ("get_execution_result", "execution_not_found", nothing, raw("ff_get_execution_result", 1)),
+    ("list_attempts", "invalid_input", created, raw("ff_list_attempts", 1, 0, 1001)),
+    ("list_attempts", "execution_not_found", nothing, raw("ff_list_attempts", 1, 0, 10)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("operation", "code", "arrange", "call"),
+    SCENARIOS,
+    ids=lambda part: part if isinstance(part, str) else "",
+)
+def test_a_refusal_writes_nothing(wire: valkey.Valkey, operation: str, code: str, arrange: Step, call: Step) -> None:
+    x = Execution(wire)
+    arrange(x)
+    before = dump(wire)
+    reply = call(x)
+    assert reply[:2] == [0, code], reply
+    assert dump(wire) == before
+
+
+def test_every_refusal_of_every_header_is_provoked() -> None:
+    named = {(name, code) for name, spec in bundle().functions.items() for code in spec.errors}
+    assert named - REPORTS_A_TRANSITION == {(operation, code) for operation, code, _, _ in SCENARIOS}
+
+
+NUMBERS = [(spec.operation, arg.name) for spec in bundle().functions.values() for arg in spec.args if arg.is_number]
+
+
+@pytest.mark.parametrize(("operation", "name"), NUMBERS)
+@pytest.mark.parametrize("text", ["x", "1.5", "-99999999999999", "nan"])
+def test_every_number_is_validated_before_anything_is_written(
+    wire: valkey.Valkey, operation: str, name: str, text: str
+) -> None:
+    """A malformed number is refused by its name, never a script error."""
+    x = Execution(wire).run()
+    spec = bundle().functions[operation]
+    before = dump(wire)
+    args = [text if arg.name == name else "1" if arg.is_number else "text" for arg in spec.args if not arg.rest]
+    args[0] = x.id
+    reply = x.fcall(spec.function, [x.core, *[f"ff:noop:{x.tag}"] * (len(spec.keys) - 1)], *args)
+    assert reply[:2] == [0, "invalid_input"]
+    assert reply[2].startswith(f"{name}: expected")
+    assert dump(wire) == before
+
+
+def dump(client: valkey.Valkey) -> dict[bytes, object]:
+    return {key: client.dump(key) for key in client.keys("*")}
