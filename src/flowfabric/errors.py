@@ -52,16 +52,28 @@ _F, _C = Family, ErrorClass
 CODES: dict[str, CodeInfo] = {
     # ownership of the running attempt
     "stale_lease": CodeInfo(_F.CONFLICT, _C.TERMINAL, "another lease owns the execution; stop working on it"),
-    "lease_expired": CodeInfo(_F.CONFLICT, _C.TERMINAL, "the lease ran out before the call; stop, it will be reclaimed"),
-    "lease_revoked": CodeInfo(_F.CONFLICT, _C.TERMINAL, "the lease was taken away; stop working on the execution"),
+    "lease_expired": CodeInfo(
+        _F.CONFLICT, _C.TERMINAL, "the lease ran out before the call; stop, it will be reclaimed"
+    ),
+    "lease_revoked": CodeInfo(
+        _F.CONFLICT, _C.TERMINAL, "the lease was taken away; stop working on the execution"
+    ),
     "execution_not_active": CodeInfo(_F.CONFLICT, _C.TERMINAL, "no attempt is running"),
     "no_active_lease": CodeInfo(_F.CONFLICT, _C.INFORMATIONAL, "no lease is held"),
-    "fence_required": CodeInfo(_F.INVALID, _C.TERMINAL, "give lease_id, lease_epoch and attempt_id, or source=operator_override"),
-    "partial_fence_triple": CodeInfo(_F.INVALID, _C.TERMINAL, "lease_id, lease_epoch and attempt_id go together"),
+    "fence_required": CodeInfo(
+        _F.INVALID, _C.TERMINAL, "give lease_id, lease_epoch and attempt_id, or source=operator_override"
+    ),
+    "partial_fence_triple": CodeInfo(
+        _F.INVALID, _C.TERMINAL, "lease_id, lease_epoch and attempt_id go together"
+    ),
     "active_attempt_exists": CodeInfo(_F.CONFLICT, _C.BUG, "an attempt is already running"),
     # claiming
-    "use_claim_resumed_execution": CodeInfo(_F.CONFLICT, _C.RETRYABLE, "an attempt was interrupted; claim it with claim_resumed_execution"),
-    "not_a_resumed_execution": CodeInfo(_F.CONFLICT, _C.RETRYABLE, "no attempt was interrupted; claim it with claim_execution"),
+    "use_claim_resumed_execution": CodeInfo(
+        _F.CONFLICT, _C.RETRYABLE, "an attempt was interrupted; claim it with claim_resumed_execution"
+    ),
+    "not_a_resumed_execution": CodeInfo(
+        _F.CONFLICT, _C.RETRYABLE, "no attempt was interrupted; claim it with claim_execution"
+    ),
     "execution_not_leaseable": CodeInfo(_F.CONFLICT, _C.RETRYABLE, "it cannot be claimed now"),
     "lease_conflict": CodeInfo(_F.CONFLICT, _C.RETRYABLE, "somebody owns it"),
     "invalid_claim_grant": CodeInfo(_F.CONFLICT, _C.RETRYABLE, "no grant for this worker; ask for one"),
@@ -69,16 +81,26 @@ CODES: dict[str, CodeInfo] = {
     "no_eligible_execution": CodeInfo(_F.NOT_FOUND, _C.RETRYABLE, "nothing to claim"),
     "execution_not_eligible": CodeInfo(_F.CONFLICT, _C.INFORMATIONAL, "it is not eligible in this state"),
     "execution_not_in_eligible_set": CodeInfo(_F.CONFLICT, _C.INFORMATIONAL, "it is not in the lane's queue"),
-    "grant_already_exists": CodeInfo(_F.CONFLICT, _C.INFORMATIONAL, "a grant is out; wait for it to be used or to expire"),
-    "execution_not_reclaimable": CodeInfo(_F.CONFLICT, _C.INFORMATIONAL, "its lease is neither expired nor revoked"),
+    "grant_already_exists": CodeInfo(
+        _F.CONFLICT, _C.INFORMATIONAL, "a grant is out; wait for it to be used or to expire"
+    ),
+    "execution_not_reclaimable": CodeInfo(
+        _F.CONFLICT, _C.INFORMATIONAL, "its lease is neither expired nor revoked"
+    ),
     "capability_mismatch": CodeInfo(_F.CONFLICT, _C.RETRYABLE, "the worker lacks required capabilities"),
     # the execution as a whole
     "execution_not_found": CodeInfo(_F.NOT_FOUND, _C.TERMINAL, "no such execution"),
-    "execution_not_terminal": CodeInfo(_F.CONFLICT, _C.TERMINAL, "it has not finished; only finished executions are replayed"),
+    "execution_not_terminal": CodeInfo(
+        _F.CONFLICT, _C.TERMINAL, "it has not finished; only finished executions are replayed"
+    ),
     "max_replays_exhausted": CodeInfo(_F.LIMITED, _C.TERMINAL, "max_replay_count is used up"),
-    "max_retries_exhausted": CodeInfo(_F.LIMITED, _C.TERMINAL, "max_reclaim_count is used up; the execution has failed"),
+    "max_retries_exhausted": CodeInfo(
+        _F.LIMITED, _C.TERMINAL, "max_reclaim_count is used up; the execution has failed"
+    ),
     "replay_not_allowed": CodeInfo(_F.CONFLICT, _C.TERMINAL, "it cannot be replayed"),
-    "execution_not_eligible_for_attempt": CodeInfo(_F.CONFLICT, _C.TERMINAL, "no attempt can start in this state"),
+    "execution_not_eligible_for_attempt": CodeInfo(
+        _F.CONFLICT, _C.TERMINAL, "no attempt can start in this state"
+    ),
     "attempt_not_found": CodeInfo(_F.NOT_FOUND, _C.TERMINAL, "no such attempt"),
     "attempt_not_in_created_state": CodeInfo(_F.INTERNAL, _C.BUG, "the attempt was started twice"),
     "attempt_not_started": CodeInfo(_F.CONFLICT, _C.TERMINAL, "the attempt has not started"),
@@ -98,7 +120,9 @@ CODES: dict[str, CodeInfo] = {
     "waitpoint_closed": CodeInfo(_F.CONFLICT, _C.INFORMATIONAL, "the waitpoint is closed"),
     "waitpoint_not_found": CodeInfo(_F.NOT_FOUND, _C.RETRYABLE, "no such waitpoint"),
     "target_not_signalable": CodeInfo(_F.CONFLICT, _C.TERMINAL, "it does not wait for signals"),
-    "waitpoint_pending_use_buffer_script": CodeInfo(_F.CONFLICT, _C.RETRYABLE, "the waitpoint is pending; buffer the signal"),
+    "waitpoint_pending_use_buffer_script": CodeInfo(
+        _F.CONFLICT, _C.RETRYABLE, "the waitpoint is pending; buffer the signal"
+    ),
     "duplicate_signal": CodeInfo(_F.CONFLICT, _C.INFORMATIONAL, "the signal was delivered before"),
     "signal_limit_exceeded": CodeInfo(_F.LIMITED, _C.TERMINAL, "max_signals_per_execution is used up"),
     "invalid_waitpoint_key": CodeInfo(_F.INVALID, _C.TERMINAL, "the waitpoint key is malformed"),
@@ -107,24 +131,38 @@ CODES: dict[str, CodeInfo] = {
     "token_expired": CodeInfo(_F.INVALID, _C.TERMINAL, "the token was signed with a retired secret"),
     "hmac_secret_not_initialized": CodeInfo(_F.UNAVAILABLE, _C.RETRYABLE, "seed the waitpoint secret first"),
     "invalid_secret": CodeInfo(_F.INTERNAL, _C.BUG, "the stored waitpoint secret is unreadable"),
-    "invalid_keys_missing_hmac": CodeInfo(_F.INVALID, _C.TERMINAL, "the key of the waitpoint secret is missing"),
-    "invalid_lease_for_suspend": CodeInfo(_F.INVALID, _C.TERMINAL, "attempt_index is not the running attempt"),
+    "invalid_keys_missing_hmac": CodeInfo(
+        _F.INVALID, _C.TERMINAL, "the key of the waitpoint secret is missing"
+    ),
+    "invalid_lease_for_suspend": CodeInfo(
+        _F.INVALID, _C.TERMINAL, "attempt_index is not the running attempt"
+    ),
     "resume_condition_not_met": CodeInfo(_F.CONFLICT, _C.TERMINAL, "the resume condition is not met"),
     "waitpoint_not_pending": CodeInfo(_F.CONFLICT, _C.INFORMATIONAL, "the waitpoint is not pending"),
     "pending_waitpoint_expired": CodeInfo(_F.CONFLICT, _C.INFORMATIONAL, "the pending waitpoint ran out"),
-    "invalid_waitpoint_for_execution": CodeInfo(_F.INVALID, _C.TERMINAL, "the waitpoint belongs to another attempt"),
+    "invalid_waitpoint_for_execution": CodeInfo(
+        _F.INVALID, _C.TERMINAL, "the waitpoint belongs to another attempt"
+    ),
     "waitpoint_already_exists": CodeInfo(_F.CONFLICT, _C.INFORMATIONAL, "the waitpoint exists"),
     "waitpoint_not_open": CodeInfo(_F.CONFLICT, _C.INFORMATIONAL, "the waitpoint is not open"),
     "waitpoint_not_token_bound": CodeInfo(_F.INVALID, _C.TERMINAL, "the waitpoint has no token"),
-    "additional_waitpoint_binding_malformed": CodeInfo(_F.INVALID, _C.TERMINAL, "an additional waitpoint needs id and key"),
-    "use_pending_with_extras_unsupported": CodeInfo(_F.INVALID, _C.TERMINAL, "a pending waitpoint takes no additional ones"),
+    "additional_waitpoint_binding_malformed": CodeInfo(
+        _F.INVALID, _C.TERMINAL, "an additional waitpoint needs id and key"
+    ),
+    "use_pending_with_extras_unsupported": CodeInfo(
+        _F.INVALID, _C.TERMINAL, "a pending waitpoint takes no additional ones"
+    ),
     "invalid_kid": CodeInfo(_F.INVALID, _C.TERMINAL, "a kid is non-empty text without ':'"),
     "invalid_secret_hex": CodeInfo(_F.INVALID, _C.TERMINAL, "a secret is hex of even length"),
     "invalid_grace_ms": CodeInfo(_F.INVALID, _C.TERMINAL, "grace_ms is a whole number from 0"),
-    "rotation_conflict": CodeInfo(_F.CONFLICT, _C.TERMINAL, "the kid is known with another secret; use a fresh kid"),
+    "rotation_conflict": CodeInfo(
+        _F.CONFLICT, _C.TERMINAL, "the kid is known with another secret; use a fresh kid"
+    ),
     # streams
     "stream_closed": CodeInfo(_F.CONFLICT, _C.TERMINAL, "the attempt's stream is closed"),
-    "stale_owner_cannot_append": CodeInfo(_F.CONFLICT, _C.TERMINAL, "only the running attempt appends frames"),
+    "stale_owner_cannot_append": CodeInfo(
+        _F.CONFLICT, _C.TERMINAL, "only the running attempt appends frames"
+    ),
     "retention_limit_exceeded": CodeInfo(_F.INVALID, _C.TERMINAL, "the frame is over its limit"),
     "stream_not_found": CodeInfo(_F.NOT_FOUND, _C.EXPECTED, "nothing was streamed yet"),
     "stream_already_closed": CodeInfo(_F.CONFLICT, _C.INFORMATIONAL, "the stream is closed already"),
@@ -145,7 +183,9 @@ CODES: dict[str, CodeInfo] = {
     "invalid_quota_spec": CodeInfo(_F.INVALID, _C.TERMINAL, "the quota policy is malformed"),
     # flows
     "invalid_dependency": CodeInfo(_F.INVALID, _C.TERMINAL, "no such dependency"),
-    "stale_graph_revision": CodeInfo(_F.CONFLICT, _C.RETRYABLE, "the graph has changed; read its revision again"),
+    "stale_graph_revision": CodeInfo(
+        _F.CONFLICT, _C.RETRYABLE, "the graph has changed; read its revision again"
+    ),
     "execution_already_in_flow": CodeInfo(_F.CONFLICT, _C.TERMINAL, "it is a member of another flow"),
     "already_member_of_different_flow": CodeInfo(_F.CONFLICT, _C.TERMINAL, "it is a member of another flow"),
     "cycle_detected": CodeInfo(_F.INVALID, _C.TERMINAL, "the edge would close a cycle"),
@@ -165,7 +205,9 @@ CODES: dict[str, CodeInfo] = {
     "backend_unavailable": CodeInfo(_F.UNAVAILABLE, _C.RETRYABLE, "the store cannot be reached"),
     "backend_timeout": CodeInfo(_F.UNAVAILABLE, _C.RETRYABLE, "the store did not answer in time"),
     "unsupported_server": CodeInfo(_F.UNAVAILABLE, _C.TERMINAL, "the server is too old or lacks a feature"),
-    "partition_mismatch": CodeInfo(_F.UNAVAILABLE, _C.TERMINAL, "the store was set up with other partition counts"),
+    "partition_mismatch": CodeInfo(
+        _F.UNAVAILABLE, _C.TERMINAL, "the store was set up with other partition counts"
+    ),
     "script_fault": CodeInfo(_F.INTERNAL, _C.BUG, "a server function failed"),
     "bad_reply": CodeInfo(_F.INTERNAL, _C.BUG, "the store answered something unexpected"),
 }
@@ -255,7 +297,8 @@ class LeaseRevoked(Conflict):
 class ExecutionNotActive(Conflict):
     """No attempt is running; the details say how the execution stands.
 
-    details: terminal_outcome, lease_epoch, lifecycle_phase, attempt_id, attempt_state, delay_until
+    details: terminal_outcome, lease_epoch, lifecycle_phase, attempt_id, attempt_state, delay_until,
+    public_state
     """
 
     default_code = "execution_not_active"

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 import pytest
-from tests.conformance.driver import Driver
 
 from flowfabric.backends.valkey.backend import ValkeyBackend
 from flowfabric.testing import ManualClock
+from tests.conformance.driver import Driver
 
 
 @pytest.fixture

@@ -132,6 +132,10 @@ class Driver:
         )
         await self.backend.client.execute("HSET", key, *fields, key=key)
 
+    async def withdraw_grant(self, x: Subject) -> None:
+        key = keys.claim_grant(x.execution_id)
+        await self.backend.client.execute("DEL", key, key=key)
+
     async def run(self, x: Subject, **overrides: Any) -> Subject:
         """Grant and claim."""
         await self.grant(x)

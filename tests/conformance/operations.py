@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from tests.conformance.driver import ATTEMPT_TIMEOUT, BACKOFF, DEADLINE_IN, TTL, Driver, Subject
-
 from flowfabric.core import contracts as c
 from flowfabric.core.states import BlockingReason
 from flowfabric.core.transitions import TRANSITIONS
+from tests.conformance.driver import ATTEMPT_TIMEOUT, BACKOFF, DEADLINE_IN, TTL, Driver, Subject
 
 Caller = Callable[[Driver, Subject], Awaitable[object]]
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from tests.conformance.driver import BACKOFF, LANE, Driver
 
 from flowfabric.core import contracts as c
 from flowfabric.core.states import BlockingReason, EligibilityState, PublicState
 from flowfabric.core.transitions import BLOCKED, SITUATIONS, Situation
 from flowfabric.errors import Conflict, InvalidInput
+from tests.conformance.driver import BACKOFF, LANE, Driver
 
 
 @pytest.mark.parametrize("situation", BLOCKED)

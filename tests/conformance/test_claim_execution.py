@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import pytest
-from tests.conformance.driver import LANE, TTL, Driver
 
 from flowfabric.core import contracts as c
 from flowfabric.core.handle import HandleKind, decode_handle
@@ -10,6 +9,7 @@ from flowfabric.core.policy import ExecutionPolicy, RoutingRequirements, Timeout
 from flowfabric.core.states import AttemptType, LaneState
 from flowfabric.core.transitions import Situation
 from flowfabric.errors import CapabilityMismatch, Conflict, FlowFabricError
+from tests.conformance.driver import LANE, TTL, Driver
 
 GPU = ExecutionPolicy(routing_requirements=RoutingRequirements(required_capabilities=("gpu",)))
 

@@ -1,13 +1,13 @@
 from __future__ import annotations
 
 import pytest
-from tests.conformance.driver import TTL, Driver
-from tests.conformance.invariants import dump
 
 from flowfabric.core import contracts as c
 from flowfabric.core.ids import AttemptId, LeaseId
 from flowfabric.core.states import AttemptRecordState, PublicState
 from flowfabric.errors import ExecutionNotActive, Invalid, LeaseExpired, LeaseRevoked, StaleLease
+from tests.conformance.driver import TTL, Driver
+from tests.conformance.invariants import dump
 
 
 async def test_the_result_comes_back_as_bytes(driver: Driver) -> None:

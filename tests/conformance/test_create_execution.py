@@ -3,8 +3,6 @@ from __future__ import annotations
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.conformance.driver import LANE, Driver, Subject
-from tests.conformance.invariants import check_store, dump
 
 from flowfabric.core import contracts as c
 from flowfabric.core.policy import (
@@ -17,6 +15,8 @@ from flowfabric.core.policy import (
 )
 from flowfabric.core.states import PublicState
 from flowfabric.errors import InvalidInput
+from tests.conformance.driver import LANE, Driver, Subject
+from tests.conformance.invariants import check_store, dump
 
 
 async def test_an_accepted_execution_waits_for_a_worker(driver: Driver) -> None:

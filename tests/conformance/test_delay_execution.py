@@ -1,12 +1,12 @@
 from __future__ import annotations
 
 import pytest
-from tests.conformance.driver import ATTEMPT_TIMEOUT, Driver
 
 from flowfabric.core import contracts as c
 from flowfabric.core.states import AttemptRecordState, PublicState
 from flowfabric.core.transitions import Situation
 from flowfabric.errors import ExecutionNotActive
+from tests.conformance.driver import ATTEMPT_TIMEOUT, Driver
 
 
 async def test_the_same_attempt_goes_on_after_the_delay(driver: Driver) -> None:

@@ -1,14 +1,14 @@
 from __future__ import annotations
 
 import pytest
-from tests.conformance.driver import BACKOFF, RETRYING, Driver
-from tests.conformance.invariants import dump
 
 from flowfabric.core import contracts as c
 from flowfabric.core.policy import ExecutionPolicy, ExponentialBackoff, FixedBackoff, RetryPolicy
 from flowfabric.core.retry import backoff_delay_ms
 from flowfabric.core.states import AttemptRecordState, PublicState
 from flowfabric.errors import ExecutionNotActive, InvalidInput
+from tests.conformance.driver import BACKOFF, RETRYING, Driver
+from tests.conformance.invariants import dump
 
 
 async def test_without_retries_the_execution_fails(driver: Driver) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from tests.conformance.driver import TTL, Driver, made_up_fence
 
 from flowfabric.core import contracts as c
 from flowfabric.core.ids import LeaseId
 from flowfabric.core.transitions import Situation
 from flowfabric.errors import LeaseExpired, LeaseRevoked, StaleLease
+from tests.conformance.driver import TTL, Driver, made_up_fence
 
 
 async def test_a_renewed_lease_lasts_from_now(driver: Driver) -> None:

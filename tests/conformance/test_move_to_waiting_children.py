@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 import pytest
-from tests.conformance.driver import Driver
 
 from flowfabric.core.states import PublicState
 from flowfabric.errors import Conflict
+from tests.conformance.driver import Driver
 
 
 async def test_with_an_open_dependency_it_waits(driver: Driver) -> None:

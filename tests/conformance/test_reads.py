@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from tests.conformance.driver import INSTANCE, TTL, Driver
 
 from flowfabric.core.states import PublicState
 from flowfabric.core.transitions import Situation
 from flowfabric.errors import ExecutionNotFound, InvalidInput
+from tests.conformance.driver import INSTANCE, TTL, Driver
 
 
 async def test_an_unknown_execution_is_absent_not_an_error_for_lookups(driver: Driver) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from tests.conformance.driver import TTL, Driver, Subject
 
 from flowfabric.core import contracts as c
 from flowfabric.core.handle import HandleKind
@@ -12,6 +11,7 @@ from flowfabric.core.policy import ExecutionPolicy, RoutingRequirements
 from flowfabric.core.states import AttemptRecordState, AttemptType, PublicState
 from flowfabric.core.transitions import Situation
 from flowfabric.errors import CapabilityMismatch, ExecutionNotFound, StaleLease
+from tests.conformance.driver import TTL, Driver, Subject
 
 LOST = [Situation.LEASE_EXPIRED, Situation.LEASE_REVOKED]
 

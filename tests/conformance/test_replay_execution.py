@@ -1,13 +1,13 @@
 from __future__ import annotations
 
 import pytest
-from tests.conformance.driver import Driver
 
 from flowfabric.core import contracts as c
 from flowfabric.core.policy import ExecutionPolicy, TimeoutPolicy
 from flowfabric.core.states import AttemptRecordState, AttemptType, PublicState
 from flowfabric.core.transitions import TERMINAL, Situation
 from flowfabric.errors import Limited
+from tests.conformance.driver import Driver
 
 ENDED = {
     Situation.COMPLETED: AttemptRecordState.ENDED_SUCCESS,

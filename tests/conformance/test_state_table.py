@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from tests.conformance.driver import RETRYING, Driver, Subject
-from tests.conformance.invariants import check_store, dump
-from tests.conformance.operations import OPERATIONS
 
 from flowfabric.backends.valkey.backend import ValkeyBackend
 from flowfabric.core import contracts as c
@@ -28,6 +25,9 @@ from flowfabric.core.transitions import (
 )
 from flowfabric.errors import FlowFabricError
 from flowfabric.testing import ManualClock
+from tests.conformance.driver import RETRYING, Driver, Subject
+from tests.conformance.invariants import check_store, dump
+from tests.conformance.operations import OPERATIONS
 
 # Replays and refusals that callers expect are outcomes of the port, so their codes show as values.
 OUTCOME_CODES = {c.NotReclaimable: "execution_not_reclaimable"}
@@ -79,6 +79,8 @@ def recognised(operation: str, situation: Situation, code: str) -> str:
         ("fail_execution:retry", Situation.FAILED),
         ("fail_execution", Situation.RETRY_BACKOFF),
         ("fail_execution:retry", Situation.RETRY_BACKOFF),
+        ("fail_execution", Situation.WAITING_RETRY),
+        ("fail_execution:retry", Situation.WAITING_RETRY),
         ("cancel_execution", Situation.CANCELLED),
         ("move_to_waiting_children", Situation.WAITING_CHILDREN),
     }

@@ -6,11 +6,11 @@ import re
 from pathlib import Path
 
 import pytest
-from tests.lua.sources import FUNCTIONS, MODULES, code_of
 
 from flowfabric.backends.valkey.bundle import LIBRARY_VERSION, build, bundle
 from flowfabric.backends.valkey.contract import parse_contract, uses_of
 from flowfabric.errors import CODES
+from tests.lua.sources import FUNCTIONS, MODULES, code_of
 
 # What the public wire lists: keys and arguments at 0.2.0, or where the function was added later.
 PUBLIC_ARITY = {

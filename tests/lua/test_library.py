@@ -8,7 +8,6 @@ import sys
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
-from tests.servers import start_standalone, start_three_node_cluster
 
 from flowfabric.backends.valkey.bundle import LIBRARY_VERSION, Bundle, build, bundle
 from flowfabric.backends.valkey.calls import FunctionCaller
@@ -17,6 +16,7 @@ from flowfabric.backends.valkey.library import Library
 from flowfabric.backends.valkey.opening import open_client
 from flowfabric.config import Settings
 from flowfabric.errors import ScriptFault
+from tests.servers import start_standalone, start_three_node_cluster
 
 OLDER, NEWER = LIBRARY_VERSION - 1, LIBRARY_VERSION + 1
 

@@ -11,13 +11,13 @@ import pytest
 import valkey
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.lua.sources import MODULES
-from tests.servers import TestServer
 
 from flowfabric.backends.valkey.bundle import build
 from flowfabric.core import retry
 from flowfabric.core.policy import ExponentialBackoff, FixedBackoff, RetryPolicy
 from flowfabric.core.states import EligibilityState, LifecyclePhase, TerminalOutcome, derive_public_state
+from tests.lua.sources import MODULES
+from tests.servers import TestServer
 
 Call = Callable[..., Any]
 

@@ -8,6 +8,7 @@ import uuid
 
 import pytest
 import valkey
+
 from tests.lua.wire import Execution
 
 NOW = 9_000_000_000_000  # later than any test

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 import valkey
-from tests.lua.wire import Execution, Reply
 
 from flowfabric.backends.valkey.bundle import bundle
+from tests.lua.wire import Execution, Reply
 
 Step = Callable[[Execution], Any]
 GPU = '{"routing_requirements":{"required_capabilities":["gpu"]}}'

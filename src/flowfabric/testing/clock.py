@@ -14,8 +14,14 @@ from flowfabric.config import Settings
 from flowfabric.errors import InvalidInput
 
 
+_AHEAD_MS = 86_400_000
+
+
 class ManualClock:
-    """The clock of every primary of one test store. It starts at the server's own time and only goes forward."""
+    """The clock of every primary of one test store. It starts ahead of the server's own time and only goes forward.
+
+    Keys with a time to live expire by the server's clock; a day ahead of it, none goes before its manual time.
+    """
 
     def __init__(self, client: Client, now_ms: int) -> None:
         self._client = client
@@ -25,11 +31,10 @@ class ManualClock:
     async def start(cls, client: Client) -> ManualClock:
         seconds, micros = await client.execute("TIME", repeatable=True)  # type: ignore[misc]
         clock = cls(client, 0)
-        await clock.set(int(seconds) * 1000 + int(micros) // 1000)  # type: ignore[arg-type]
+        await clock.set(int(seconds) * 1000 + int(micros) // 1000 + _AHEAD_MS)  # type: ignore[arg-type]
         return clock
 
     async def set(self, now_ms: int) -> None:
-        """Keys with a time to live still expire by the server's clock, so going back would not be true."""
         if now_ms < self.now_ms:
             raise InvalidInput("now_ms", now_ms, f"the clock shows {self.now_ms} and only goes forward")
         for node in await self._client.primaries():

@@ -104,7 +104,9 @@ class ValkeyExecutions:
         except ExecutionNotActive as error:
             if not replays.was_delayed(args, error):
                 raise
-            return c.ExecutionDelayed(execution_id=args.execution_id, public_state=PublicState.DELAYED)
+            return c.ExecutionDelayed(
+                execution_id=args.execution_id, public_state=PublicState(str(error.details["public_state"]))
+            )
         return c.ExecutionDelayed(execution_id=args.execution_id, public_state=PublicState(fields.text(1)))
 
     async def move_to_waiting_children(self, args: c.MoveToWaitingChildrenArgs) -> c.MoveToWaitingChildrenResult:

@@ -125,7 +125,7 @@ def _snapshot(execution_id: ExecutionId, record: Record, tags: dict[str, str]) -
         created_at=int(record["created_at"]),
         last_mutation_at=int(record["last_mutation_at"]),
         total_attempt_count=_number(record, "total_attempt_count") or 0,
-        delay_until=_number(record, "delay_until"),
+        delay_until=_number(record, "delay_until") if state.public_state is PublicState.DELAYED else None,
         progress_pct=_number(record, "progress_pct"),
         progress_message=record.get("progress_message"),
         failure_reason=record.get("failure_reason"),

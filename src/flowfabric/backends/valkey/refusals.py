@@ -10,6 +10,7 @@ from flowfabric.errors import CODES, BadReply, Detail, FlowFabricError, InvalidI
 _DETAILS: dict[str, tuple[str, ...]] = {
     "execution_not_active": (
         "terminal_outcome", "lease_epoch", "lifecycle_phase", "attempt_id", "attempt_state", "delay_until",
+        "public_state",
     ),
     "capability_mismatch": ("missing",),
     "execution_not_reclaimable": ("lifecycle_phase", "ownership_state"),

@@ -21,12 +21,12 @@ return function(K, A)
     index.drop_from_lane_key(K.delayed, x or record.at(K.core))
     return reply.ok(stale)
   end
+  -- delay_until stays until the next claim: it is how a repeated fail or delay is recognised (G3).
   if tonumber(x.delay_until or 0) > now then return reply.ok("not_yet_due") end
 
   transition.apply(x, now, {
     event = "promoted",
     state = {lifecycle_phase = "runnable", eligibility_state = "eligible_now", blocking_reason = "waiting_for_worker"},
-    clear = {"delay_until"},
   })
 
   return reply.ok("promoted")

@@ -14,7 +14,10 @@ local UNBLOCKABLE = {
 -- A block must not swallow a delay or a dependency that was there before it.
 local function what_is_left(x, now)
   if dependency.open_count(x) > 0 then return "blocked_by_dependencies", "waiting_for_children" end
-  if tonumber(x.delay_until or 0) > now then return "not_eligible_until_time", "waiting_for_delay" end
+  if tonumber(x.delay_until or 0) > now then
+    local retries = x.attempt_state == "pending_retry_attempt"
+    return "not_eligible_until_time", retries and "waiting_for_retry_backoff" or "waiting_for_delay"
+  end
   return "eligible_now", "waiting_for_worker"
 end
 

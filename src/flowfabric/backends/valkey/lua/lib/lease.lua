@@ -1,11 +1,11 @@
 -- The fence (lease_id, lease_epoch, attempt_id) and who may call with it (G2).
--- @uses reply
+-- @uses record reply
 local M = {}
 
 -- How an execution stands that has no running attempt: enough to recognise one's own earlier call (G3).
 function M.not_active(x)
   return reply.refuse("execution_not_active", x.terminal_outcome, x.current_lease_epoch, x.lifecycle_phase,
-    x.current_attempt_id, x.attempt_state, x.delay_until)
+    x.current_attempt_id, x.attempt_state, x.delay_until, record.public_state(x))
 end
 
 -- All three parts, or none with an operator's override. Refusal or nil; fills the override's fence in.

@@ -1,0 +1,99 @@
+"""Bad input to each port raises the named error and leaves the key space byte for byte as it was (G11)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from flowfabric.backends.ports import ExecutionPort, LeasePort, ReadPort, SchedulingPort
+from flowfabric.core import contracts as c
+from flowfabric.core import limits
+from flowfabric.core.ids import ExecutionId
+from flowfabric.core.policy import policy_from_json
+from flowfabric.errors import FlowFabricError, Invalid
+from tests.conformance.driver import Driver, Subject
+from tests.conformance.invariants import dump
+
+Bad = Callable[[Driver, Subject], Awaitable[object]]
+BIG = b"x" * (limits.PAYLOAD_MAX_BYTES + 1)
+LONG = "x" * 100_000
+
+
+BAD: list[tuple[str, str, Bad]] = [
+    ("create_execution", "execution_id", lambda d, x: d.create(execution_id="not-an-id")),
+    ("create_execution", "execution_id", lambda d, x: d.create(execution_id="{fp:70000}:" + x.execution_id.uuid)),
+    ("create_execution", "lane_id", lambda d, x: d.create(lane_id="l" * 65)),
+    ("create_execution", "namespace", lambda d, x: d.create(namespace="")),
+    ("create_execution", "execution_kind", lambda d, x: d.create(execution_kind="")),
+    ("create_execution", "priority", lambda d, x: d.create(priority=-1)),
+    ("create_execution", "priority", lambda d, x: d.create(priority=9001)),
+    ("create_execution", "input_payload", lambda d, x: d.create(input_payload=BIG)),
+    ("create_execution", "delay_until", lambda d, x: d.create(delay_until=-5)),
+    ("create_execution", "execution_deadline_at", lambda d, x: d.create(execution_deadline_at=10**14)),
+    ("create_execution", "tags", lambda d, x: d.create(tags={"Bad Key": "v"})),
+    ("create_execution", "idempotency_key", lambda d, x: d.create(idempotency_key="")),
+    ("create_execution", "policy", lambda d, x: d.create(policy=policy_from_json('{"retry_policy":{"max_retries":-1}}'))),
+    ("create_execution", "policy", lambda d, x: d.create(policy=policy_from_json('{"unknown":1}'))),
+    ("create_execution", "required_capabilities", lambda d, x: d.create(policy=policy_from_json(
+        '{"routing_requirements":{"required_capabilities":["has space"]}}'))),
+    ("complete_execution", "result_payload", lambda d, x: d.complete(x, result_payload=BIG)),
+    ("complete_execution", "execution_id", lambda d, x: d.complete(Subject("nonsense", x.fence))),
+    ("fail_execution", "failure_reason", lambda d, x: d.fail(x, failure_reason=LONG)),
+    ("fail_execution", "retry_delay_ms", lambda d, x: d.fail(x, retry_delay_ms=-1)),
+    ("fail_execution", "retry_policy", lambda d, x: d.fail(x, retry_policy_json="{")),
+    ("cancel_execution", "reason", lambda d, x: d.cancel(x, reason=LONG)),
+    ("cancel_execution", "source", lambda d, x: d.cancel(x, source="me")),
+    ("delay_execution", "delay_until", lambda d, x: d.delay(x, -1)),
+    ("move_to_waiting_children", "fence", lambda d, x: d.move_to_waiting_children(Subject(x.execution_id, "mine"))),
+    ("expire_execution", "expire_reason", lambda d, x: d.expire(x, "boredom")),
+    ("replay_execution", "execution_id", lambda d, x: d.replay(Subject("{fp:1}:nope"))),
+    ("change_priority", "new_priority", lambda d, x: d.change_priority(x, 9001)),
+    ("update_progress", "progress_pct", lambda d, x: d.progress(x, progress_pct=101)),
+    ("update_progress", "progress_message", lambda d, x: d.progress(x, progress_message=LONG)),
+    ("set_execution_tags", "tags", lambda d, x: d.set_tags(x, nodot="v")),
+    ("claim_execution", "lease_ttl_ms", lambda d, x: d.claim(x, lease_ttl_ms=0)),
+    ("claim_execution", "worker_id", lambda d, x: d.claim(x, worker_id="")),
+    ("claim_execution", "lease_id", lambda d, x: d.claim(x, lease_id="1")),
+    ("claim_execution", "attempt_policy_json", lambda d, x: d.claim(x, attempt_policy_json="{")),
+    ("claim_resumed_execution", "lease_ttl_ms", lambda d, x: d.claim_resumed(x, lease_ttl_ms=-1)),
+    ("issue_grant_and_claim", "worker_capabilities", lambda d, x: d.grant_and_claim(x, worker_capabilities=("a,b",))),
+    ("reclaim_execution", "max_reclaim_count", lambda d, x: d.reclaim(x, max_reclaim_count=-1)),
+    ("renew_lease", "lease_ttl_ms", lambda d, x: d.renew(x, lease_ttl_ms=limits.LEASE_TTL_MAX_MS + 1)),
+    ("renew_lease", "attempt_index", lambda d, x: d.renew(x, attempt_index=-1)),
+    ("mark_lease_expired_if_due", "execution_id", lambda d, x: d.mark_expired(Subject(""))),
+    ("revoke_lease", "expected_lease_id", lambda d, x: d.revoke(x, expected_lease_id="all")),
+    ("issue_claim_grant", "grant_ttl_ms", lambda d, x: d.grant(x, grant_ttl_ms=0)),
+    ("issue_claim_grant", "worker_capabilities", lambda d, x: d.grant(x, worker_capabilities=("",))),
+    ("issue_reclaim_grant", "grant_ttl_ms", lambda d, x: d.reclaim_grant(x, grant_ttl_ms=10**9)),
+    ("block_execution_for_admission", "blocking_reason", lambda d, x: d.block(x, "moody")),
+    ("unblock_execution", "expected_blocking_reason", lambda d, x: d.unblock(x, "moody")),
+    ("promote_delayed", "execution_id", lambda d, x: d.promote(Subject("{fp:x}:y"))),
+    ("set_lane_state", "state", lambda d, x: d.backend.set_lane_state(
+        c.SetLaneStateArgs(lane_id="default", state="asleep"))),
+    ("describe_execution", "execution_id", lambda d, x: d.backend.describe_execution(ExecutionId("x"))),
+    ("get_execution", "execution_id", lambda d, x: d.backend.get_execution(ExecutionId("x"))),
+    ("get_execution_state", "execution_id", lambda d, x: d.backend.get_execution_state(ExecutionId("x"))),
+    ("get_execution_result", "execution_id", lambda d, x: d.backend.get_execution_result(ExecutionId("x"))),
+    ("read_execution_context", "execution_id", lambda d, x: d.backend.read_execution_context(ExecutionId("x"))),
+    ("list_attempts", "limit", lambda d, x: d.backend.list_attempts(x.execution_id, limit=0)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("port", "field", "call"), BAD, ids=lambda part: part if isinstance(part, str) else "")
+async def test_bad_input_is_refused_by_name_and_changes_nothing(
+    driver: Driver, port: str, field: str, call: Bad
+) -> None:
+    x = await driver.run(await driver.create())
+    before = await dump(driver.backend.client)
+    with pytest.raises(FlowFabricError) as caught:
+        await call(driver, x)
+    assert isinstance(caught.value, Invalid)
+    assert field in str(caught.value), str(caught.value)
+    assert await dump(driver.backend.client) == before
+
+
+def test_every_port_is_given_bad_input() -> None:
+    protocols = (ExecutionPort, LeasePort, SchedulingPort, ReadPort)
+    ports = {name for protocol in protocols for name in vars(protocol) if not name.startswith("_")}
+    assert ports == {port for port, _, _ in BAD}

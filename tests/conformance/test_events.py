@@ -1,0 +1,60 @@
+"""Each transition appends one line to its partition's log, in the same step; a refusal appends none."""
+
+from __future__ import annotations
+
+import pytest
+
+from flowfabric.backends.valkey.calls import flat_to_dict
+from flowfabric.core.ids import ExecutionId
+from flowfabric.core.transitions import TRANSITIONS, Move, Situation
+from flowfabric.errors import FlowFabricError
+from tests.conformance.driver import RETRYING, Driver
+from tests.conformance.operations import OPERATIONS
+
+Line = dict[str, str]
+
+
+async def lines(driver: Driver, execution_id: ExecutionId) -> list[Line]:
+    key = f"ff:part:{execution_id.tag}:events"
+    entries = await driver.backend.client.execute("XRANGE", key, "-", "+", key=key)
+    assert isinstance(entries, list)
+    return [flat_to_dict(entry[1]) for entry in entries]  # type: ignore[index]
+
+
+async def test_a_life_reads_like_a_story(driver: Driver) -> None:
+    x = await driver.create(policy=RETRYING)
+    await driver.run(x)
+    await driver.fail(x, retry_policy_json=None)
+    await driver.clock.advance(5_000)
+    await driver.promote(x)
+    await driver.run(x)
+    await driver.complete(x)
+    story = await lines(driver, x.execution_id)
+    assert [(line["event"], line["attempt_index"], line["lease_epoch"], line["outcome"]) for line in story] == [
+        ("created", "", "0", ""),
+        ("claimed", "0", "1", "initial"),
+        ("retry_scheduled", "0", "1", "transient"),
+        ("promoted", "0", "1", ""),
+        ("claimed", "1", "2", "retry"),
+        ("completed", "1", "2", "success"),
+    ]
+    assert {line["execution_id"] for line in story} == {x.execution_id}
+    assert story[-1]["at_ms"] == str(driver.clock.now_ms)
+
+
+@pytest.mark.parametrize("operation", TRANSITIONS)
+async def test_one_line_for_one_transition_and_none_for_a_refusal(driver: Driver, operation: str) -> None:
+    for situation in Situation:
+        policy = RETRYING if operation.endswith("_retry") else None
+        x = await driver.reach(situation, policy=policy)
+        before = len(await lines(driver, x.execution_id))
+        refused = False
+        try:
+            await OPERATIONS[operation](driver, x)
+        except FlowFabricError:
+            refused = True
+        added = len(await lines(driver, x.execution_id)) - before
+        if isinstance(TRANSITIONS[operation][situation], Move):
+            assert added == 1, situation
+        if refused:
+            assert added == 0, situation
