@@ -24,7 +24,7 @@ DOCS = Path(__file__).resolve().parent.parent / "docs"
 
 def state_machine() -> str:
     """The graph of public states, the situations behind them, and the whole table."""
-    edges: dict[tuple[str, str], set[str]] = {}
+    edges: dict[tuple[PublicState, PublicState], set[str]] = {}
     for operation, start, end in moves():
         source, target = SITUATIONS[start].public_state, SITUATIONS[end].public_state
         edges.setdefault((source, target), set()).add(operation.split(":")[0].removesuffix("_execution"))

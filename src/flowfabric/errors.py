@@ -212,6 +212,9 @@ CODES: dict[str, CodeInfo] = {
     "bad_reply": CodeInfo(_F.INTERNAL, _C.BUG, "the store answered something unexpected"),
 }
 
+# Every code as a member: ErrorCode.STALE_LEASE == "stale_lease".
+ErrorCode = StrEnum("ErrorCode", {code.upper(): code for code in CODES})  # type: ignore[misc]
+
 Detail = str | int | bool | None
 
 

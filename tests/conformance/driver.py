@@ -111,11 +111,7 @@ class Driver:
         }  # fmt: skip
         result = await self.backend.reclaim_execution(c.ReclaimExecutionArgs(**args))
         if isinstance(result, c.ReclaimedExecution):
-            x.fence = c.LeaseFence(
-                lease_id=result.new_lease_id,
-                lease_epoch=result.new_lease_epoch,
-                attempt_id=result.new_attempt_id,
-            )
+            x.fence = result.fence
             x.attempt_index = result.new_attempt_index
         return result
 
@@ -227,9 +223,7 @@ class Driver:
         await self.backend.client.execute("HSET", key, "unsatisfied_required_count", 1, key=key)
 
     def _owned(self, x: Subject, claimed: Any) -> Any:
-        x.fence = c.LeaseFence(
-            lease_id=claimed.lease_id, lease_epoch=claimed.lease_epoch, attempt_id=claimed.attempt_id
-        )
+        x.fence = claimed.fence
         x.attempt_index, x.attempted = claimed.attempt_index, True
         return claimed
 

@@ -20,6 +20,10 @@ BIG = b"x" * (limits.PAYLOAD_MAX_BYTES + 1)
 LONG = "x" * 100_000
 
 
+def with_policy(text: str) -> Bad:
+    return lambda d, x: d.create(policy=policy_from_json(text))
+
+
 BAD: list[tuple[str, str, Bad]] = [
     ("create_execution", "execution_id", lambda d, x: d.create(execution_id="not-an-id")),
     ("create_execution", "execution_id", lambda d, x: d.create(execution_id="{fp:70000}:" + x.execution_id.uuid)),
@@ -33,10 +37,15 @@ BAD: list[tuple[str, str, Bad]] = [
     ("create_execution", "execution_deadline_at", lambda d, x: d.create(execution_deadline_at=10**14)),
     ("create_execution", "tags", lambda d, x: d.create(tags={"Bad Key": "v"})),
     ("create_execution", "idempotency_key", lambda d, x: d.create(idempotency_key="")),
-    ("create_execution", "policy", lambda d, x: d.create(policy=policy_from_json('{"retry_policy":{"max_retries":-1}}'))),
-    ("create_execution", "policy", lambda d, x: d.create(policy=policy_from_json('{"unknown":1}'))),
-    ("create_execution", "required_capabilities", lambda d, x: d.create(policy=policy_from_json(
-        '{"routing_requirements":{"required_capabilities":["has space"]}}'))),
+    ("create_execution", "max_retries", with_policy('{"retry_policy":{"max_retries":-1}}')),
+    (
+        "create_execution",
+        "multiplier",
+        with_policy('{"retry_policy":{"backoff":{"type":"exponential","multiplier":0}}}'),
+    ),
+    ("create_execution", "unknown", with_policy('{"unknown":1}')),
+    ("create_execution", "required_capabilities",
+     with_policy('{"routing_requirements":{"required_capabilities":["has space"]}}')),
     ("complete_execution", "result_payload", lambda d, x: d.complete(x, result_payload=BIG)),
     ("complete_execution", "execution_id", lambda d, x: d.complete(Subject("nonsense", x.fence))),
     ("fail_execution", "failure_reason", lambda d, x: d.fail(x, failure_reason=LONG)),

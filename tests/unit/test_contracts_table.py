@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
+from flowfabric.backends.ports import EngineBackend
 from flowfabric.core import contracts, limits
 
 ROOT = Path(__file__).parents[2]
@@ -52,6 +53,12 @@ def test_a_python_name_can_be_imported(row: Row) -> None:
     if "." not in row.python:
         module = "flowfabric.core.contracts"
     assert hasattr(importlib.import_module(module), name)
+
+
+def test_the_port_of_a_done_row_exists() -> None:
+    for row in ROWS:
+        if row.status == "done" and row.port != "-":
+            assert hasattr(EngineBackend, row.port), row
 
 
 def test_done_means_there_is_a_name_and_a_test() -> None:

@@ -114,3 +114,8 @@ def _printer() -> Any:
     script = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(script)
     return script
+
+
+def test_every_code_is_a_member_of_the_enum() -> None:
+    assert {code.value for code in errors.ErrorCode} == set(errors.CODES)
+    assert errors.ErrorCode("stale_lease") == "stale_lease"

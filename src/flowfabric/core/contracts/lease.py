@@ -66,6 +66,10 @@ class ClaimedExecution(Outcome, frozen=True, kw_only=True, tag="claimed"):
     lease_expires_at: TimestampMs
     handle: Handle
 
+    @property
+    def fence(self) -> LeaseFence:
+        return LeaseFence(lease_id=self.lease_id, lease_epoch=self.lease_epoch, attempt_id=self.attempt_id)
+
 
 ClaimExecutionResult: TypeAlias = ClaimedExecution
 
@@ -92,6 +96,10 @@ class ClaimedResumedExecution(Outcome, frozen=True, kw_only=True, tag="claimed_r
     attempt_id: AttemptId
     lease_expires_at: TimestampMs
     handle: Handle
+
+    @property
+    def fence(self) -> LeaseFence:
+        return LeaseFence(lease_id=self.lease_id, lease_epoch=self.lease_epoch, attempt_id=self.attempt_id)
 
 
 ClaimResumedExecutionResult: TypeAlias = ClaimedResumedExecution
@@ -142,6 +150,10 @@ class ReclaimedExecution(Outcome, frozen=True, kw_only=True, tag="reclaimed"):
     new_lease_epoch: LeaseEpoch
     lease_expires_at: TimestampMs
     handle: Handle
+
+    @property
+    def fence(self) -> LeaseFence:
+        return LeaseFence(lease_id=self.new_lease_id, lease_epoch=self.new_lease_epoch, attempt_id=self.new_attempt_id)
 
 
 class NotReclaimable(Outcome, frozen=True, kw_only=True, tag="not_reclaimable"):
