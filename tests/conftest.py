@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 import valkey
-from tests.servers import TestCluster, TestServer, start_one_node_cluster, start_standalone
 
 from flowfabric.backends.valkey.backend import ValkeyBackend
 from flowfabric.backends.valkey.bundle import bundle
 from flowfabric.backends.valkey.embedded import EmbeddedServer
 from flowfabric.config import Settings
 from flowfabric.testing import ManualClock
+from tests.servers import TestCluster, TestServer, start_one_node_cluster, start_standalone
 
 TOPOLOGIES = ("embedded", "cluster")
 

@@ -55,17 +55,13 @@ CODES: dict[str, CodeInfo] = {
     "lease_expired": CodeInfo(
         _F.CONFLICT, _C.TERMINAL, "the lease ran out before the call; stop, it will be reclaimed"
     ),
-    "lease_revoked": CodeInfo(
-        _F.CONFLICT, _C.TERMINAL, "the lease was taken away; stop working on the execution"
-    ),
+    "lease_revoked": CodeInfo(_F.CONFLICT, _C.TERMINAL, "the lease was taken away; stop working on the execution"),
     "execution_not_active": CodeInfo(_F.CONFLICT, _C.TERMINAL, "no attempt is running"),
     "no_active_lease": CodeInfo(_F.CONFLICT, _C.INFORMATIONAL, "no lease is held"),
     "fence_required": CodeInfo(
         _F.INVALID, _C.TERMINAL, "give lease_id, lease_epoch and attempt_id, or source=operator_override"
     ),
-    "partial_fence_triple": CodeInfo(
-        _F.INVALID, _C.TERMINAL, "lease_id, lease_epoch and attempt_id go together"
-    ),
+    "partial_fence_triple": CodeInfo(_F.INVALID, _C.TERMINAL, "lease_id, lease_epoch and attempt_id go together"),
     "active_attempt_exists": CodeInfo(_F.CONFLICT, _C.BUG, "an attempt is already running"),
     # claiming
     "use_claim_resumed_execution": CodeInfo(
@@ -84,9 +80,7 @@ CODES: dict[str, CodeInfo] = {
     "grant_already_exists": CodeInfo(
         _F.CONFLICT, _C.INFORMATIONAL, "a grant is out; wait for it to be used or to expire"
     ),
-    "execution_not_reclaimable": CodeInfo(
-        _F.CONFLICT, _C.INFORMATIONAL, "its lease is neither expired nor revoked"
-    ),
+    "execution_not_reclaimable": CodeInfo(_F.CONFLICT, _C.INFORMATIONAL, "its lease is neither expired nor revoked"),
     "capability_mismatch": CodeInfo(_F.CONFLICT, _C.RETRYABLE, "the worker lacks required capabilities"),
     # the execution as a whole
     "execution_not_found": CodeInfo(_F.NOT_FOUND, _C.TERMINAL, "no such execution"),
@@ -98,9 +92,7 @@ CODES: dict[str, CodeInfo] = {
         _F.LIMITED, _C.TERMINAL, "max_reclaim_count is used up; the execution has failed"
     ),
     "replay_not_allowed": CodeInfo(_F.CONFLICT, _C.TERMINAL, "it cannot be replayed"),
-    "execution_not_eligible_for_attempt": CodeInfo(
-        _F.CONFLICT, _C.TERMINAL, "no attempt can start in this state"
-    ),
+    "execution_not_eligible_for_attempt": CodeInfo(_F.CONFLICT, _C.TERMINAL, "no attempt can start in this state"),
     "attempt_not_found": CodeInfo(_F.NOT_FOUND, _C.TERMINAL, "no such attempt"),
     "attempt_not_in_created_state": CodeInfo(_F.INTERNAL, _C.BUG, "the attempt was started twice"),
     "attempt_not_started": CodeInfo(_F.CONFLICT, _C.TERMINAL, "the attempt has not started"),
@@ -131,18 +123,12 @@ CODES: dict[str, CodeInfo] = {
     "token_expired": CodeInfo(_F.INVALID, _C.TERMINAL, "the token was signed with a retired secret"),
     "hmac_secret_not_initialized": CodeInfo(_F.UNAVAILABLE, _C.RETRYABLE, "seed the waitpoint secret first"),
     "invalid_secret": CodeInfo(_F.INTERNAL, _C.BUG, "the stored waitpoint secret is unreadable"),
-    "invalid_keys_missing_hmac": CodeInfo(
-        _F.INVALID, _C.TERMINAL, "the key of the waitpoint secret is missing"
-    ),
-    "invalid_lease_for_suspend": CodeInfo(
-        _F.INVALID, _C.TERMINAL, "attempt_index is not the running attempt"
-    ),
+    "invalid_keys_missing_hmac": CodeInfo(_F.INVALID, _C.TERMINAL, "the key of the waitpoint secret is missing"),
+    "invalid_lease_for_suspend": CodeInfo(_F.INVALID, _C.TERMINAL, "attempt_index is not the running attempt"),
     "resume_condition_not_met": CodeInfo(_F.CONFLICT, _C.TERMINAL, "the resume condition is not met"),
     "waitpoint_not_pending": CodeInfo(_F.CONFLICT, _C.INFORMATIONAL, "the waitpoint is not pending"),
     "pending_waitpoint_expired": CodeInfo(_F.CONFLICT, _C.INFORMATIONAL, "the pending waitpoint ran out"),
-    "invalid_waitpoint_for_execution": CodeInfo(
-        _F.INVALID, _C.TERMINAL, "the waitpoint belongs to another attempt"
-    ),
+    "invalid_waitpoint_for_execution": CodeInfo(_F.INVALID, _C.TERMINAL, "the waitpoint belongs to another attempt"),
     "waitpoint_already_exists": CodeInfo(_F.CONFLICT, _C.INFORMATIONAL, "the waitpoint exists"),
     "waitpoint_not_open": CodeInfo(_F.CONFLICT, _C.INFORMATIONAL, "the waitpoint is not open"),
     "waitpoint_not_token_bound": CodeInfo(_F.INVALID, _C.TERMINAL, "the waitpoint has no token"),
@@ -155,14 +141,10 @@ CODES: dict[str, CodeInfo] = {
     "invalid_kid": CodeInfo(_F.INVALID, _C.TERMINAL, "a kid is non-empty text without ':'"),
     "invalid_secret_hex": CodeInfo(_F.INVALID, _C.TERMINAL, "a secret is hex of even length"),
     "invalid_grace_ms": CodeInfo(_F.INVALID, _C.TERMINAL, "grace_ms is a whole number from 0"),
-    "rotation_conflict": CodeInfo(
-        _F.CONFLICT, _C.TERMINAL, "the kid is known with another secret; use a fresh kid"
-    ),
+    "rotation_conflict": CodeInfo(_F.CONFLICT, _C.TERMINAL, "the kid is known with another secret; use a fresh kid"),
     # streams
     "stream_closed": CodeInfo(_F.CONFLICT, _C.TERMINAL, "the attempt's stream is closed"),
-    "stale_owner_cannot_append": CodeInfo(
-        _F.CONFLICT, _C.TERMINAL, "only the running attempt appends frames"
-    ),
+    "stale_owner_cannot_append": CodeInfo(_F.CONFLICT, _C.TERMINAL, "only the running attempt appends frames"),
     "retention_limit_exceeded": CodeInfo(_F.INVALID, _C.TERMINAL, "the frame is over its limit"),
     "stream_not_found": CodeInfo(_F.NOT_FOUND, _C.EXPECTED, "nothing was streamed yet"),
     "stream_already_closed": CodeInfo(_F.CONFLICT, _C.INFORMATIONAL, "the stream is closed already"),
@@ -183,9 +165,7 @@ CODES: dict[str, CodeInfo] = {
     "invalid_quota_spec": CodeInfo(_F.INVALID, _C.TERMINAL, "the quota policy is malformed"),
     # flows
     "invalid_dependency": CodeInfo(_F.INVALID, _C.TERMINAL, "no such dependency"),
-    "stale_graph_revision": CodeInfo(
-        _F.CONFLICT, _C.RETRYABLE, "the graph has changed; read its revision again"
-    ),
+    "stale_graph_revision": CodeInfo(_F.CONFLICT, _C.RETRYABLE, "the graph has changed; read its revision again"),
     "execution_already_in_flow": CodeInfo(_F.CONFLICT, _C.TERMINAL, "it is a member of another flow"),
     "already_member_of_different_flow": CodeInfo(_F.CONFLICT, _C.TERMINAL, "it is a member of another flow"),
     "cycle_detected": CodeInfo(_F.INVALID, _C.TERMINAL, "the edge would close a cycle"),
@@ -205,9 +185,7 @@ CODES: dict[str, CodeInfo] = {
     "backend_unavailable": CodeInfo(_F.UNAVAILABLE, _C.RETRYABLE, "the store cannot be reached"),
     "backend_timeout": CodeInfo(_F.UNAVAILABLE, _C.RETRYABLE, "the store did not answer in time"),
     "unsupported_server": CodeInfo(_F.UNAVAILABLE, _C.TERMINAL, "the server is too old or lacks a feature"),
-    "partition_mismatch": CodeInfo(
-        _F.UNAVAILABLE, _C.TERMINAL, "the store was set up with other partition counts"
-    ),
+    "partition_mismatch": CodeInfo(_F.UNAVAILABLE, _C.TERMINAL, "the store was set up with other partition counts"),
     "script_fault": CodeInfo(_F.INTERNAL, _C.BUG, "a server function failed"),
     "bad_reply": CodeInfo(_F.INTERNAL, _C.BUG, "the store answered something unexpected"),
 }

@@ -13,7 +13,6 @@ from flowfabric.backends.valkey.client import Client
 from flowfabric.config import Settings
 from flowfabric.errors import InvalidInput
 
-
 _AHEAD_MS = 86_400_000
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 from flowfabric.backends.valkey import keys
 from flowfabric.backends.valkey.bundle import Bundle, bundle
 from flowfabric.backends.valkey.calls import FunctionCaller, flat_to_dict
@@ -16,9 +14,8 @@ from flowfabric.backends.valkey.reads import ValkeyReads
 from flowfabric.backends.valkey.scheduling import ValkeyScheduling
 from flowfabric.config import Settings
 from flowfabric.core.partition import PartitionConfig
-from flowfabric.errors import PartitionMismatch, UnsupportedServer
+from flowfabric.errors import PartitionMismatch
 
-_MINIMUM = {"valkey": (7, 2), "redis": (7, 0)}
 _COUNTS = ("num_flow_partitions", "num_budget_partitions", "num_quota_partitions")
 
 
@@ -33,10 +30,9 @@ class ValkeyBackend(ValkeyExecutions, ValkeyLeases, ValkeyScheduling, ValkeyRead
 
     @classmethod
     async def open(cls, settings: Settings, source: Bundle | None = None) -> ValkeyBackend:
-        """Connect, refuse a server that is too old or partitioned otherwise, and load the function library."""
+        """Connect, refuse a store that is partitioned otherwise, and load the function library."""
         client = await open_client(settings)
         try:
-            await check_version(client)
             partitions = await agree_on_partitions(client, settings)
             library = Library(client, source or bundle(), force=settings.force_library_load)
             await library.ensure()
@@ -52,20 +48,6 @@ class ValkeyBackend(ValkeyExecutions, ValkeyLeases, ValkeyScheduling, ValkeyRead
 
     async def close(self) -> None:
         await self._client.close()
-
-
-async def check_version(client: Client) -> None:
-    """Functions came with Redis 7.0; below that nothing of this works."""
-    reply = await client.execute("INFO", "server", repeatable=True)
-    text = reply.decode() if isinstance(reply, bytes) else ""
-    for product, minimum in _MINIMUM.items():
-        if match := re.search(rf"^{product}_version:(\d+)\.(\d+)", text, re.MULTILINE):
-            found = (int(match[1]), int(match[2]))
-            if found < minimum:
-                wanted = ".".join(map(str, minimum))
-                raise UnsupportedServer(f"{product} {found[0]}.{found[1]} is too old: {wanted} or newer is needed")
-            return
-    raise UnsupportedServer("the server does not say its version; Valkey 7.2 or Redis 7.0 is needed")
 
 
 async def agree_on_partitions(client: Client, settings: Settings) -> PartitionConfig:
