@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from flowfabric.backends.valkey.calls import Fields, FunctionCaller
+from typing import NamedTuple
+
+from flowfabric.backends.valkey.calls import Fields, FunctionCaller, Value
 from flowfabric.backends.valkey.executions import fence_args
 from flowfabric.core import capability
 from flowfabric.core import contracts as c
@@ -10,8 +12,6 @@ from flowfabric.core.handle import BackendTag, Handle, HandleKind, HandlePayload
 from flowfabric.core.ids import AttemptId, ExecutionId, LeaseId
 from flowfabric.core.states import AttemptType
 from flowfabric.errors import Conflict, Limited
-
-ClaimArgs = c.ClaimExecutionArgs | c.ClaimResumedExecutionArgs | c.IssueGrantAndClaimArgs | c.ReclaimExecutionArgs
 
 
 class ValkeyLeases:
@@ -23,78 +23,61 @@ class ValkeyLeases:
         fields = await self._caller.call_execution(
             "claim_execution",
             args.execution_id,
-            worker_id=args.worker_id,
-            worker_instance_id=args.worker_instance_id,
-            lane_id=args.lane_id,
-            lease_id=args.lease_id,
-            lease_ttl_ms=args.lease_ttl_ms,
+            **_request(args),
             renew_before_ms=args.lease_ttl_ms * 2 // 3,
             attempt_id=args.attempt_id,
             attempt_policy_json=args.attempt_policy_json,
             attempt_timeout_ms=args.attempt_timeout_ms,
             execution_deadline_at=args.execution_deadline_at,
         )
-        return _claimed(args, fields.number(1), fields.number(2), fields.number(4), fields.text(3), fields.text(5))
+        return _claimed(args, _given(fields), fields.text(5))
 
     async def claim_resumed_execution(self, args: c.ClaimResumedExecutionArgs) -> c.ClaimResumedExecutionResult:
         fields = await self._caller.call_execution(
             "claim_resumed_execution",
             args.execution_id,
-            worker_id=args.worker_id,
-            worker_instance_id=args.worker_instance_id,
-            lane_id=args.lane_id,
-            lease_id=args.lease_id,
-            lease_ttl_ms=args.lease_ttl_ms,
+            **_request(args),
             remaining_attempt_timeout_ms=args.remaining_attempt_timeout_ms,
         )
-        return _resumed(args, fields.number(1), fields.number(2), fields.number(4), fields.text(3))
+        return _resumed(args, _given(fields))
 
     async def issue_grant_and_claim(self, args: c.IssueGrantAndClaimArgs) -> c.IssueGrantAndClaimResult:
         fields = await self._caller.call_execution(
             "issue_grant_and_claim",
             args.execution_id,
-            worker_id=args.worker_id,
-            worker_instance_id=args.worker_instance_id,
-            lane_id=args.lane_id,
+            **_request(args),
             capability_hash=args.capability_hash,
-            lease_id=args.lease_id,
-            lease_ttl_ms=args.lease_ttl_ms,
             attempt_id=args.attempt_id,
             attempt_policy_json=args.attempt_policy_json,
             attempt_timeout_ms=args.attempt_timeout_ms,
             execution_deadline_at=args.execution_deadline_at,
             worker_capabilities_csv=capability.to_csv(args.worker_capabilities),
         )
-        epoch, index, attempt_id, expires_at, kind = _grant_and_claim_fields(fields)
-        if kind == "resumed":
-            return _resumed(args, epoch, expires_at, index, attempt_id)
-        return _claimed(args, epoch, expires_at, index, attempt_id, kind)
+        given = _Given(fields.number(1), fields.number(4), fields.number(2), fields.text(3))
+        kind = fields.text(5)
+        return _resumed(args, given) if kind == "resumed" else _claimed(args, given, kind)
 
     async def reclaim_execution(self, args: c.ReclaimExecutionArgs) -> c.ReclaimExecutionResult:
         try:
             fields = await self._caller.call_execution(
                 "reclaim_execution",
                 args.execution_id,
-                worker_id=args.worker_id,
-                worker_instance_id=args.worker_instance_id,
-                lane_id=args.lane_id,
-                lease_id=args.lease_id,
-                lease_ttl_ms=args.lease_ttl_ms,
+                **_request(args),
                 attempt_id=args.attempt_id,
                 attempt_policy_json=args.attempt_policy_json,
                 default_max_reclaim_count=args.max_reclaim_count,
             )
         except (Conflict, Limited) as error:
             return _not_reclaimed(args, error)
-        epoch, expires_at, index = fields.number(1), fields.number(2), fields.number(4)
+        given = _given(fields)
         return c.ReclaimedExecution(
             execution_id=args.execution_id,
-            new_attempt_index=index,
+            new_attempt_index=given.attempt_index,
             new_attempt_id=args.attempt_id,
             new_lease_id=args.lease_id,
-            new_lease_epoch=epoch,
-            lease_expires_at=expires_at,
-            handle=_handle(args, HandleKind.RECLAIMED, epoch, index, args.attempt_id),
+            new_lease_epoch=given.epoch,
+            lease_expires_at=given.expires_at,
+            handle=_handle(args, HandleKind.RECLAIMED, given),
         )
 
     async def renew_lease(self, args: c.RenewLeaseArgs) -> c.RenewLeaseResult:
@@ -126,8 +109,28 @@ class ValkeyLeases:
         return c.LeaseRevocation(lease_id=LeaseId(fields.text(1)), lease_epoch=fields.number(2))
 
 
-def _grant_and_claim_fields(fields: Fields) -> tuple[int, int, str, int, str]:
-    return fields.number(1), fields.number(2), fields.text(3), fields.number(4), fields.text(5)
+def _request(args: c.LeaseRequest) -> dict[str, Value]:
+    """Who asks for the lease, and for how long."""
+    return {
+        "worker_id": args.worker_id,
+        "worker_instance_id": args.worker_instance_id,
+        "lane_id": args.lane_id,
+        "lease_id": args.lease_id,
+        "lease_ttl_ms": args.lease_ttl_ms,
+    }
+
+
+class _Given(NamedTuple):
+    """What the store adds to the request."""
+
+    epoch: int
+    expires_at: int
+    attempt_index: int
+    attempt_id: str
+
+
+def _given(fields: Fields) -> _Given:
+    return _Given(fields.number(1), fields.number(2), fields.number(4), fields.text(3))
 
 
 def _not_reclaimed(args: c.ReclaimExecutionArgs, error: Conflict | Limited) -> c.ReclaimExecutionResult:
@@ -149,51 +152,38 @@ def reclaim_cap_exceeded(execution_id: ExecutionId, error: Limited | Conflict) -
     )
 
 
-def _claimed(
-    args: c.ClaimExecutionArgs | c.IssueGrantAndClaimArgs,
-    epoch: int,
-    expires_at: int,
-    index: int,
-    attempt_id: str,
-    kind: str,
-) -> c.ClaimedExecution:
+def _claimed(args: c.LeaseRequest, given: _Given, kind: str) -> c.ClaimedExecution:
     return c.ClaimedExecution(
         execution_id=args.execution_id,
         lease_id=args.lease_id,
-        lease_epoch=epoch,
-        attempt_index=index,
-        attempt_id=AttemptId(attempt_id),
+        lease_epoch=given.epoch,
+        attempt_index=given.attempt_index,
+        attempt_id=AttemptId(given.attempt_id),
         attempt_type=AttemptType(kind),
-        lease_expires_at=expires_at,
-        handle=_handle(args, HandleKind.FRESH, epoch, index, attempt_id),
+        lease_expires_at=given.expires_at,
+        handle=_handle(args, HandleKind.FRESH, given),
     )
 
 
-def _resumed(
-    args: c.ClaimResumedExecutionArgs | c.IssueGrantAndClaimArgs,
-    epoch: int,
-    expires_at: int,
-    index: int,
-    attempt_id: str,
-) -> c.ClaimedResumedExecution:
+def _resumed(args: c.LeaseRequest, given: _Given) -> c.ClaimedResumedExecution:
     return c.ClaimedResumedExecution(
         execution_id=args.execution_id,
         lease_id=args.lease_id,
-        lease_epoch=epoch,
-        attempt_index=index,
-        attempt_id=AttemptId(attempt_id),
-        lease_expires_at=expires_at,
-        handle=_handle(args, HandleKind.RESUMED, epoch, index, attempt_id),
+        lease_epoch=given.epoch,
+        attempt_index=given.attempt_index,
+        attempt_id=AttemptId(given.attempt_id),
+        lease_expires_at=given.expires_at,
+        handle=_handle(args, HandleKind.RESUMED, given),
     )
 
 
-def _handle(args: ClaimArgs, kind: HandleKind, epoch: int, index: int, attempt_id: str) -> Handle:
+def _handle(args: c.LeaseRequest, kind: HandleKind, given: _Given) -> Handle:
     payload = HandlePayload(
         execution_id=args.execution_id,
-        attempt_index=index,
-        attempt_id=AttemptId(attempt_id),
+        attempt_index=given.attempt_index,
+        attempt_id=AttemptId(given.attempt_id),
         lease_id=args.lease_id,
-        lease_epoch=epoch,
+        lease_epoch=given.epoch,
         lease_ttl_ms=args.lease_ttl_ms,
         lane_id=args.lane_id,
         worker_instance_id=args.worker_instance_id,

@@ -83,7 +83,7 @@ class ValkeyScheduling:
         return c.LaneStateSet(partitions=len(tags))
 
 
-def _grant_args(args: c.IssueClaimGrantArgs | c.IssueReclaimGrantArgs) -> dict[str, Value]:
+def _grant_args(args: c.GrantRequest) -> dict[str, Value]:
     return {
         "worker_id": args.worker_id,
         "worker_instance_id": args.worker_instance_id,

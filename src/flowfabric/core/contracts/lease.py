@@ -39,8 +39,8 @@ class LeaseFence(Checked, frozen=True, kw_only=True):
     attempt_id: AttemptId
 
 
-class ClaimExecutionArgs(Checked, frozen=True, kw_only=True):
-    """Use a claim grant: runnable becomes active with a new attempt and a new lease."""
+class LeaseRequest(Checked, frozen=True, kw_only=True):
+    """Who asks for a lease on what, and for how long; the ways of claiming add to it."""
 
     execution_id: ExecutionId
     worker_id: WorkerId
@@ -48,72 +48,58 @@ class ClaimExecutionArgs(Checked, frozen=True, kw_only=True):
     lane_id: LaneId
     lease_id: LeaseId
     lease_ttl_ms: LeaseTtlMs
+
+
+class ClaimExecutionArgs(LeaseRequest, frozen=True, kw_only=True):
+    """Use a claim grant: runnable becomes active with a new attempt and a new lease."""
+
     attempt_id: AttemptId
     attempt_policy_json: AttemptPolicyJson = ""
-    attempt_timeout_ms: DurationMs | None = None  # None and 0: no timeout
+    attempt_timeout_ms: DurationMs | None = None  # None and 0: what the policy says
     execution_deadline_at: TimestampMs | None = None
 
 
-class ClaimedExecution(Outcome, frozen=True, kw_only=True, tag="claimed"):
-    """The worker owns a new attempt."""
+class Ownership(Outcome, frozen=True, kw_only=True):
+    """A lease that was given, and the attempt it is for."""
 
     execution_id: ExecutionId
     lease_id: LeaseId
     lease_epoch: LeaseEpoch
     attempt_index: AttemptIndex
     attempt_id: AttemptId
-    attempt_type: AttemptType
     lease_expires_at: TimestampMs
     handle: Handle
 
     @property
     def fence(self) -> LeaseFence:
         return LeaseFence(lease_id=self.lease_id, lease_epoch=self.lease_epoch, attempt_id=self.attempt_id)
+
+
+class ClaimedExecution(Ownership, frozen=True, kw_only=True, tag="claimed"):
+    """The worker owns a new attempt."""
+
+    attempt_type: AttemptType
 
 
 ClaimExecutionResult: TypeAlias = ClaimedExecution
 
 
-class ClaimResumedExecutionArgs(Checked, frozen=True, kw_only=True):
+class ClaimResumedExecutionArgs(LeaseRequest, frozen=True, kw_only=True):
     """Use a resume grant: the interrupted attempt goes on under a new lease."""
 
-    execution_id: ExecutionId
-    worker_id: WorkerId
-    worker_instance_id: WorkerInstanceId
-    lane_id: LaneId
-    lease_id: LeaseId
-    lease_ttl_ms: LeaseTtlMs
-    remaining_attempt_timeout_ms: DurationMs | None = None  # None and 0: no timeout
+    remaining_attempt_timeout_ms: DurationMs | None = None  # None and 0: what the policy says
 
 
-class ClaimedResumedExecution(Outcome, frozen=True, kw_only=True, tag="claimed_resumed"):
+class ClaimedResumedExecution(Ownership, frozen=True, kw_only=True, tag="claimed_resumed"):
     """The worker owns the attempt that was interrupted."""
-
-    execution_id: ExecutionId
-    lease_id: LeaseId
-    lease_epoch: LeaseEpoch
-    attempt_index: AttemptIndex
-    attempt_id: AttemptId
-    lease_expires_at: TimestampMs
-    handle: Handle
-
-    @property
-    def fence(self) -> LeaseFence:
-        return LeaseFence(lease_id=self.lease_id, lease_epoch=self.lease_epoch, attempt_id=self.attempt_id)
 
 
 ClaimResumedExecutionResult: TypeAlias = ClaimedResumedExecution
 
 
-class IssueGrantAndClaimArgs(Checked, frozen=True, kw_only=True):
+class IssueGrantAndClaimArgs(LeaseRequest, frozen=True, kw_only=True):
     """Grant and claim in one step, fresh or resumed, whichever the execution needs."""
 
-    execution_id: ExecutionId
-    worker_id: WorkerId
-    worker_instance_id: WorkerInstanceId
-    lane_id: LaneId
-    lease_id: LeaseId
-    lease_ttl_ms: LeaseTtlMs
     attempt_id: AttemptId  # not used when an interrupted attempt goes on
     worker_capabilities: Capabilities = ()
     capability_hash: CapabilityHash | None = None
@@ -125,15 +111,9 @@ class IssueGrantAndClaimArgs(Checked, frozen=True, kw_only=True):
 IssueGrantAndClaimResult: TypeAlias = ClaimedExecution | ClaimedResumedExecution
 
 
-class ReclaimExecutionArgs(Checked, frozen=True, kw_only=True):
+class ReclaimExecutionArgs(LeaseRequest, frozen=True, kw_only=True):
     """Use a reclaim grant: the lost attempt is closed and a new one starts under a new lease."""
 
-    execution_id: ExecutionId
-    worker_id: WorkerId
-    worker_instance_id: WorkerInstanceId
-    lane_id: LaneId
-    lease_id: LeaseId
-    lease_ttl_ms: LeaseTtlMs
     attempt_id: AttemptId
     capability_hash: CapabilityHash | None = None
     attempt_policy_json: AttemptPolicyJson = ""

@@ -24,49 +24,37 @@ from flowfabric.core.states import BlockingReason, LaneState
 from flowfabric.errors import InvalidInput
 
 
-class ClaimGrant(msgspec.Struct, frozen=True, kw_only=True):
+class Grant(msgspec.Struct, frozen=True, kw_only=True):
+    """Permission for one worker, for a short while; the partition in it is opaque to whoever carries it."""
+
+    execution_id: ExecutionId
+    partition_key: PartitionKey
+    grant_key: str
+    expires_at_ms: TimestampMs
+
+    @property
+    def partition(self) -> Partition:
+        return self.partition_key.parse()
+
+
+class ClaimGrant(Grant, frozen=True, kw_only=True):
     """Permission to start a new attempt, for `claim_execution`."""
 
-    execution_id: ExecutionId
-    partition_key: PartitionKey
-    grant_key: str
-    expires_at_ms: TimestampMs
 
-    @property
-    def partition(self) -> Partition:
-        return self.partition_key.parse()
-
-
-class ResumeGrant(msgspec.Struct, frozen=True, kw_only=True):
+class ResumeGrant(Grant, frozen=True, kw_only=True):
     """Permission to go on with an interrupted attempt, for `claim_resumed_execution`."""
 
-    execution_id: ExecutionId
-    partition_key: PartitionKey
-    grant_key: str
-    expires_at_ms: TimestampMs
     lane_id: LaneId
 
-    @property
-    def partition(self) -> Partition:
-        return self.partition_key.parse()
 
-
-class ReclaimGrant(msgspec.Struct, frozen=True, kw_only=True):
+class ReclaimGrant(Grant, frozen=True, kw_only=True):
     """Permission to replace a lost attempt, for `reclaim_execution`."""
 
-    execution_id: ExecutionId
-    partition_key: PartitionKey
-    grant_key: str
-    expires_at_ms: TimestampMs
     lane_id: LaneId
 
-    @property
-    def partition(self) -> Partition:
-        return self.partition_key.parse()
 
-
-class IssueClaimGrantArgs(Checked, frozen=True, kw_only=True):
-    """Let one worker claim an eligible execution for a short while; its state does not change."""
+class GrantRequest(Checked, frozen=True, kw_only=True):
+    """Which worker asks for which execution, and what it offers."""
 
     execution_id: ExecutionId
     lane_id: LaneId
@@ -77,6 +65,10 @@ class IssueClaimGrantArgs(Checked, frozen=True, kw_only=True):
     capability_hash: CapabilityHash | None = None
     route_snapshot_json: RouteSnapshotJson | None = None
     admission_summary: AdmissionSummary | None = None
+
+
+class IssueClaimGrantArgs(GrantRequest, frozen=True, kw_only=True):
+    """Let one worker claim an eligible execution for a short while; its state does not change."""
 
 
 class ClaimGrantIssued(Outcome, frozen=True, kw_only=True, tag="granted"):
@@ -87,18 +79,8 @@ class ClaimGrantIssued(Outcome, frozen=True, kw_only=True, tag="granted"):
 IssueClaimGrantResult: TypeAlias = ClaimGrantIssued
 
 
-class IssueReclaimGrantArgs(Checked, frozen=True, kw_only=True):
+class IssueReclaimGrantArgs(GrantRequest, frozen=True, kw_only=True):
     """Let one worker take over an execution whose lease was lost."""
-
-    execution_id: ExecutionId
-    worker_id: WorkerId
-    worker_instance_id: WorkerInstanceId
-    lane_id: LaneId
-    grant_ttl_ms: GrantTtlMs
-    worker_capabilities: Capabilities = ()
-    capability_hash: CapabilityHash | None = None
-    route_snapshot_json: RouteSnapshotJson | None = None
-    admission_summary: AdmissionSummary | None = None
 
 
 class ReclaimGrantIssued(Outcome, frozen=True, kw_only=True, tag="granted"):

@@ -18,7 +18,7 @@ return function(K, A)
 
   local stale = stale_entry(x)
   if stale then
-    index.drop_from_lane_key(K.delayed, x or record.at(K.core))
+    redis.call("ZREM", x and index.lane(x, "delayed") or K.delayed, record.at(K.core).id)
     return reply.ok(stale)
   end
   -- delay_until stays until the next claim: it is how a repeated fail or delay is recognised (G3).

@@ -93,8 +93,6 @@ function M.drop(x, names)
   for _, name in ipairs(names) do redis.call("ZREM", M.partition(x, name), x.id) end
 end
 
-function M.drop_from_lane_key(key, x) redis.call("ZREM", key, x.id) end
-
 function M.register(x) redis.call("SADD", M.partition(x, "all_executions"), x.id) end
 
 return M
