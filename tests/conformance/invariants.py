@@ -6,7 +6,14 @@ from collections import defaultdict
 
 from flowfabric.backends.valkey.calls import flat_to_dict
 from flowfabric.backends.valkey.client import Client
-from flowfabric.core.states import LifecyclePhase, OwnershipState, StateVector, violations
+from flowfabric.core.states import (
+    EligibilityState,
+    LifecyclePhase,
+    OwnershipState,
+    StateVector,
+    TerminalOutcome,
+    violations,
+)
 
 _QUEUES = {
     "eligible_now": "eligible",
@@ -18,6 +25,9 @@ _QUEUES = {
     "blocked_by_operator": "blocked:operator",
     "blocked_by_lane_state": "blocked:lane_state",
 }
+
+# Due times depend on what the execution was given; lanes and capability sets are lists of names.
+_NOT_OF_STATE = (":attempt_timeout", ":execution_deadline", ":lanes", ":capability_sets")
 
 Dump = dict[bytes, bytes]
 
@@ -62,9 +72,13 @@ def _indexes(execution_id: str, record: dict[str, str], state: StateVector) -> s
     lane = f"ff:idx:{tag}:lane:{record['lane_id']}:"
     names = {f"ff:idx:{tag}:all_executions"}
     if state.lifecycle_phase is LifecyclePhase.RUNNABLE:
-        names.add(lane + _QUEUES[state.eligibility_state])
+        needs = record.get("required_capabilities")
+        waits = state.eligibility_state is EligibilityState.ELIGIBLE_NOW
+        names.add(lane + _QUEUES[state.eligibility_state] + (f":{needs}" if needs and waits else ""))
     else:
         names.add(lane + state.lifecycle_phase)
+    if state.lifecycle_phase is LifecyclePhase.TERMINAL and state.terminal_outcome is not TerminalOutcome.SUCCESS:
+        names.add(f"{lane}terminal:{state.terminal_outcome}")
     if state.lifecycle_phase is LifecyclePhase.ACTIVE:
         names.add(f"ff:idx:{tag}:lease_expiry")
         if state.ownership_state is not OwnershipState.LEASE_REVOKED:
@@ -73,11 +87,11 @@ def _indexes(execution_id: str, record: dict[str, str], state: StateVector) -> s
 
 
 async def _actual_indexes(client: Client) -> dict[str, set[str]]:
-    """Every index but the two of due times, which depend on what the execution was given."""
+    """Every index but those that follow from something else than the state."""
     found: dict[str, set[str]] = {}
     for key in await dump(client):
         name = key.decode()
-        if not name.startswith("ff:idx:") or name.endswith((":attempt_timeout", ":execution_deadline")):
+        if not name.startswith("ff:idx:") or name.endswith(_NOT_OF_STATE) or ":tag:" in name:
             continue
         is_set = await client.execute("TYPE", name, key=name) == b"set"
         command = ("SMEMBERS", name) if is_set else ("ZRANGE", name, 0, -1)

@@ -27,7 +27,7 @@ end
 local function store_parts(x, A, tag_fields)
   if A.input_payload ~= "" then redis.call("SET", x.base .. ":payload", A.input_payload) end
   if A.policy_json ~= "" then redis.call("SET", x.base .. ":policy", A.policy_json) end
-  if #tag_fields > 0 then redis.call("HSET", x.base .. ":tags", unpack(tag_fields)) end
+  tags.write(x, tag_fields)
 end
 
 return function(K, A)

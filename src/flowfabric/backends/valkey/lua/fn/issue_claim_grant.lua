@@ -9,7 +9,7 @@
 -- @uses    admission capability clock grant index record reply
 return function(K, A)
   local now = clock.now_ms()
-  local x = record.load(K.core, "required_capabilities")
+  local x = record.load(K.core)
 
   if not x then return reply.refuse("execution_not_found") end
   if x.lifecycle_phase ~= "runnable" or x.eligibility_state ~= "eligible_now" then

@@ -17,9 +17,8 @@ local function refuse_state(x, now)
   if x.ownership_state ~= "unowned" then return reply.refuse("lease_conflict") end
   if x.attempt_state == "running_attempt" then return reply.refuse("active_attempt_exists") end
   if grant.is_out(x, now) then return reply.refuse("grant_already_exists") end
-  if not index.is_queued(x) then return reply.refuse("execution_not_in_eligible_set") end
-  if x.eligibility_state ~= "eligible_now" then
-    return reply.refuse("execution_not_eligible", record.public_state(x))
+  if x.eligibility_state ~= "eligible_now" or not index.is_queued(x) then
+    return reply.refuse("execution_not_in_eligible_set", record.public_state(x))
   end
   local obstacle = admission.obstacle(x, x.attempt_state == "attempt_interrupted")
   if obstacle then return reply.refuse("execution_not_eligible", obstacle) end
@@ -27,7 +26,7 @@ end
 
 return function(K, A)
   local now = clock.now_ms()
-  local x = record.load(K.core, "started_at", "attempt_timeout_ms", "required_capabilities")
+  local x = record.load(K.core, "started_at", "attempt_timeout_ms")
   local policy_fields, bad_policy = claim.attempt_policy(A.attempt_policy_json)
 
   if bad_policy then return bad_policy end

@@ -17,7 +17,7 @@ return function(K, A)
     if not tags.is_key(A.pairs[i]) then return reply.refuse("invalid_tag_key", A.pairs[i]) end
   end
 
-  redis.call("HSET", x.base .. ":tags", unpack(A.pairs))
+  tags.write(x, A.pairs)
   record.write(x, now, {})
 
   return reply.ok(#A.pairs / 2)

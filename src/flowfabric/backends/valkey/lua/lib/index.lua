@@ -27,13 +27,16 @@ function M.clamp_priority(priority) return math.min(math.max(priority, 0), 9000)
 -- Higher priority first, older first inside one priority.
 function M.score(x) return -(tonumber(x.priority or 0) * 1000000000000) + tonumber(x.created_at) end
 
+-- Work that needs capabilities waits in a queue of its own, so that a worker without them never sees it.
 local function queue(x)
-  if x.lifecycle_phase == "runnable" then return QUEUES[x.eligibility_state] end
-  return x.lifecycle_phase
+  if x.lifecycle_phase ~= "runnable" then return x.lifecycle_phase end
+  local name = QUEUES[x.eligibility_state]
+  if name == "eligible" and x.required_capabilities then return "eligible:" .. x.required_capabilities end
+  return name
 end
 
 local function queue_score(x, name, now)
-  if name == "eligible" then return M.score(x) end
+  if name:sub(1, 8) == "eligible" then return M.score(x) end
   if name == "delayed" then return x.delay_until end
   if name == "blocked:dependencies" then return x.created_at end
   if name == "active" then return x.lease_expires_at end
@@ -41,15 +44,31 @@ local function queue_score(x, name, now)
   return now
 end
 
+-- Which capability sets have work waiting in a lane.
+local function forget_capability_set(x, key)
+  if redis.call("EXISTS", key) == 0 then
+    redis.call("SREM", M.lane(x, "capability_sets"), x.required_capabilities)
+  end
+end
+
+-- Ended otherwise than with success: listed by outcome, too, since these are what people look for.
+local function outcome_queue(x)
+  return x.terminal_outcome ~= "success" and M.lane(x, "terminal:" .. x.terminal_outcome) or nil
+end
+
 -- Take the execution out of every place its present state put it in.
 function M.leave(x)
-  redis.call("ZREM", M.lane(x, queue(x)), x.id)
+  local key = M.lane(x, queue(x))
+  redis.call("ZREM", key, x.id)
+  if x.eligibility_state == "eligible_now" and x.required_capabilities then forget_capability_set(x, key) end
   if x.lifecycle_phase == "active" then
     redis.call("ZREM", M.partition(x, "lease_expiry"), x.id)
     redis.call("ZREM", M.partition(x, "attempt_timeout"), x.id)
     if x.current_worker_instance_id then redis.call("SREM", worker_leases(x), x.id) end
   elseif x.lifecycle_phase == "suspended" then
     redis.call("ZREM", M.partition(x, "suspension_timeout"), x.id)
+  elseif x.lifecycle_phase == "terminal" and outcome_queue(x) then
+    redis.call("ZREM", outcome_queue(x), x.id)
   end
 end
 
@@ -60,12 +79,16 @@ function M.enter(x, now)
   if name == "active" then
     redis.call("ZADD", M.partition(x, "lease_expiry"), x.lease_expires_at, x.id)
     redis.call("SADD", worker_leases(x), x.id)
+  elseif name == "terminal" and outcome_queue(x) then
+    redis.call("ZADD", outcome_queue(x), now, x.id)
+  elseif x.eligibility_state == "eligible_now" and x.required_capabilities then
+    redis.call("SADD", M.lane(x, "capability_sets"), x.required_capabilities)
   end
 end
 
-function M.is_queued(x) return redis.call("ZSCORE", M.lane(x, "eligible"), x.id) end
+function M.is_queued(x) return redis.call("ZSCORE", M.lane(x, queue(x)), x.id) end
 
-function M.requeue(x) redis.call("ZADD", M.lane(x, "eligible"), M.score(x), x.id) end
+function M.requeue(x) redis.call("ZADD", M.lane(x, queue(x)), M.score(x), x.id) end
 
 function M.renew(x)
   redis.call("ZADD", M.partition(x, "lease_expiry"), x.lease_expires_at, x.id)
@@ -93,6 +116,10 @@ function M.drop(x, names)
   for _, name in ipairs(names) do redis.call("ZREM", M.partition(x, name), x.id) end
 end
 
-function M.register(x) redis.call("SADD", M.partition(x, "all_executions"), x.id) end
+-- Every execution by age, and every lane that has any.
+function M.register(x)
+  redis.call("ZADD", M.partition(x, "all_executions"), x.created_at, x.id)
+  redis.call("SADD", M.partition(x, "lanes"), x.lane_id)
+end
 
 return M

@@ -4,8 +4,9 @@ local M = {}
 
 local FIELDS = {
   "lifecycle_phase", "ownership_state", "eligibility_state", "blocking_reason", "terminal_outcome", "attempt_state",
-  "lane_id", "priority", "created_at", "delay_until", "flow_id", "current_attempt_index", "current_attempt_id",
-  "total_attempt_count", "current_lease_id", "current_lease_epoch", "lease_expires_at", "current_worker_instance_id",
+  "lane_id", "priority", "created_at", "delay_until", "flow_id", "required_capabilities", "current_attempt_index",
+  "current_attempt_id", "total_attempt_count", "current_lease_id", "current_lease_epoch", "lease_expires_at",
+  "current_worker_instance_id",
 }
 
 -- The dimensions a transition sets as a whole; attempt_state survives unless it is named.

@@ -19,6 +19,19 @@ function M.from_json(text)
   return fields
 end
 
+local function entry(x, name, value) return "ff:idx:" .. x.tag .. ":tag:" .. name .. "=" .. value end
+
+-- Write labels and list the execution under them; a label that changes moves it.
+function M.write(x, fields)
+  local key = x.base .. ":tags"
+  for i = 1, #fields, 2 do
+    local old = redis.call("HGET", key, fields[i])
+    if old then redis.call("ZREM", entry(x, fields[i], old), x.id) end
+    redis.call("ZADD", entry(x, fields[i], fields[i + 1]), x.created_at, x.id)
+  end
+  if #fields > 0 then redis.call("HSET", key, unpack(fields)) end
+end
+
 -- Tags set later live in the namespace of their owner: `team.key`.
 function M.is_key(text) return text:find("^[a-z][a-z0-9_]*%.[^.]") ~= nil end
 
