@@ -15,9 +15,17 @@ from flowfabric.backends.valkey.bundle import bundle
 from flowfabric.backends.valkey.embedded import EmbeddedServer
 from flowfabric.config import Settings
 from flowfabric.testing import ManualClock
-from tests.servers import TestCluster, TestServer, start_one_node_cluster, start_standalone
+from tests.conformance.batched import BatchedBackend
+from tests.servers import (
+    TestCluster,
+    TestServer,
+    start_one_node_cluster,
+    start_standalone,
+    start_three_node_cluster,
+)
 
-TOPOLOGIES = ("embedded", "cluster")
+# Where the conformance suites run: one server, one-node and three-node clusters, and the batch surface.
+TOPOLOGIES = ("embedded", "batched", "cluster", "three_nodes")
 
 
 @pytest.fixture(scope="session")
@@ -62,22 +70,43 @@ def cluster_url() -> Iterator[str]:
         yield cluster.url
 
 
+@pytest.fixture(scope="session")
+def three_nodes_url() -> Iterator[str]:
+    with start_three_node_cluster() as cluster:
+        yield cluster.url
+
+
+@pytest.fixture(scope="session")
+def batched_url(embedded_url: str) -> str:
+    return embedded_url
+
+
 @pytest.fixture(params=TOPOLOGIES)
-def store_url(request: pytest.FixtureRequest) -> str:
-    url: str = request.getfixturevalue(f"{request.param}_url")
+def topology(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    return name
+
+
+@pytest.fixture
+def store_url(request: pytest.FixtureRequest, topology: str) -> str:
+    url: str = request.getfixturevalue(f"{topology}_url")
     return url
 
 
-async def open_clean(url: str) -> ValkeyBackend:
+def kind_of(topology: str) -> type[ValkeyBackend]:
+    return BatchedBackend if topology == "batched" else ValkeyBackend
+
+
+async def open_clean(url: str, kind: type[ValkeyBackend] = ValkeyBackend) -> ValkeyBackend:
     """An empty store whose library has the manual clock."""
-    backend = await ValkeyBackend.open(Settings(url=url), bundle(manual_clock=True))
+    backend = await kind.open(Settings(url=url), bundle(manual_clock=True))
     await backend.client.execute_on_primaries("FLUSHALL")
     return backend
 
 
 @pytest.fixture
-async def backend(store_url: str) -> AsyncIterator[ValkeyBackend]:
-    opened = await open_clean(store_url)
+async def backend(store_url: str, topology: str) -> AsyncIterator[ValkeyBackend]:
+    opened = await open_clean(store_url, kind_of(topology))
     yield opened
     await opened.close()
 
@@ -112,7 +141,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
                 continue
             suite = next(name for part, name in _SUITES.items() if part in report.nodeid)
             ids = report.nodeid.partition("[")[2].rstrip("]").split("-")
-            topology = next((word for word in ids if word in (*TOPOLOGIES, "standalone", "three_nodes")), "")
+            topology = next((word for word in ids if word in (*TOPOLOGIES, "standalone")), "")
             counts.setdefault(f"{suite}|{topology}", Counter())[outcome] += 1
     terminalreporter.section("suites")
     for key, found in sorted(counts.items()):

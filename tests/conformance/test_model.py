@@ -6,11 +6,11 @@ import asyncio
 from typing import Any
 
 import msgspec
-import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, multiple, rule, run_state_machine_as_test
 
+from flowfabric.backends.valkey.backend import ValkeyBackend
 from flowfabric.core import contracts as c
 from flowfabric.core.policy import ExecutionPolicy, FixedBackoff, RetryPolicy
 from flowfabric.core.states import (
@@ -27,7 +27,7 @@ from flowfabric.testing import ManualClock
 from tests.conformance.driver import Driver, Subject
 from tests.conformance.invariants import check_store
 from tests.conformance.model import MAX_RECLAIMS, MAX_REPLAYS, MAX_RETRIES, Execution
-from tests.conftest import open_clean
+from tests.conftest import kind_of, open_clean
 from tests.soaking import examples
 
 TTL, TIMEOUT, BACKOFF, DEADLINE = 1_000, 2_500, 300, 20_000
@@ -43,12 +43,13 @@ class Lives(RuleBasedStateMachine):
     """Workers, operators and the engine act at random on a handful of executions."""
 
     url = ""
+    kind: type[ValkeyBackend] = ValkeyBackend
     subjects: Bundle[Subject] = Bundle("subjects")
 
     def __init__(self) -> None:
         super().__init__()
         self.runner = asyncio.Runner()
-        self.backend = self.run(open_clean(self.url))
+        self.backend = self.run(open_clean(self.url, self.kind))
         self.clock = self.run(ManualClock.start(self.backend.client))
         self.driver = Driver(self.backend, self.clock)
         self.model: dict[str, Execution] = {}
@@ -278,13 +279,12 @@ class Lives(RuleBasedStateMachine):
             assert [attempt.attempt_index for attempt in attempts] == list(range(m.attempts))
 
 
-@pytest.mark.parametrize("topology", ["embedded", "cluster"])
-def test_the_store_agrees_with_the_model(topology: str, request: pytest.FixtureRequest) -> None:
-    machine = type("Lives", (Lives,), {"url": request.getfixturevalue(f"{topology}_url")})
+def test_the_store_agrees_with_the_model(store_url: str, topology: str) -> None:
+    machine = type("Lives", (Lives,), {"url": store_url, "kind": kind_of(topology)})
     run_state_machine_as_test(
         machine,
         settings=settings(
-            max_examples=examples(50, soak=1000),
+            max_examples=examples(30, soak=600),
             stateful_step_count=40,
             deadline=None,
             suppress_health_check=list(HealthCheck),

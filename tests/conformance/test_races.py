@@ -17,7 +17,7 @@ from flowfabric.errors import FlowFabricError
 from flowfabric.testing import ManualClock
 from tests.conformance.driver import TTL, Driver, Subject
 from tests.conformance.invariants import check_store
-from tests.conftest import open_clean
+from tests.conftest import kind_of, open_clean
 from tests.soaking import examples
 
 CLIENTS = 4
@@ -25,9 +25,9 @@ SEEDS = range(examples(5, soak=100))
 
 
 @pytest.fixture
-async def crowd(store_url: str) -> AsyncIterator[list[Driver]]:
+async def crowd(store_url: str, topology: str) -> AsyncIterator[list[Driver]]:
     """Clients with a connection each, on one store and one clock."""
-    backends = [await open_clean(store_url) for _ in range(CLIENTS)]
+    backends = [await open_clean(store_url, kind_of(topology)) for _ in range(CLIENTS)]
     clock = await ManualClock.start(backends[0].client)
     yield [Driver(backend, clock) for backend in backends]
     for backend in backends:

@@ -6,6 +6,7 @@ raises an error of `flowfabric.errors`; a refused call has written nothing (G4).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from flowfabric.core import contracts as c
@@ -152,7 +153,27 @@ class ReadPort(Protocol):
         ...
 
 
-class EngineBackend(ExecutionPort, LeasePort, SchedulingPort, ReadPort, Protocol):
+class BatchPort(Protocol):
+    """Many at once. Each item has its own outcome: a refused one is an error in the list and spoils no other."""
+
+    async def submit_executions(self, batch: Sequence[c.CreateExecutionArgs]) -> list[c.SubmitOutcome]:
+        """create_execution for each; one call a partition."""
+        ...
+
+    async def claim_executions(self, args: c.ClaimExecutionsArgs) -> list[c.ClaimOutcome]:
+        """Claim up to `count` of a lane that the worker can run, best first, or the named ones: waiting -> active."""
+        ...
+
+    async def finish_executions(self, args: c.FinishExecutionsArgs) -> c.FinishExecutionsResult:
+        """complete_execution and fail_execution mixed, renew_lease for others, and the next claim, in one step."""
+        ...
+
+    async def run_due_work(self, args: c.RunDueWorkArgs) -> c.DueWork:
+        """Requeue lost leases, promote delays, apply attempt time-outs and deadlines of one partition."""
+        ...
+
+
+class EngineBackend(ExecutionPort, LeasePort, SchedulingPort, BatchPort, ReadPort, Protocol):
     """One store: all ports, and its own end."""
 
     @property

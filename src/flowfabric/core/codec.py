@@ -52,6 +52,14 @@ def to_json(value: object) -> bytes:
     return _encoder.encode(value)
 
 
+_packer = msgspec.msgpack.Encoder(enc_hook=encode_id)
+
+
+def to_msgpack(value: object) -> bytes:
+    """`value` as MessagePack; bytes stay bytes."""
+    return _packer.encode(value)
+
+
 @overload
 def from_json(kind: type[T], data: str | bytes, *, error: type[InvalidInput] = ..., root: str = ...) -> T: ...
 @overload

@@ -70,6 +70,7 @@ DEFAULT_RETENTION_MAXLEN = 10_000
 
 # reads
 STREAM_READ_HARD_CAP = 10_000  # frames of one page, whatever the caller asks for
+BATCH_MAX_ITEMS = 256  # a batch stalls the server for its whole length: a few milliseconds
 SCAN_LIMIT_MAX = 1_000
 
 MAX_COMPOSITE_DEPTH = 4  # levels of a resume condition; each is evaluated on every signal

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from flowfabric.backends.valkey import keys
+from flowfabric.backends.valkey.batches import ValkeyBatches
 from flowfabric.backends.valkey.bundle import Bundle, bundle
 from flowfabric.backends.valkey.calls import FunctionCaller, flat_to_dict
 from flowfabric.backends.valkey.client import Client
@@ -19,7 +20,7 @@ from flowfabric.errors import PartitionMismatch
 _COUNTS = ("num_flow_partitions", "num_budget_partitions", "num_quota_partitions")
 
 
-class ValkeyBackend(ValkeyExecutions, ValkeyLeases, ValkeyScheduling, ValkeyReads):
+class ValkeyBackend(ValkeyExecutions, ValkeyLeases, ValkeyScheduling, ValkeyBatches, ValkeyReads):
     """All ports on one Valkey, standalone, cluster or embedded."""
 
     def __init__(self, client: Client, library: Library, partitions: PartitionConfig) -> None:

@@ -12,7 +12,7 @@ from flowfabric.backends.valkey.refusals import refusal
 from flowfabric.core.ids import ExecutionId
 from flowfabric.errors import BadReply
 
-Value = str | bytes | int | None | Iterable[str]
+Value = str | bytes | int | None | Iterable[str | bytes]
 
 
 class Fields:
@@ -89,7 +89,7 @@ def argument_list(spec: FunctionSpec, named: Mapping[str, Value]) -> list[str | 
     for arg in spec.args:
         value = named.get(arg.name)
         if arg.rest:
-            out.extend(str(item) for item in _items(value))
+            out.extend(_items(value))
             present = len(out)
             continue
         out.append(_scalar(arg.default or "" if value is None else value))
@@ -132,7 +132,7 @@ def _scalar(value: Value) -> str | bytes | int:
     raise TypeError(f"expected one value, got {value!r}")
 
 
-def _items(value: Value) -> Iterable[str]:
+def _items(value: Value) -> Iterable[str | bytes]:
     if value is None:
         return ()
     if isinstance(value, str | bytes | int):

@@ -166,7 +166,6 @@ class ValkeyExecutions:
 
 
 def _create_args(args: c.CreateExecutionArgs) -> dict[str, Value]:
-    ttl = args.policy.dedup_window_ms if args.policy else None
     return {
         "execution_id": args.execution_id,
         "namespace": args.namespace,
@@ -177,9 +176,35 @@ def _create_args(args: c.CreateExecutionArgs) -> dict[str, Value]:
         "policy_json": policy_to_json(args.policy) if args.policy else None,
         "input_payload": args.input_payload,
         "delay_until": args.effective_delay_until,
-        "dedup_ttl_ms": (ttl or limits.DEFAULT_IDEMPOTENCY_TTL_MS) if args.idempotency_key else None,
+        "dedup_ttl_ms": _dedup_ttl_ms(args) or None,
         "tags_json": to_json(args.tags) if args.tags else None,
         "execution_deadline_at": args.execution_deadline_at,
         "partition_id": args.execution_id.partition_index,
         "payload_encoding": args.payload_encoding,
     }
+
+
+def create_items(args: c.CreateExecutionArgs) -> tuple[str | int, ...]:
+    """The same for a batch, in the order of `submit_batch`; payloads go beside the items."""
+    key = args.idempotency_key
+    return (
+        args.execution_id.uuid,
+        args.namespace,
+        args.lane_id,
+        args.execution_kind,
+        args.priority,
+        args.creator_identity,
+        policy_to_json(args.policy) if args.policy else "",
+        args.effective_delay_until or 0,
+        f"{keys.idempotency_owner(args.namespace)}:{key}" if key else "",
+        _dedup_ttl_ms(args),
+        to_json(args.tags).decode() if args.tags else "",
+        args.execution_deadline_at or 0,
+        args.payload_encoding or "",
+    )
+
+
+def _dedup_ttl_ms(args: c.CreateExecutionArgs) -> int:
+    if not args.idempotency_key:
+        return 0
+    return (args.policy.dedup_window_ms if args.policy else None) or limits.DEFAULT_IDEMPOTENCY_TTL_MS

@@ -20,13 +20,21 @@ def claim_grant(execution_id: ExecutionId) -> str:
 
 
 def idempotency(tag: str, namespace: str, key: str) -> str:
+    return f"ff:idem:{tag}:{idempotency_owner(namespace)}:{key}"
+
+
+def idempotency_owner(namespace: str) -> str:
     """A colon in a namespace is escaped, so that no tenant can name another one's keys."""
-    owner = namespace.replace("%", "%25").replace(":", "%3A")
-    return f"ff:idem:{tag}:{owner}:{key}"
+    return namespace.replace("%", "%25").replace(":", "%3A")
 
 
 def lane_config(tag: str, lane_id: LaneId) -> str:
     return f"ff:lane:{tag}:{lane_id}:config"
+
+
+def events(tag: str) -> str:
+    """The partition's event log; batches are routed by it."""
+    return f"ff:part:{tag}:events"
 
 
 def noop(tag: str) -> str:

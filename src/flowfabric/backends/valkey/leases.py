@@ -177,6 +177,21 @@ def _resumed(args: c.LeaseRequest, given: _Given) -> c.ClaimedResumedExecution:
     )
 
 
+def claimed_from(args: c.ClaimExecutionsArgs, fields: Fields) -> c.ClaimedExecution | c.ClaimedResumedExecution:
+    """A claim of a batch; the store picked the execution, so it tells which one."""
+    request = c.LeaseRequest(
+        execution_id=ExecutionId(fields.text(0)),
+        worker_id=args.worker_id,
+        worker_instance_id=args.worker_instance_id,
+        lane_id=args.lane_id,
+        lease_id=LeaseId(fields.text(1)),
+        lease_ttl_ms=args.lease_ttl_ms,
+    )
+    given = _Given(fields.number(2), fields.number(3), fields.number(5), fields.text(4))
+    kind = fields.text(6)
+    return _resumed(request, given) if kind == "resumed" else _claimed(request, given, kind)
+
+
 def _handle(args: c.LeaseRequest, kind: HandleKind, given: _Given) -> Handle:
     payload = HandlePayload(
         execution_id=args.execution_id,

@@ -11,13 +11,14 @@ from flowfabric.core.contracts import (
     CancelExecutionArgs,
     CompleteExecutionArgs,
     DelayExecutionArgs,
+    ExecutionCompleted,
     FailExecutionArgs,
     LeaseFence,
     MoveToWaitingChildrenArgs,
     RetryScheduled,
     TerminalFailed,
 )
-from flowfabric.core.states import AttemptState, LifecyclePhase, TerminalOutcome
+from flowfabric.core.states import AttemptState, LifecyclePhase, PublicState, TerminalOutcome
 from flowfabric.errors import ExecutionNotActive
 
 
@@ -57,6 +58,17 @@ def was_failed(args: FailExecutionArgs, error: ExecutionNotActive) -> RetrySched
         return TerminalFailed()
     if recorded.released_by(args.fence, AttemptState.PENDING_RETRY_ATTEMPT) and recorded.delay_until:
         return RetryScheduled(delay_until=recorded.delay_until)
+    return None
+
+
+def recorded(
+    args: CompleteExecutionArgs | FailExecutionArgs, error: ExecutionNotActive
+) -> ExecutionCompleted | RetryScheduled | TerminalFailed | None:
+    """What the same ending answered the first time; None when this is another one."""
+    if isinstance(args, FailExecutionArgs):
+        return was_failed(args, error)
+    if was_completed(args, error):
+        return ExecutionCompleted(execution_id=args.execution_id, public_state=PublicState.COMPLETED)
     return None
 
 

@@ -57,6 +57,7 @@ DurationMs: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=limits.MAX_DURATION
 LeaseTtlMs: TypeAlias = Annotated[int, msgspec.Meta(ge=limits.LEASE_TTL_MIN_MS, le=limits.LEASE_TTL_MAX_MS)]
 GrantTtlMs: TypeAlias = Annotated[int, msgspec.Meta(ge=limits.GRANT_TTL_MIN_MS, le=limits.GRANT_TTL_MAX_MS)]
 ReclaimCount: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=limits.MAX_POLICY_COUNT)]
+BatchCount: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=limits.BATCH_MAX_ITEMS)]
 ScanLimit: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=limits.SCAN_LIMIT_MAX)]
 
 Payload: TypeAlias = Annotated[bytes, Rule(limits.payload)]

@@ -7,20 +7,7 @@
 --          stale_lease
 -- @events  completed
 -- @repeat  safe
--- @uses    clock lease record reply terminal
+-- @uses    clock holder record
 return function(K, A)
-  local now = clock.now_ms()
-  local x = record.load(K.core)
-
-  if not x then return reply.refuse("execution_not_found") end
-  local refusal = lease.check(x, A, A.source, now)
-  if refusal then return refusal end
-
-  if A.result_payload ~= "" then redis.call("SET", x.base .. ":result", A.result_payload) end
-  terminal.finish(x, now, {
-    outcome = "success", event = "completed", stream_reason = "attempt_success",
-    set = {result_encoding = A.result_encoding},
-  })
-
-  return reply.ok(record.public_state(x))
+  return holder.complete(record.load(K.core), A, clock.now_ms())
 end

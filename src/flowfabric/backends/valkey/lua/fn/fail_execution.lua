@@ -8,32 +8,7 @@
 --          lease_expired stale_lease
 -- @events  retry_scheduled failed
 -- @repeat  safe
--- @uses    clock failure lease policy record reply terminal
-local function retry_policy(x, A)
-  if A.retry_from == "policy" then return policy.retry_of(policy.stored(x)) end
-  return policy.retry_from_text(A.retry_policy_json)
-end
-
+-- @uses    clock holder record
 return function(K, A)
-  local now = clock.now_ms()
-  local x = record.load(K.core)
-
-  if A.retry_from ~= "argument" and A.retry_from ~= "policy" then
-    return reply.invalid("retry_from", "argument or policy", A.retry_from)
-  end
-  if not x then return reply.refuse("execution_not_found") end
-  local refusal = lease.check(x, A, A.source, now)
-  if refusal then return refusal end
-
-  local delay_until = failure.schedule_retry(x, now, {
-    reason = A.failure_reason, category = A.failure_category, retry = retry_policy(x, A),
-    requested_delay_ms = A.retry_delay_ms,
-  })
-  if delay_until then return reply.ok("retry_scheduled", delay_until) end
-  terminal.finish(x, now, {
-    outcome = "failed", event = "failed", stream_reason = "attempt_failure",
-    set = {failure_reason = A.failure_reason, failure_category = A.failure_category},
-  })
-
-  return reply.ok("terminal_failed")
+  return holder.fail(record.load(K.core), A, clock.now_ms())
 end

@@ -6,18 +6,7 @@
 -- @errors  invalid_input execution_not_found fence_required partial_fence_triple execution_not_active lease_revoked
 --          lease_expired stale_lease
 -- @repeat  safe
--- @uses    clock index lease record reply
+-- @uses    clock holder record
 return function(K, A)
-  local now = clock.now_ms()
-  local x = record.load(K.core)
-
-  if not x then return reply.refuse("execution_not_found") end
-  local refusal = lease.check(x, A, "", now)
-  if refusal then return refusal end
-  if A.attempt_index ~= x.current_attempt_index then return reply.refuse("stale_lease") end
-
-  record.write(x, now, {lease_last_renewed_at = now, lease_expires_at = now + A.lease_ttl_ms})
-  index.renew(x)
-
-  return reply.ok(x.lease_expires_at)
+  return holder.renew(record.load(K.core), A, clock.now_ms())
 end

@@ -7,7 +7,7 @@ local ENDED_BY_OUTCOME = {success = "ended_success", failed = "ended_failure", e
 -- Fields of the previous attempt and of the wait before this one.
 local SUPERSEDED = {
   "failure_reason", "failure_category", "attempt_started_at", "current_attempt_type", "delay_until",
-  "lease_last_renewed_at",
+  "lease_last_renewed_at", "next_attempt_type",
 }
 
 -- Put the current attempt away under its own key, with how it ended.
@@ -82,6 +82,7 @@ end
 
 -- What kind of attempt comes next.
 function M.next_kind(x)
+  if x.next_attempt_type then return x.next_attempt_type end
   if x.attempt_state == "pending_retry_attempt" then return "retry" end
   if x.attempt_state == "pending_replay_attempt" then return "replay" end
   return "initial"

@@ -1,4 +1,6 @@
 -- Where an execution is listed follows from its state: this is the only module that adds or removes entries.
+-- In a batch the entries of all executions are collected and written together (lib/writes.lua).
+-- @uses writes
 local M = {}
 
 local QUEUES = {
@@ -25,7 +27,7 @@ local function worker_leases(x) return M.partition(x, "worker:" .. x.current_wor
 function M.clamp_priority(priority) return math.min(math.max(priority, 0), 9000) end
 
 -- Higher priority first, older first inside one priority.
-function M.score(x) return -(tonumber(x.priority or 0) * 1000000000000) + tonumber(x.created_at) end
+function M.score(x) return -((x.priority or 0) * 1000000000000) + x.created_at end
 
 -- Work that needs capabilities waits in a queue of its own, so that a worker without them never sees it.
 local function queue(x)
@@ -36,19 +38,12 @@ local function queue(x)
 end
 
 local function queue_score(x, name, now)
-  if name:sub(1, 8) == "eligible" then return M.score(x) end
+  if x.eligibility_state == "eligible_now" then return M.score(x) end
   if name == "delayed" then return x.delay_until end
   if name == "blocked:dependencies" then return x.created_at end
   if name == "active" then return x.lease_expires_at end
   if name == "suspended" then return x.suspension_timeout_at or NO_TIMEOUT end
   return now
-end
-
--- Which capability sets have work waiting in a lane.
-local function forget_capability_set(x, key)
-  if redis.call("EXISTS", key) == 0 then
-    redis.call("SREM", M.lane(x, "capability_sets"), x.required_capabilities)
-  end
 end
 
 -- Ended otherwise than with success: listed by outcome, too, since these are what people look for.
@@ -59,53 +54,54 @@ end
 -- Take the execution out of every place its present state put it in.
 function M.leave(x)
   local key = M.lane(x, queue(x))
-  redis.call("ZREM", key, x.id)
-  if x.eligibility_state == "eligible_now" and x.required_capabilities then forget_capability_set(x, key) end
+  writes.zrem(x, key)
   if x.lifecycle_phase == "active" then
-    redis.call("ZREM", M.partition(x, "lease_expiry"), x.id)
-    redis.call("ZREM", M.partition(x, "attempt_timeout"), x.id)
-    if x.current_worker_instance_id then redis.call("SREM", worker_leases(x), x.id) end
+    writes.zrem(x, M.partition(x, "lease_expiry"))
+    writes.zrem(x, M.partition(x, "attempt_timeout"))
+    if x.current_worker_instance_id then writes.srem(x, worker_leases(x), x.id) end
   elseif x.lifecycle_phase == "suspended" then
-    redis.call("ZREM", M.partition(x, "suspension_timeout"), x.id)
-  elseif x.lifecycle_phase == "terminal" and outcome_queue(x) then
-    redis.call("ZREM", outcome_queue(x), x.id)
+    writes.zrem(x, M.partition(x, "suspension_timeout"))
+  elseif x.lifecycle_phase == "terminal" then
+    if outcome_queue(x) then writes.zrem(x, outcome_queue(x)) end
+  elseif x.eligibility_state == "eligible_now" and x.required_capabilities then
+    writes.forget_if_empty(x, key, M.lane(x, "capability_sets"), x.required_capabilities)
   end
 end
 
 -- Put it where its new state belongs.
 function M.enter(x, now)
   local name = queue(x)
-  redis.call("ZADD", M.lane(x, name), queue_score(x, name, now), x.id)
+  writes.zadd(x, M.lane(x, name), queue_score(x, name, now))
   if name == "active" then
-    redis.call("ZADD", M.partition(x, "lease_expiry"), x.lease_expires_at, x.id)
-    redis.call("SADD", worker_leases(x), x.id)
-  elseif name == "terminal" and outcome_queue(x) then
-    redis.call("ZADD", outcome_queue(x), now, x.id)
+    writes.zadd(x, M.partition(x, "lease_expiry"), x.lease_expires_at)
+    writes.sadd(x, worker_leases(x), x.id)
+  elseif name == "terminal" then
+    if outcome_queue(x) then writes.zadd(x, outcome_queue(x), now) end
   elseif x.eligibility_state == "eligible_now" and x.required_capabilities then
-    redis.call("SADD", M.lane(x, "capability_sets"), x.required_capabilities)
+    writes.sadd(x, M.lane(x, "capability_sets"), x.required_capabilities)
   end
 end
 
 function M.is_queued(x) return redis.call("ZSCORE", M.lane(x, queue(x)), x.id) end
 
-function M.requeue(x) redis.call("ZADD", M.lane(x, queue(x)), M.score(x), x.id) end
+function M.requeue(x) writes.zadd(x, M.lane(x, queue(x)), M.score(x)) end
 
 function M.renew(x)
-  redis.call("ZADD", M.partition(x, "lease_expiry"), x.lease_expires_at, x.id)
-  redis.call("ZADD", M.lane(x, "active"), x.lease_expires_at, x.id)
+  writes.zadd(x, M.partition(x, "lease_expiry"), x.lease_expires_at)
+  writes.zadd(x, M.lane(x, "active"), x.lease_expires_at)
 end
 
 -- A revoked lease is due at once, so that whoever looks for lost leases finds it (D10).
 function M.revoke(x, now)
-  redis.call("ZADD", M.partition(x, "lease_expiry"), now, x.id)
-  if x.current_worker_instance_id then redis.call("SREM", worker_leases(x), x.id) end
+  writes.zadd(x, M.partition(x, "lease_expiry"), now)
+  if x.current_worker_instance_id then writes.srem(x, worker_leases(x), x.id) end
 end
 
-function M.set_attempt_timeout(x, due) redis.call("ZADD", M.partition(x, "attempt_timeout"), due, x.id) end
+function M.set_attempt_timeout(x, due) writes.zadd(x, M.partition(x, "attempt_timeout"), due) end
 
-function M.set_deadline(x, due) redis.call("ZADD", M.partition(x, "execution_deadline"), due, x.id) end
+function M.set_deadline(x, due) writes.zadd(x, M.partition(x, "execution_deadline"), due) end
 
-function M.clear_deadline(x) redis.call("ZREM", M.partition(x, "execution_deadline"), x.id) end
+function M.clear_deadline(x) writes.zrem(x, M.partition(x, "execution_deadline")) end
 
 function M.attempt_timeout(x) return redis.call("ZSCORE", M.partition(x, "attempt_timeout"), x.id) end
 
@@ -113,13 +109,13 @@ function M.deadline(x) return redis.call("ZSCORE", M.partition(x, "execution_dea
 
 -- For entries whose execution is gone or no longer in that state.
 function M.drop(x, names)
-  for _, name in ipairs(names) do redis.call("ZREM", M.partition(x, name), x.id) end
+  for _, name in ipairs(names) do writes.zrem(x, M.partition(x, name)) end
 end
 
 -- Every execution by age, and every lane that has any.
 function M.register(x)
-  redis.call("ZADD", M.partition(x, "all_executions"), x.created_at, x.id)
-  redis.call("SADD", M.partition(x, "lanes"), x.lane_id)
+  writes.zadd(x, M.partition(x, "all_executions"), x.created_at)
+  writes.sadd(x, M.partition(x, "lanes"), x.lane_id)
 end
 
 return M

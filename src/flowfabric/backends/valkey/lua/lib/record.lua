@@ -6,7 +6,7 @@ local FIELDS = {
   "lifecycle_phase", "ownership_state", "eligibility_state", "blocking_reason", "terminal_outcome", "attempt_state",
   "lane_id", "priority", "created_at", "delay_until", "flow_id", "required_capabilities", "current_attempt_index",
   "current_attempt_id", "total_attempt_count", "current_lease_id", "current_lease_epoch", "lease_expires_at",
-  "current_worker_instance_id",
+  "current_worker_instance_id", "next_attempt_type",
 }
 
 -- The dimensions a transition sets as a whole; attempt_state survives unless it is named.
@@ -54,23 +54,22 @@ function M.attempt_key(x, index) return "ff:attempt:" .. x.tag .. ":" .. x.id ..
 
 function M.public_state(x) return state.public(x.lifecycle_phase, x.eligibility_state, x.terminal_outcome) end
 
--- Write fields and drop others; a value of "" or nil drops too.
+-- Write fields and drop others; a value of "" drops its field, too.
 function M.write(x, now, set, clear)
-  local fields, gone = {"last_mutation_at", now}, {}
+  local fields, gone, n = {"last_mutation_at", now}, {}, 2
   for name, value in pairs(set) do
     if value == "" then
       gone[#gone + 1] = name
       x[name] = nil
     else
-      fields[#fields + 1] = name
-      fields[#fields + 1] = value
-      x[name] = tostring(value)
+      fields[n + 1], fields[n + 2], n = name, value, n + 2
+      x[name] = value
     end
   end
-  for i = 1, #(clear or {}) do
-    if set[clear[i]] == nil then
-      gone[#gone + 1] = clear[i]
-      x[clear[i]] = nil
+  for _, name in ipairs(clear or {}) do
+    if set[name] == nil then
+      gone[#gone + 1] = name
+      x[name] = nil
     end
   end
   redis.call("HSET", x.core, unpack(fields))
@@ -79,22 +78,22 @@ end
 
 -- Set the state vector as a whole: dimensions that are not named return to their defaults.
 function M.change(x, now, dimensions, set, clear)
-  local fields, gone = {lifecycle_phase = dimensions.lifecycle_phase}, {}
-  if is_explained(x) then gone = {unpack(EXPLANATION)} end
+  set = set or {}
+  local gone = is_explained(x) and {unpack(EXPLANATION)} or {}
+  set.lifecycle_phase = dimensions.lifecycle_phase
+  set.attempt_state = dimensions.attempt_state or x.attempt_state
+  set.public_state = state.public(dimensions.lifecycle_phase, dimensions.eligibility_state, dimensions.terminal_outcome)
   for _, name in ipairs(DIMENSIONS) do
-    local value = dimensions[name] or state.DEFAULTS[name]
-    if value ~= state.DEFAULTS[name] then
-      fields[name] = value
-    elseif x[name] and x[name] ~= value then
+    local value = dimensions[name]
+    if value then
+      set[name] = value
+    elseif x[name] and x[name] ~= state.DEFAULTS[name] then
       gone[#gone + 1] = name
     end
   end
-  fields.attempt_state = dimensions.attempt_state or x.attempt_state
-  fields.public_state = state.public(dimensions.lifecycle_phase, fields.eligibility_state, fields.terminal_outcome)
-  for name, value in pairs(set or {}) do fields[name] = value end
   for _, name in ipairs(clear or {}) do gone[#gone + 1] = name end
-  M.write(x, now, fields, gone)
-  for name, default in pairs(state.DEFAULTS) do x[name] = x[name] or default end
+  M.write(x, now, set, gone)
+  for _, name in ipairs(DIMENSIONS) do x[name] = x[name] or state.DEFAULTS[name] end
 end
 
 return M

@@ -1,0 +1,178 @@
+"""BatchPort on Valkey: many items in one call of one partition, each with its own outcome."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Sequence
+
+from flowfabric.backends.valkey import keys, replays
+from flowfabric.backends.valkey.calls import Fields, FunctionCaller, Value, parse_envelope
+from flowfabric.backends.valkey.client import Reply
+from flowfabric.backends.valkey.executions import create_items
+from flowfabric.backends.valkey.leases import claimed_from
+from flowfabric.core import capability
+from flowfabric.core import contracts as c
+from flowfabric.core.codec import to_msgpack
+from flowfabric.core.ids import AttemptId, ExecutionId, LeaseId
+from flowfabric.core.states import PublicState
+from flowfabric.errors import BadReply, ExecutionNotActive, FlowFabricError, InvalidInput
+
+# Few enough to keep the server's other callers waiting for milliseconds only.
+_PER_CALL = 100
+_NOTHING = to_msgpack(())
+
+
+class ValkeyBatches:
+    """Many at once."""
+
+    _caller: FunctionCaller
+
+    async def submit_executions(self, batch: Sequence[c.CreateExecutionArgs]) -> list[c.SubmitOutcome]:
+        outcomes: list[c.SubmitOutcome | None] = [None] * len(batch)
+        groups: dict[str, list[int]] = defaultdict(list)
+        for at, args in enumerate(batch):
+            groups[args.execution_id.tag].append(at)
+
+        async def submit(tag: str, places: list[int]) -> None:
+            items = to_msgpack([create_items(batch[at]) for at in places])
+            payloads = [batch[at].input_payload for at in places]
+            fields = await self._call("submit_batch", tag, items=items, payloads=payloads)
+            for at, reply in zip(places, _list(fields, 0), strict=True):
+                outcomes[at] = _submitted(reply, batch[at].execution_id)
+
+        async with asyncio.TaskGroup() as group:
+            for tag, places in groups.items():
+                for start in range(0, len(places), _PER_CALL):
+                    group.create_task(submit(tag, places[start : start + _PER_CALL]))
+        return [outcome for outcome in outcomes if outcome is not None]
+
+    async def claim_executions(self, args: c.ClaimExecutionsArgs) -> list[c.ClaimOutcome]:
+        fields = await self._call("claim_batch", args.partition.tag, request=to_msgpack(_claim_request(args)))
+        named = args.execution_ids
+        return [_claimed(args, reply, named[at] if named else "") for at, reply in enumerate(_list(fields, 0))]
+
+    async def finish_executions(self, args: c.FinishExecutionsArgs) -> c.FinishExecutionsResult:
+        _check_partition(args)
+        fields = await self._call(
+            "finish_batch",
+            args.partition.tag,
+            finish=to_msgpack([_finish_item(item) for item in args.finish]) if args.finish else _NOTHING,
+            renew=to_msgpack([_renew_item(item) for item in args.renew]) if args.renew else _NOTHING,
+            claim=to_msgpack(_claim_request(args.claim)) if args.claim else "",
+            payloads=[_result(item) for item in args.finish],
+        )
+        finished = zip(args.finish, _list(fields, 0), strict=True)
+        renewed = zip(args.renew, _list(fields, 1), strict=True)
+        claims = [_claimed(args.claim, reply, "") for reply in _list(fields, 2)] if args.claim else []
+        return c.FinishExecutionsResult(
+            finished=[_finished(item, reply) for item, reply in finished],
+            renewed=[_renewed(item, reply) for item, reply in renewed],
+            claimed=[claim for claim in claims if isinstance(claim, c.ClaimedWork)],
+        )
+
+    async def run_due_work(self, args: c.RunDueWorkArgs) -> c.DueWork:
+        fields = await self._call("due_batch", args.partition.tag, limit=args.limit)
+        requeued, promoted, timed_out, expired, failed, more = (fields.number(at) for at in range(6))
+        return c.DueWork(
+            requeued=requeued, promoted=promoted, timed_out=timed_out, expired=expired, failed=failed, more=bool(more)
+        )
+
+    async def _call(self, operation: str, tag: str, **args: Value) -> Fields:
+        return await self._caller.call(operation, {"partition": keys.events(tag)}, args, subject=tag)
+
+
+def _list(fields: Fields, at: int) -> list[Reply]:
+    value = fields.values[at]
+    if not isinstance(value, list):
+        raise BadReply(f"{fields.operation}: field {at} is not a list")
+    return value
+
+
+def _check_partition(args: c.FinishExecutionsArgs) -> None:
+    for item in (*args.finish, *args.renew):
+        if item.execution_id.tag != args.partition.tag:
+            raise InvalidInput("execution_id", item.execution_id, f"must be of partition {args.partition.tag}")
+
+
+def _submitted(reply: Reply, execution_id: ExecutionId) -> c.SubmitOutcome:
+    try:
+        fields = parse_envelope("submit_batch", reply, execution_id)
+    except FlowFabricError as error:
+        return error
+    if fields.status == "DUPLICATE":
+        return c.ExecutionDuplicate(execution_id=ExecutionId(fields.text(0)))
+    return c.ExecutionCreated(execution_id=execution_id, public_state=PublicState(fields.text(1)))
+
+
+def _claim_request(args: c.ClaimExecutionsArgs) -> dict[str, object]:
+    request: dict[str, object] = {
+        "lane_id": args.lane_id,
+        "worker_id": args.worker_id,
+        "worker_instance_id": args.worker_instance_id,
+        "capabilities": capability.to_csv(args.worker_capabilities),
+        "lease_ttl_ms": args.lease_ttl_ms,
+        "attempt_timeout_ms": args.attempt_timeout_ms or 0,
+    }
+    if args.execution_ids:
+        request["named"] = [(each.uuid, LeaseId.new(), AttemptId.new()) for each in args.execution_ids]
+    else:
+        request["ids"] = [(LeaseId.new(), AttemptId.new()) for _ in range(args.count)]
+    return request
+
+
+def _claimed(args: c.ClaimExecutionsArgs, reply: Reply, subject: str) -> c.ClaimOutcome:
+    try:
+        fields = parse_envelope("claim_batch", reply, subject)
+    except FlowFabricError as error:
+        return error
+    return c.ClaimedWork(
+        claim=claimed_from(args, fields),
+        execution_kind=fields.text(7),
+        input_payload=fields.raw(8),
+        payload_encoding=fields.text(9) or None,
+    )
+
+
+def _result(args: c.FinishArgs) -> bytes:
+    return (args.result_payload or b"") if isinstance(args, c.CompleteExecutionArgs) else b""
+
+
+def _finish_item(args: c.FinishArgs) -> tuple[str | int, ...]:
+    fence = args.fence
+    held = (fence.lease_id, str(fence.lease_epoch), fence.attempt_id) if fence else ("", "", "")
+    if isinstance(args, c.CompleteExecutionArgs):
+        return ("complete", args.execution_id.uuid, *held, args.source, args.result_encoding or "")
+    retry_from = "policy" if args.retry_policy_json is None else "argument"
+    failure = (args.failure_reason, args.failure_category, args.retry_policy_json or "", retry_from)
+    delay = -1 if args.retry_delay_ms is None else args.retry_delay_ms
+    return ("fail", args.execution_id.uuid, *held, args.source, *failure, delay)
+
+
+def _finished(args: c.FinishArgs, reply: Reply) -> c.FinishOutcome:
+    try:
+        fields = parse_envelope("finish_batch", reply, args.execution_id)
+    except ExecutionNotActive as error:
+        return replays.recorded(args, error) or error
+    except FlowFabricError as error:
+        return error
+    match fields.text(0):
+        case "completed":
+            return c.ExecutionCompleted(execution_id=args.execution_id, public_state=PublicState.COMPLETED)
+        case "retry_scheduled":
+            return c.RetryScheduled(delay_until=fields.number(1))
+        case _:
+            return c.TerminalFailed()
+
+
+def _renew_item(args: c.RenewLeaseArgs) -> tuple[str | int, ...]:
+    fence = args.fence
+    held = (str(args.attempt_index), fence.attempt_id, fence.lease_id, str(fence.lease_epoch))
+    return (args.execution_id.uuid, *held, args.lease_ttl_ms)
+
+
+def _renewed(args: c.RenewLeaseArgs, reply: Reply) -> c.RenewOutcome:
+    try:
+        return c.LeaseRenewed(expires_at=parse_envelope("finish_batch", reply, args.execution_id).number(0))
+    except FlowFabricError as error:
+        return error

@@ -1,0 +1,47 @@
+--- Do what is due in one partition: lost leases, delays, attempt time-outs, deadlines, up to a limit of each.
+-- @keys    partition
+-- @args    limit:pos
+-- @reply   requeued promoted timed_out expired failed more
+-- @errors  invalid_input
+-- @events  requeued promoted retry_scheduled expired failed
+-- @repeat  safe
+-- @uses    batch clock due index reply writes
+local MAX_LIMIT = 1000
+
+local function due_ids(key, now, limit) return redis.call("ZRANGE", key, "-inf", now, "BYSCORE", "LIMIT", 0, limit) end
+
+-- Look again at each due entry; the entry of one that has moved on is dropped, so that it cannot block the rest.
+local function each_due(tag, key, now, limit, counts, one)
+  local ids, collected = due_ids(key, now, limit), writes.collector()
+  for _, id in ipairs(ids) do
+    local x = batch.load(tag, id:sub(#tag + 2), collected, "lease_reclaim_count")
+    local status = one(x or batch.at(tag, id:sub(#tag + 2), collected), x)[3]
+    counts[status] = (counts[status] or 0) + 1
+    if status == "not_lost" or status:sub(-8) == "_cleaned" then redis.call("ZREM", key, id) end
+  end
+  writes.flush(collected)
+  if #ids == limit then counts.more = 1 end
+end
+
+return function(K, A)
+  local now, tag, counts = clock.now_ms(), batch.tag(K.partition), {}
+  if A.limit > MAX_LIMIT then return reply.invalid("limit", "at most " .. MAX_LIMIT, A.limit) end
+
+  local part = {tag = tag}
+  each_due(tag, index.partition(part, "lease_expiry"), now, A.limit, counts, function(_, x)
+    return due.requeue_lost(x, now)
+  end)
+  for _, lane in ipairs(redis.call("SMEMBERS", index.partition(part, "lanes"))) do
+    each_due(tag, index.lane({tag = tag, lane_id = lane}, "delayed"), now, A.limit, counts, function(_, x)
+      return due.promote(x, now)
+    end)
+  end
+  for index_name, reason in pairs({attempt_timeout = "attempt_timeout", execution_deadline = "execution_deadline"}) do
+    each_due(tag, index.partition(part, index_name), now, A.limit, counts, function(at, x)
+      return due.expire(at, x, reason, now)
+    end)
+  end
+
+  return reply.ok(counts.requeued or 0, counts.promoted or 0, counts.retry_scheduled or 0, counts.expired or 0,
+    counts.failed or 0, counts.more or 0)
+end

@@ -1,0 +1,36 @@
+--- Accept many executions of one partition: create_execution for each, one envelope for each.
+-- @keys    partition
+-- @args    items:id *payloads
+-- @reply   outcomes
+-- @errors  invalid_input
+-- @events  created
+-- @repeat  safe
+-- @uses    batch clock submit
+local TEXTS = {
+  uuid = 1, namespace = 2, lane_id = 3, execution_kind = 4, creator_identity = 6, policy_json = 7,
+  idempotency_key = 9, tags_json = 11, payload_encoding = 13,
+}
+local NUMBERS = {priority = 5, delay_until = 8, dedup_ttl_ms = 10, execution_deadline_at = 12}
+
+local function arguments(item, payload)
+  return {
+    namespace = item[2], lane_id = item[3], execution_kind = item[4], priority = item[5], creator_identity = item[6],
+    policy_json = item[7], input_payload = payload or "", delay_until = item[8], dedup_ttl_ms = item[10],
+    tags_json = item[11], execution_deadline_at = item[12] > 0 and item[12] or nil, payload_encoding = item[13],
+  }
+end
+
+return function(K, A)
+  local now, tag = clock.now_ms(), batch.tag(K.partition)
+  local items, refusal = batch.decode("items", A.items)
+  if refusal then return refusal end
+
+  local outcomes = batch.each(items, function(item, collected, i)
+    local wrong = batch.check(item, TEXTS, NUMBERS)
+    if wrong then return wrong end
+    local idempotency = item[9] ~= "" and "ff:idem:" .. tag .. ":" .. item[9] or nil
+    return submit.create(batch.at(tag, item[1], collected), idempotency, arguments(item, A.payloads[i]), now)
+  end)
+
+  return {1, "OK", outcomes}
+end

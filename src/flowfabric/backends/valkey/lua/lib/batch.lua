@@ -1,0 +1,53 @@
+-- Many items in one call: MessagePack in, one envelope for each item out. Payloads are arguments of their own, one
+-- for each item, since the server's MessagePack knows no bytes.
+-- @uses record reply writes
+local M = {}
+
+local MAX_ITEMS = 256
+
+-- The decoded argument, or a refusal that names it.
+function M.decode(name, text)
+  local ok, value = pcall(cmsgpack.unpack, text)
+  if not ok or type(value) ~= "table" then return nil, reply.invalid(name, "MessagePack", text:sub(1, 20)) end
+  if #value > MAX_ITEMS then return nil, reply.invalid(name, "at most " .. MAX_ITEMS .. " items", #value) end
+  return value
+end
+
+function M.tag(key) return key:match("%b{}") end
+
+-- The names of an execution given by its uuid, in the partition of the call; its index writes are collected.
+function M.at(tag, uuid, collected)
+  local id = tag .. ":" .. uuid
+  local base = "ff:exec:" .. tag .. ":" .. id
+  return {core = base .. ":core", tag = tag, id = id, base = base, writes = collected}
+end
+
+function M.load(tag, uuid, collected, ...)
+  local x = record.load("ff:exec:" .. tag .. ":" .. tag .. ":" .. uuid .. ":core", ...)
+  if x then x.writes = collected end
+  return x
+end
+
+-- Are these positions of the item text, and those numbers? A wrong item is refused alone.
+function M.check(item, texts, numbers)
+  if type(item) ~= "table" then return reply.invalid("item", "a list", type(item)) end
+  for name, at in pairs(texts) do
+    if type(item[at]) ~= "string" then return reply.invalid(name, "text", item[at]) end
+  end
+  for name, at in pairs(numbers) do
+    local number = item[at]
+    if type(number) ~= "number" or number < 0 or number > 9999999999999 or number ~= math.floor(number) then
+      return reply.invalid(name, "a whole number from 0", number)
+    end
+  end
+end
+
+-- Run `one` on each item, then write the collected index entries together.
+function M.each(items, one)
+  local outcomes, collected = {}, writes.collector()
+  for i = 1, #items do outcomes[i] = one(items[i], collected, i) end
+  writes.flush(collected)
+  return outcomes
+end
+
+return M

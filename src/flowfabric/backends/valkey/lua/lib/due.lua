@@ -1,0 +1,89 @@
+-- What time brings: each routine looks again at one execution whose entry was due, and does what is due now.
+-- @uses attempt failure index policy reclaim record reply stream terminal transition
+local M = {}
+
+local RETRYABLE_TIMEOUT = "attempt_timeout"
+
+-- Whoever read the index may have lost a race with a retry or a new attempt (D12).
+local function is_due(x, reason, now)
+  if reason == RETRYABLE_TIMEOUT then
+    local due = index.attempt_timeout(x)
+    return due and tonumber(due) <= now
+  elseif reason == "execution_deadline" then
+    local due = index.deadline(x)
+    return due and tonumber(due) <= now
+  end
+  return true
+end
+
+local function retry_after_timeout(x, now)
+  return failure.schedule_retry(x, now, {
+    reason = RETRYABLE_TIMEOUT, category = "timeout", retry = policy.retry_of(policy.stored(x)),
+  })
+end
+
+-- A deadline ends the execution; an attempt time-out fails the attempt and follows the retry policy.
+function M.expire(at, x, reason, now)
+  if not x or x.lifecycle_phase == "terminal" then
+    index.drop(at, {"attempt_timeout", "execution_deadline"})
+    return reply.ok(x and "already_terminal" or "not_found_cleaned")
+  end
+  if not is_due(x, reason, now) then return reply.ok("not_yet_due") end
+  if reason == RETRYABLE_TIMEOUT and x.lifecycle_phase == "active" then
+    local delay_until = retry_after_timeout(x, now)
+    if delay_until then return reply.ok("retry_scheduled", delay_until) end
+  end
+  local previous_phase = x.lifecycle_phase
+  terminal.finish(x, now, {
+    outcome = "expired", event = "expired", stream_reason = "expired", suspension_reason = "expired:" .. reason,
+    set = {failure_reason = reason},
+  })
+  return reply.ok("expired", previous_phase)
+end
+
+local function not_delayed(x)
+  if not x then return "not_found_cleaned" end
+  if x.lifecycle_phase ~= "runnable" then return "not_runnable_cleaned" end
+  if x.eligibility_state ~= "not_eligible_until_time" then return "not_delayed_cleaned" end
+end
+
+-- delay_until stays until the next claim: it is how a repeated fail or delay is recognised (G3).
+function M.promote(x, now)
+  local stale = not_delayed(x)
+  if stale then return reply.ok(stale) end
+  if tonumber(x.delay_until or 0) > now then return reply.ok("not_yet_due") end
+  transition.apply(x, now, {
+    event = "promoted",
+    state = {lifecycle_phase = "runnable", eligibility_state = "eligible_now", blocking_reason = "waiting_for_worker"},
+  })
+  return reply.ok("promoted")
+end
+
+local function lease_is_lost(x, now)
+  if x.lifecycle_phase ~= "active" then return false end
+  return x.ownership_state ~= "leased" or tonumber(x.lease_expires_at or 0) <= now
+end
+
+-- A lost lease goes back to the queue as a reclaim to come, or ends the execution at the cap (D10).
+function M.requeue_lost(x, now)
+  if not x or not lease_is_lost(x, now) then return reply.ok("not_lost") end
+  local cap = reclaim.reached_cap(x, reclaim.DEFAULT_CAP)
+  if cap then
+    reclaim.end_at_cap(x, now, cap)
+    return reply.ok("failed")
+  end
+  attempt.archive(x, "interrupted_reclaimed", now, x.ownership_state, "infra_crash")
+  stream.close(x, x.current_attempt_index, "lease_expired", now)
+  transition.apply(x, now, {
+    event = "requeued", outcome = x.ownership_state,
+    state = {
+      lifecycle_phase = "runnable", eligibility_state = "eligible_now", blocking_reason = "waiting_for_worker",
+      attempt_state = "pending_retry_attempt",
+    },
+    set = {next_attempt_type = "reclaim", lease_reclaim_count = tonumber(x.lease_reclaim_count or 0) + 1},
+    clear = record.LEASE,
+  })
+  return reply.ok("requeued")
+end
+
+return M

@@ -1,0 +1,58 @@
+-- Accepting an execution: what create does for one, and submit for many.
+-- @uses event index policy record reply tags
+local M = {}
+
+local DELAYED = {
+  lifecycle_phase = "runnable", eligibility_state = "not_eligible_until_time", blocking_reason = "waiting_for_delay",
+  attempt_state = "pending_first_attempt",
+}
+local WAITING = {
+  lifecycle_phase = "runnable", eligibility_state = "eligible_now", blocking_reason = "waiting_for_worker",
+  attempt_state = "pending_first_attempt",
+}
+
+local function given(text) return text ~= "" and text or nil end
+
+-- The id that was accepted before, under this idempotency key or this very id.
+local function known_id(x, idempotency)
+  local existing = idempotency and redis.call("GET", idempotency)
+  if existing then return existing end
+  return redis.call("EXISTS", x.core) == 1 and x.id or nil
+end
+
+local function store_parts(x, A, tag_fields)
+  if A.input_payload ~= "" then redis.call("SET", x.base .. ":payload", A.input_payload) end
+  if A.policy_json ~= "" then redis.call("SET", x.base .. ":policy", A.policy_json) end
+  if #tag_fields > 0 then tags.write(x, tag_fields) end
+end
+
+-- x: record.at of the core key. idempotency: its key, or nil. A: the arguments of create.
+function M.create(x, idempotency, A, now)
+  local existing = known_id(x, idempotency)
+  if existing then return reply.duplicate(existing) end
+  local digest, refusal = policy.digest(A.policy_json)
+  if refusal then return refusal end
+  local tag_fields, bad_tags = tags.from_json(A.tags_json)
+  if bad_tags then return bad_tags end
+
+  local delayed = A.delay_until ~= nil and A.delay_until > now
+  local deadline = A.execution_deadline_at or (digest.execution_deadline_ms and now + digest.execution_deadline_ms)
+  local priority = index.clamp_priority(A.priority)
+  record.change(x, now, delayed and DELAYED or WAITING, {
+    namespace = given(A.namespace), lane_id = A.lane_id, execution_kind = given(A.execution_kind), created_at = now,
+    priority = priority > 0 and priority or nil, creator_identity = given(A.creator_identity),
+    required_capabilities = given(digest.required_capabilities), attempt_timeout_ms = digest.attempt_timeout_ms,
+    delay_until = delayed and A.delay_until or nil, payload_encoding = given(A.payload_encoding),
+  })
+  store_parts(x, A, tag_fields)
+  index.enter(x, now)
+  index.register(x)
+  if deadline then index.set_deadline(x, deadline) end
+  if idempotency and A.dedup_ttl_ms and A.dedup_ttl_ms > 0 then
+    redis.call("SET", idempotency, x.id, "PX", A.dedup_ttl_ms)
+  end
+  event.append(x, "created", now)
+  return reply.ok(x.id, record.public_state(x))
+end
+
+return M

@@ -1,0 +1,118 @@
+-- Who gets what next: up to N executions of a lane for one worker, by priority and age, over the queues it can serve.
+-- @uses admission attempt batch capability claim grant index record reply writes
+local M = {}
+
+local MAX_PASSES = 4
+
+-- The queues of a lane whose requirements the worker meets.
+local function queues(x, offered)
+  local keys = {index.lane(x, "eligible")}
+  for _, required in ipairs(redis.call("SMEMBERS", index.lane(x, "capability_sets"))) do
+    if not capability.check(required, offered) then keys[#keys + 1] = index.lane(x, "eligible:" .. required) end
+  end
+  return keys
+end
+
+-- The next ids over all queues, best first. One queue is the common case and needs no merge.
+local function heads(keys, skip, count)
+  if #keys == 1 then return redis.call("ZRANGE", keys[1], skip, skip + count - 1) end
+  local found = {}
+  for _, key in ipairs(keys) do
+    local entries = redis.call("ZRANGE", key, 0, skip + count - 1, "WITHSCORES")
+    for i = 1, #entries, 2 do found[#found + 1] = {tonumber(entries[i + 1]), entries[i]} end
+  end
+  table.sort(found, function(a, b) return a[1] < b[1] or (a[1] == b[1] and a[2] < b[2]) end)
+  local ids = {}
+  for i = skip + 1, math.min(skip + count, #found) do ids[#ids + 1] = found[i][2] end
+  return ids
+end
+
+-- Start or resume; what a worker needs to run it comes back with the lease.
+local function take(x, now, holder)
+  local kind = "resumed"
+  if x.attempt_state == "attempt_interrupted" then
+    attempt.resume(x, now, holder)
+  else
+    kind = attempt.next_kind(x)
+    attempt.start(x, now, holder, kind)
+  end
+  return {
+    1, "OK", x.id, holder.lease_id, tostring(x.current_lease_epoch), tostring(x.lease_expires_at), x.current_attempt_id,
+    tostring(x.current_attempt_index), kind, x.execution_kind or "", redis.call("GET", x.base .. ":payload") or "",
+    x.payload_encoding or "",
+  }
+end
+
+local NEEDED = {"started_at", "attempt_timeout_ms", "execution_kind", "payload_encoding"}
+
+local function load(tag, id, collected) return batch.load(tag, id:sub(#tag + 2), collected, unpack(NEEDED)) end
+
+-- Why it cannot be claimed, as a refusal; nil when it can.
+local function obstacle(x, now)
+  if not x then return reply.refuse("execution_not_found") end
+  if x.lifecycle_phase ~= "runnable" then return reply.refuse("execution_not_eligible", record.public_state(x)) end
+  if x.eligibility_state ~= "eligible_now" then
+    return reply.refuse("execution_not_in_eligible_set", record.public_state(x))
+  end
+  if grant.is_out(x, now) then return reply.refuse("grant_already_exists") end
+  local why = admission.obstacle(x, x.attempt_state == "attempt_interrupted")
+  if why then return reply.refuse("execution_not_eligible", why) end
+end
+
+local function holder_for(request, ids)
+  return {
+    worker_id = request.worker_id, worker_instance_id = request.worker_instance_id, lease_ttl_ms = request.lease_ttl_ms,
+    attempt_timeout_ms = request.attempt_timeout_ms, lease_id = ids[1], attempt_id = ids[2],
+  }
+end
+
+-- Claim these very executions; one envelope each. Entries: {uuid, lease_id, attempt_id}.
+function M.claim_named(tag, request, entries, now)
+  return batch.each(entries, function(entry, collected)
+    local wrong = batch.check(entry, {uuid = 1, lease_id = 2, attempt_id = 3}, {})
+    if wrong then return wrong end
+    local x = load(tag, tag .. ":" .. entry[1], collected)
+    local refusal = obstacle(x, now)
+    if refusal then return refusal end
+    if not index.is_queued(x) then return reply.refuse("execution_not_in_eligible_set", record.public_state(x)) end
+    local code, detail = capability.check(x.required_capabilities, request.capabilities)
+    if code then return reply.refuse(code, detail) end
+    return take(x, now, holder_for(request, {entry[2], entry[3]}))
+  end)
+end
+
+-- Claim the best of a lane. ids: a {lease_id, attempt_id} for each that may be claimed.
+function M.claim_next(tag, request, ids, now)
+  local lane = {tag = tag, lane_id = request.lane_id}
+  local taken, collected = {}, writes.collector()
+  if admission.lane_obstacle(lane, true) then return taken end
+  local keys, skip = queues(lane, request.capabilities), 0
+  for _ = 1, MAX_PASSES do
+    local candidates = heads(keys, skip, #ids - #taken)
+    for _, id in ipairs(candidates) do
+      local x = load(tag, id, collected)
+      if not obstacle(x, now) then taken[#taken + 1] = take(x, now, holder_for(request, ids[#taken + 1])) end
+    end
+    skip = skip + #candidates
+    if #taken >= #ids or #candidates == 0 then break end
+  end
+  writes.flush(collected)
+  return taken
+end
+
+-- What a claim request must hold; a refusal or nil.
+function M.check_request(request)
+  local wrong = batch.check(request, {
+    lane_id = "lane_id", worker_id = "worker_id", worker_instance_id = "worker_instance_id",
+    capabilities = "capabilities",
+  }, {lease_ttl_ms = "lease_ttl_ms", attempt_timeout_ms = "attempt_timeout_ms"})
+  if wrong then return wrong end
+  if request.lease_ttl_ms < 1 then
+    return reply.invalid("lease_ttl_ms", "a whole number from 1", request.lease_ttl_ms)
+  end
+  if request.worker_id == "" or request.worker_instance_id == "" or request.lane_id == "" then
+    return reply.invalid("worker_id, worker_instance_id, lane_id", "text that is not empty", "")
+  end
+end
+
+return M

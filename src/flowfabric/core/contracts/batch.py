@@ -1,0 +1,95 @@
+"""Many at once: what our own client and worker send instead of single calls. Each item has its own outcome."""
+
+from __future__ import annotations
+
+from typing import Annotated, TypeAlias
+
+import msgspec
+
+from flowfabric.core.contracts.execution import (
+    CompleteExecutionArgs,
+    CompleteExecutionResult,
+    CreateExecutionResult,
+    FailExecutionArgs,
+    FailExecutionResult,
+)
+from flowfabric.core.contracts.fields import BatchCount, Capabilities, Checked, DurationMs, LeaseTtlMs, Rule
+from flowfabric.core.contracts.lease import ClaimedExecution, ClaimedResumedExecution, RenewLeaseArgs, RenewLeaseResult
+from flowfabric.core.ids import ExecutionId, LaneId, WorkerId, WorkerInstanceId
+from flowfabric.core.partition import Partition
+from flowfabric.errors import FlowFabricError, InvalidInput
+
+ExecutionIds: TypeAlias = Annotated[
+    tuple[ExecutionId, ...], Rule(lambda _, given: tuple(ExecutionId(each) for each in given))
+]
+SubmitOutcome: TypeAlias = CreateExecutionResult | FlowFabricError
+FinishArgs: TypeAlias = CompleteExecutionArgs | FailExecutionArgs
+FinishOutcome: TypeAlias = CompleteExecutionResult | FailExecutionResult | FlowFabricError
+RenewOutcome: TypeAlias = RenewLeaseResult | FlowFabricError
+
+
+class ClaimExecutionsArgs(Checked, frozen=True, kw_only=True):
+    """Claim up to `count` executions of a lane in one partition, or exactly the named ones."""
+
+    partition: Partition
+    lane_id: LaneId
+    worker_id: WorkerId
+    worker_instance_id: WorkerInstanceId
+    lease_ttl_ms: LeaseTtlMs
+    count: BatchCount = 1
+    worker_capabilities: Capabilities = ()
+    attempt_timeout_ms: DurationMs | None = None  # None and 0: what the policy says
+    execution_ids: ExecutionIds = ()  # when given, these and no others
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for execution_id in self.execution_ids:
+            if execution_id.tag != self.partition.tag:
+                raise InvalidInput("execution_ids", execution_id, f"must all be of partition {self.partition.tag}")
+
+
+class ClaimedWork(msgspec.Struct, frozen=True, kw_only=True):
+    """A claim and what is needed to run it, without another round trip."""
+
+    claim: ClaimedExecution | ClaimedResumedExecution
+    execution_kind: str
+    input_payload: bytes
+    payload_encoding: str | None = None
+
+
+ClaimOutcome: TypeAlias = ClaimedWork | FlowFabricError
+
+
+class FinishExecutionsArgs(msgspec.Struct, frozen=True, kw_only=True):
+    """End some attempts, renew other leases and claim the next work, in one step of one partition."""
+
+    partition: Partition
+    finish: tuple[FinishArgs, ...] = ()
+    renew: tuple[RenewLeaseArgs, ...] = ()
+    claim: ClaimExecutionsArgs | None = None
+
+
+class FinishExecutionsResult(msgspec.Struct, frozen=True, kw_only=True):
+    """One outcome for each ending and each renewal, in order, and what was claimed."""
+
+    finished: list[FinishOutcome]
+    renewed: list[RenewOutcome]
+    claimed: list[ClaimedWork]
+
+
+class RunDueWorkArgs(Checked, frozen=True, kw_only=True):
+    """Do what is due in one partition, up to `limit` of each kind."""
+
+    partition: Partition
+    limit: BatchCount = 100
+
+
+class DueWork(msgspec.Struct, frozen=True, kw_only=True):
+    """What was done; `more` says that something may be left."""
+
+    requeued: int
+    promoted: int
+    timed_out: int
+    expired: int
+    failed: int
+    more: bool

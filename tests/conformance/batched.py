@@ -1,0 +1,62 @@
+"""The same ports through the batch surface: each single call becomes a batch of one."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from flowfabric.backends.valkey.backend import ValkeyBackend
+from flowfabric.core import contracts as c
+from flowfabric.core.ids import ExecutionId
+from flowfabric.core.partition import Partition, PartitionFamily
+from flowfabric.errors import FlowFabricError
+
+T = TypeVar("T")
+
+
+def partition_of(execution_id: ExecutionId) -> Partition:
+    return Partition(PartitionFamily.FLOW, execution_id.partition_index)
+
+
+def only(outcomes: list[T | FlowFabricError]) -> T:
+    (outcome,) = outcomes
+    if isinstance(outcome, FlowFabricError):
+        raise outcome
+    return outcome
+
+
+class BatchedBackend(ValkeyBackend):
+    """A store whose life cycle runs over submit, claim and finish."""
+
+    async def create_execution(self, args: c.CreateExecutionArgs) -> c.CreateExecutionResult:
+        return only(await self.submit_executions([args]))
+
+    async def issue_grant_and_claim(self, args: c.IssueGrantAndClaimArgs) -> c.IssueGrantAndClaimResult:
+        request = c.ClaimExecutionsArgs(
+            partition=partition_of(args.execution_id),
+            lane_id=args.lane_id,
+            worker_id=args.worker_id,
+            worker_instance_id=args.worker_instance_id,
+            lease_ttl_ms=args.lease_ttl_ms,
+            worker_capabilities=args.worker_capabilities,
+            attempt_timeout_ms=args.attempt_timeout_ms,
+            execution_ids=(args.execution_id,),
+        )
+        return only(await self.claim_executions(request)).claim
+
+    async def _finish(self, args: c.FinishArgs) -> c.CompleteExecutionResult | c.FailExecutionResult:
+        request = c.FinishExecutionsArgs(partition=partition_of(args.execution_id), finish=(args,))
+        return only((await self.finish_executions(request)).finished)
+
+    async def complete_execution(self, args: c.CompleteExecutionArgs) -> c.CompleteExecutionResult:
+        result = await self._finish(args)
+        assert isinstance(result, c.ExecutionCompleted)
+        return result
+
+    async def fail_execution(self, args: c.FailExecutionArgs) -> c.FailExecutionResult:
+        result = await self._finish(args)
+        assert not isinstance(result, c.ExecutionCompleted)
+        return result
+
+    async def renew_lease(self, args: c.RenewLeaseArgs) -> c.RenewLeaseResult:
+        request = c.FinishExecutionsArgs(partition=partition_of(args.execution_id), renew=(args,))
+        return only((await self.finish_executions(request)).renewed)
