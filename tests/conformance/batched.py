@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TypeVar
 
 from flowfabric.backends.valkey.backend import ValkeyBackend
+from flowfabric.core import batch as b
 from flowfabric.core import contracts as c
 from flowfabric.core.ids import ExecutionId
 from flowfabric.core.partition import Partition, PartitionFamily
@@ -31,7 +32,7 @@ class BatchedBackend(ValkeyBackend):
         return only(await self.submit_executions([args]))
 
     async def issue_grant_and_claim(self, args: c.IssueGrantAndClaimArgs) -> c.IssueGrantAndClaimResult:
-        request = c.ClaimExecutionsArgs(
+        request = b.ClaimExecutionsArgs(
             partition=partition_of(args.execution_id),
             lane_id=args.lane_id,
             worker_id=args.worker_id,
@@ -43,8 +44,8 @@ class BatchedBackend(ValkeyBackend):
         )
         return only(await self.claim_executions(request)).claim
 
-    async def _finish(self, args: c.FinishArgs) -> c.CompleteExecutionResult | c.FailExecutionResult:
-        request = c.FinishExecutionsArgs(partition=partition_of(args.execution_id), finish=(args,))
+    async def _finish(self, args: b.FinishArgs) -> c.CompleteExecutionResult | c.FailExecutionResult:
+        request = b.FinishExecutionsArgs(partition=partition_of(args.execution_id), finish=(args,))
         return only((await self.finish_executions(request)).finished)
 
     async def complete_execution(self, args: c.CompleteExecutionArgs) -> c.CompleteExecutionResult:
@@ -58,5 +59,5 @@ class BatchedBackend(ValkeyBackend):
         return result
 
     async def renew_lease(self, args: c.RenewLeaseArgs) -> c.RenewLeaseResult:
-        request = c.FinishExecutionsArgs(partition=partition_of(args.execution_id), renew=(args,))
+        request = b.FinishExecutionsArgs(partition=partition_of(args.execution_id), renew=(args,))
         return only((await self.finish_executions(request)).renewed)

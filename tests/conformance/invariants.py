@@ -7,6 +7,7 @@ from collections import defaultdict
 from flowfabric.backends.valkey.calls import flat_to_dict
 from flowfabric.backends.valkey.client import Client
 from flowfabric.core.states import (
+    PHASE_DEFAULTS,
     EligibilityState,
     LifecyclePhase,
     OwnershipState,
@@ -51,6 +52,9 @@ async def check_store(client: Client) -> dict[str, StateVector]:
         assert not violations(state), (execution_id, state)
         assert record["public_state"] == state.public_state, (execution_id, record)
         assert "" not in record.values(), f"an empty field is stored: {record}"
+        usual = PHASE_DEFAULTS[state.lifecycle_phase]
+        for name in set(record) & set(StateVector.__struct_fields__) - {"lifecycle_phase"}:
+            assert record[name] != getattr(usual, name), f"a default is stored: {name} in {record}"
         for name in _indexes(execution_id, record, state):
             expected[name].add(execution_id)
     assert await _actual_indexes(client) == dict(expected)

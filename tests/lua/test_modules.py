@@ -15,7 +15,14 @@ from hypothesis import strategies as st
 from flowfabric.backends.valkey.bundle import build
 from flowfabric.core import retry
 from flowfabric.core.policy import ExponentialBackoff, FixedBackoff, RetryPolicy
-from flowfabric.core.states import EligibilityState, LifecyclePhase, TerminalOutcome, derive_public_state
+from flowfabric.core.states import (
+    PHASE_DEFAULTS,
+    EligibilityState,
+    LifecyclePhase,
+    StateVector,
+    TerminalOutcome,
+    derive_public_state,
+)
 from tests.lua.sources import MODULES
 from tests.servers import TestServer
 
@@ -23,7 +30,9 @@ Call = Callable[..., Any]
 
 _EXPOSE = """
 redis.register_function('fftest_call', function(_, argv)
-  local result, second = lib[argv[1]][argv[2]](unpack(cjson.decode(argv[3])))
+  local member = lib[argv[1]][argv[2]]
+  if type(member) ~= 'function' then return cjson.encode({member, cjson.null}) end
+  local result, second = member(unpack(cjson.decode(argv[3])))
   return cjson.encode({result == nil and cjson.null or result, second == nil and cjson.null or second})
 end)
 """
@@ -51,6 +60,13 @@ def call(wire_server: TestServer) -> Iterator[Call]:
 def test_public_state_is_derived_as_in_python(call: Call) -> None:
     for phase, eligibility, outcome in itertools.product(LifecyclePhase, EligibilityState, TerminalOutcome):
         assert call("state.public", phase, eligibility, outcome) == derive_public_state(phase, eligibility, outcome)
+
+
+def test_the_defaults_of_each_phase_are_the_same_as_in_python(call: Call) -> None:
+    stored = call("state.DEFAULTS")
+    for phase, vector in PHASE_DEFAULTS.items():
+        names = [name for name in StateVector.__struct_fields__ if name != "lifecycle_phase"]
+        assert stored[phase] == {name: getattr(vector, name) for name in names}
 
 
 _BACKOFFS = st.one_of(

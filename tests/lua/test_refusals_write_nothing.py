@@ -119,7 +119,7 @@ def runs_without_a_grant(x: Execution) -> None:
 
 def unowned_but_active(x: Execution) -> None:
     x.run()
-    x.client.hdel(x.core, "ownership_state")
+    x.client.hset(x.core, "ownership_state", "unowned")
 
 
 def expiring_grant(x: Execution) -> None:
@@ -172,6 +172,10 @@ def raw(function: str, keys: int, *args: object) -> Step:
         return x.fcall(function, [x.core, *[f"ff:noop:{x.tag}"] * (keys - 1)], x.id, *given)
 
     return run
+
+
+def partition_call(function: str, *args: object) -> Step:
+    return lambda x: x.fcall(function, [f"ff:part:{x.tag}:events"], *args)
 
 
 SCENARIOS: list[tuple[str, str, Step, Step]] = [
@@ -278,11 +282,22 @@ SCENARIOS: list[tuple[str, str, Step, Step]] = [
     ("set_execution_tags", "invalid_tag_key", created, lambda x: x.set_tags("team.a", "1", "Bad", "2")),
     ("set_lane_state", "invalid_input", nothing,
      lambda x: x.fcall("ff_set_lane_state", [f"ff:lane:{x.tag}:default:config"], "asleep")),
+    ("submit_batch", "invalid_input", created, partition_call("ff_submit_batch", b"\xc1")),
+    ("claim_batch", "invalid_input", created, partition_call("ff_claim_batch", b"\x80")),
+    ("finish_batch", "invalid_input", running, partition_call("ff_finish_batch", b"\x90", b"\x90", b"\x80")),
+    ("due_batch", "invalid_input", running, partition_call("ff_due_batch", 1001)),
     ("describe_execution", "execution_not_found", nothing, raw("ff_describe_execution", 1)),
     ("read_execution_context", "execution_not_found", nothing, raw("ff_read_execution_context", 1)),
     ("get_execution_result", "execution_not_found", nothing, raw("ff_get_execution_result", 1)),
     ("list_attempts", "invalid_input", created, raw("ff_list_attempts", 1, 0, 1001)),
     ("list_attempts", "execution_not_found", nothing, raw("ff_list_attempts", 1, 0, 10)),
+    ("read_events", "invalid_input", created, raw("ff_read_events", 1, "", "", "", "", 0, 10)),
+    ("list_executions", "invalid_input", created,
+     lambda x: x.fcall("ff_list_executions", [f"ff:part:{x.tag}:events"], "", "", "", "", "best", "", "", "", "", 10)),
+    ("count_executions", "invalid_input", created,
+     lambda x: x.fcall("ff_count_executions", [f"ff:part:{x.tag}:events"], "", "", 1001)),
+    ("trim_executions", "invalid_input", completed,
+     lambda x: x.fcall("ff_trim_executions", [f"ff:part:{x.tag}:events"], "", 0, 0, "", "", "", 10)),
 ]  # fmt: skip
 
 

@@ -5,6 +5,7 @@ import itertools
 import pytest
 
 from flowfabric.core.states import (
+    PHASE_DEFAULTS,
     AttemptState,
     BlockingReason,
     EligibilityState,
@@ -158,8 +159,15 @@ def test_an_absent_dimension_reads_as_its_default() -> None:
 
 
 def test_a_record_is_read_with_its_defaults() -> None:
-    record = {"lifecycle_phase": "active", "ownership_state": "leased", "priority": "3"}
-    assert StateVector.from_record(record) == StateVector(lifecycle_phase=P.ACTIVE, ownership_state=OWN.LEASED)
+    assert StateVector.from_record({"lifecycle_phase": "active", "priority": "3"}) == PHASE_DEFAULTS[P.ACTIVE]
+    revoked = StateVector.from_record({"lifecycle_phase": "active", "ownership_state": "lease_revoked"})
+    assert revoked.ownership_state is OWN.LEASE_REVOKED
+
+
+@pytest.mark.parametrize("phase", P)
+def test_the_default_of_a_phase_is_a_legal_state_of_it(phase: LifecyclePhase) -> None:
+    assert PHASE_DEFAULTS[phase].lifecycle_phase is phase
+    assert violations(PHASE_DEFAULTS[phase]) == []
 
 
 @pytest.mark.parametrize("record", [{}, {"lifecycle_phase": "asleep"}, {"lifecycle_phase": ""}])

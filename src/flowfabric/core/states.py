@@ -127,7 +127,7 @@ class LaneState(StrEnum):
 
 
 class StateVector(msgspec.Struct, frozen=True, kw_only=True):
-    """One execution's state; the defaults are what an absent field of the record means."""
+    """One execution's state."""
 
     lifecycle_phase: LifecyclePhase
     ownership_state: OwnershipState = OwnershipState.UNOWNED
@@ -141,14 +141,41 @@ class StateVector(msgspec.Struct, frozen=True, kw_only=True):
         """The state a stored record holds; unknown words mean that the record is broken."""
         stored = {name: record[name] for name in cls.__struct_fields__ if name in record}
         try:
-            return msgspec.convert(stored, cls)
+            given = msgspec.convert(stored, cls)
         except msgspec.ValidationError as cause:
             raise BadReply(f"the record holds no known state: {stored}", code="corruption") from cause
+        return msgspec.structs.replace(PHASE_DEFAULTS[given.lifecycle_phase], **{n: getattr(given, n) for n in stored})
 
     @property
     def public_state(self) -> PublicState:
         return derive_public_state(self.lifecycle_phase, self.eligibility_state, self.terminal_outcome)
 
+
+# What an absent field of a record means in each phase: the ordinary case of it. Lua says the same in lib/state.lua.
+PHASE_DEFAULTS = {
+    LifecyclePhase.SUBMITTED: StateVector(lifecycle_phase=LifecyclePhase.SUBMITTED),
+    LifecyclePhase.RUNNABLE: StateVector(
+        lifecycle_phase=LifecyclePhase.RUNNABLE,
+        eligibility_state=EligibilityState.ELIGIBLE_NOW,
+        blocking_reason=BlockingReason.WAITING_FOR_WORKER,
+        attempt_state=AttemptState.PENDING_FIRST_ATTEMPT,
+    ),
+    LifecyclePhase.ACTIVE: StateVector(
+        lifecycle_phase=LifecyclePhase.ACTIVE,
+        ownership_state=OwnershipState.LEASED,
+        attempt_state=AttemptState.RUNNING_ATTEMPT,
+    ),
+    LifecyclePhase.SUSPENDED: StateVector(
+        lifecycle_phase=LifecyclePhase.SUSPENDED,
+        blocking_reason=BlockingReason.WAITING_FOR_SIGNAL,
+        attempt_state=AttemptState.ATTEMPT_INTERRUPTED,
+    ),
+    LifecyclePhase.TERMINAL: StateVector(
+        lifecycle_phase=LifecyclePhase.TERMINAL,
+        terminal_outcome=TerminalOutcome.SUCCESS,
+        attempt_state=AttemptState.ATTEMPT_TERMINAL,
+    ),
+}
 
 _BY_OUTCOME = {
     TerminalOutcome.SUCCESS: PublicState.COMPLETED,

@@ -11,6 +11,7 @@ from flowfabric.backends.valkey.calls import Fields, FunctionCaller, Value, pars
 from flowfabric.backends.valkey.client import Reply
 from flowfabric.backends.valkey.executions import create_items
 from flowfabric.backends.valkey.leases import claimed_from
+from flowfabric.core import batch as b
 from flowfabric.core import capability
 from flowfabric.core import contracts as c
 from flowfabric.core.codec import to_msgpack
@@ -28,8 +29,8 @@ class ValkeyBatches:
 
     _caller: FunctionCaller
 
-    async def submit_executions(self, batch: Sequence[c.CreateExecutionArgs]) -> list[c.SubmitOutcome]:
-        outcomes: list[c.SubmitOutcome | None] = [None] * len(batch)
+    async def submit_executions(self, batch: Sequence[c.CreateExecutionArgs]) -> list[b.SubmitOutcome]:
+        outcomes: list[b.SubmitOutcome | None] = [None] * len(batch)
         groups: dict[str, list[int]] = defaultdict(list)
         for at, args in enumerate(batch):
             groups[args.execution_id.tag].append(at)
@@ -47,12 +48,12 @@ class ValkeyBatches:
                     group.create_task(submit(tag, places[start : start + _PER_CALL]))
         return [outcome for outcome in outcomes if outcome is not None]
 
-    async def claim_executions(self, args: c.ClaimExecutionsArgs) -> list[c.ClaimOutcome]:
+    async def claim_executions(self, args: b.ClaimExecutionsArgs) -> list[b.ClaimOutcome]:
         fields = await self._call("claim_batch", args.partition.tag, request=to_msgpack(_claim_request(args)))
         named = args.execution_ids
         return [_claimed(args, reply, named[at] if named else "") for at, reply in enumerate(_list(fields, 0))]
 
-    async def finish_executions(self, args: c.FinishExecutionsArgs) -> c.FinishExecutionsResult:
+    async def finish_executions(self, args: b.FinishExecutionsArgs) -> b.FinishExecutionsResult:
         _check_partition(args)
         fields = await self._call(
             "finish_batch",
@@ -65,16 +66,16 @@ class ValkeyBatches:
         finished = zip(args.finish, _list(fields, 0), strict=True)
         renewed = zip(args.renew, _list(fields, 1), strict=True)
         claims = [_claimed(args.claim, reply, "") for reply in _list(fields, 2)] if args.claim else []
-        return c.FinishExecutionsResult(
+        return b.FinishExecutionsResult(
             finished=[_finished(item, reply) for item, reply in finished],
             renewed=[_renewed(item, reply) for item, reply in renewed],
-            claimed=[claim for claim in claims if isinstance(claim, c.ClaimedWork)],
+            claimed=[claim for claim in claims if isinstance(claim, b.ClaimedWork)],
         )
 
-    async def run_due_work(self, args: c.RunDueWorkArgs) -> c.DueWork:
+    async def run_due_work(self, args: b.RunDueWorkArgs) -> b.DueWork:
         fields = await self._call("due_batch", args.partition.tag, limit=args.limit)
         requeued, promoted, timed_out, expired, failed, more = (fields.number(at) for at in range(6))
-        return c.DueWork(
+        return b.DueWork(
             requeued=requeued, promoted=promoted, timed_out=timed_out, expired=expired, failed=failed, more=bool(more)
         )
 
@@ -89,13 +90,13 @@ def _list(fields: Fields, at: int) -> list[Reply]:
     return value
 
 
-def _check_partition(args: c.FinishExecutionsArgs) -> None:
+def _check_partition(args: b.FinishExecutionsArgs) -> None:
     for item in (*args.finish, *args.renew):
         if item.execution_id.tag != args.partition.tag:
             raise InvalidInput("execution_id", item.execution_id, f"must be of partition {args.partition.tag}")
 
 
-def _submitted(reply: Reply, execution_id: ExecutionId) -> c.SubmitOutcome:
+def _submitted(reply: Reply, execution_id: ExecutionId) -> b.SubmitOutcome:
     try:
         fields = parse_envelope("submit_batch", reply, execution_id)
     except FlowFabricError as error:
@@ -105,7 +106,7 @@ def _submitted(reply: Reply, execution_id: ExecutionId) -> c.SubmitOutcome:
     return c.ExecutionCreated(execution_id=execution_id, public_state=PublicState(fields.text(1)))
 
 
-def _claim_request(args: c.ClaimExecutionsArgs) -> dict[str, object]:
+def _claim_request(args: b.ClaimExecutionsArgs) -> dict[str, object]:
     request: dict[str, object] = {
         "lane_id": args.lane_id,
         "worker_id": args.worker_id,
@@ -121,12 +122,12 @@ def _claim_request(args: c.ClaimExecutionsArgs) -> dict[str, object]:
     return request
 
 
-def _claimed(args: c.ClaimExecutionsArgs, reply: Reply, subject: str) -> c.ClaimOutcome:
+def _claimed(args: b.ClaimExecutionsArgs, reply: Reply, subject: str) -> b.ClaimOutcome:
     try:
         fields = parse_envelope("claim_batch", reply, subject)
     except FlowFabricError as error:
         return error
-    return c.ClaimedWork(
+    return b.ClaimedWork(
         claim=claimed_from(args, fields),
         execution_kind=fields.text(7),
         input_payload=fields.raw(8),
@@ -134,11 +135,11 @@ def _claimed(args: c.ClaimExecutionsArgs, reply: Reply, subject: str) -> c.Claim
     )
 
 
-def _result(args: c.FinishArgs) -> bytes:
+def _result(args: b.FinishArgs) -> bytes:
     return (args.result_payload or b"") if isinstance(args, c.CompleteExecutionArgs) else b""
 
 
-def _finish_item(args: c.FinishArgs) -> tuple[str | int, ...]:
+def _finish_item(args: b.FinishArgs) -> tuple[str | int, ...]:
     fence = args.fence
     held = (fence.lease_id, str(fence.lease_epoch), fence.attempt_id) if fence else ("", "", "")
     if isinstance(args, c.CompleteExecutionArgs):
@@ -149,7 +150,7 @@ def _finish_item(args: c.FinishArgs) -> tuple[str | int, ...]:
     return ("fail", args.execution_id.uuid, *held, args.source, *failure, delay)
 
 
-def _finished(args: c.FinishArgs, reply: Reply) -> c.FinishOutcome:
+def _finished(args: b.FinishArgs, reply: Reply) -> b.FinishOutcome:
     try:
         fields = parse_envelope("finish_batch", reply, args.execution_id)
     except ExecutionNotActive as error:
@@ -171,7 +172,7 @@ def _renew_item(args: c.RenewLeaseArgs) -> tuple[str | int, ...]:
     return (args.execution_id.uuid, *held, args.lease_ttl_ms)
 
 
-def _renewed(args: c.RenewLeaseArgs, reply: Reply) -> c.RenewOutcome:
+def _renewed(args: c.RenewLeaseArgs, reply: Reply) -> b.RenewOutcome:
     try:
         return c.LeaseRenewed(expires_at=parse_envelope("finish_batch", reply, args.execution_id).number(0))
     except FlowFabricError as error:

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from flowfabric.backends.valkey.calls import Fields, FunctionCaller, Value
 from flowfabric.backends.valkey.executions import fence_args
+from flowfabric.core import batch as b
 from flowfabric.core import capability
 from flowfabric.core import contracts as c
 from flowfabric.core.handle import BackendTag, Handle, HandleKind, HandlePayload, encode_handle
@@ -177,7 +178,7 @@ def _resumed(args: c.LeaseRequest, given: _Given) -> c.ClaimedResumedExecution:
     )
 
 
-def claimed_from(args: c.ClaimExecutionsArgs, fields: Fields) -> c.ClaimedExecution | c.ClaimedResumedExecution:
+def claimed_from(args: b.ClaimExecutionsArgs, fields: Fields) -> c.ClaimedExecution | c.ClaimedResumedExecution:
     """A claim of a batch; the store picked the execution, so it tells which one."""
     request = c.LeaseRequest(
         execution_id=ExecutionId(fields.text(0)),

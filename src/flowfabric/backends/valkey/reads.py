@@ -123,8 +123,8 @@ def _snapshot(execution_id: ExecutionId, record: Record, tags: dict[str, str]) -
         current_lease=_lease_summary(state, record),
         current_waitpoint=WaitpointId(waitpoint) if waitpoint else None,
         created_at=int(record["created_at"]),
-        last_mutation_at=int(record["last_mutation_at"]),
-        total_attempt_count=_number(record, "total_attempt_count") or 0,
+        last_mutation_at=_last_mutation_at(record),
+        total_attempt_count=int(record.get("current_attempt_index", -1)) + 1,
         delay_until=_number(record, "delay_until") if state.public_state is PublicState.DELAYED else None,
         progress_pct=_number(record, "progress_pct"),
         progress_message=record.get("progress_message"),
@@ -151,8 +151,27 @@ def _lease_summary(state: StateVector, record: Record) -> c.LeaseSummary | None:
         attempt_index=int(record["current_attempt_index"]),
         worker_instance_id=WorkerInstanceId(record["current_worker_instance_id"]),
         expires_at=int(record["lease_expires_at"]),
-        last_heartbeat_at=int(record.get("lease_last_renewed_at") or record["lease_acquired_at"]),
+        last_heartbeat_at=_lease_seen_at(record),
     )
+
+
+# Each is the time of a change; the latest of them is when the record last changed.
+_TIMES = (
+    "created_at", "started_at", "attempt_started_at", "lease_acquired_at", "lease_last_renewed_at", "completed_at",
+    "last_mutation_at",
+)  # fmt: skip
+
+
+def _last_mutation_at(record: Record) -> int:
+    return max(int(record[name]) for name in _TIMES if name in record)
+
+
+def _lease_seen_at(record: Record) -> int:
+    """When its holder was last heard of: the last renewal, or when it got the lease."""
+    for name in ("lease_last_renewed_at", "lease_acquired_at", "attempt_started_at", "started_at"):
+        if name in record:
+            return int(record[name])
+    return int(record["created_at"])
 
 
 def _info(execution_id: ExecutionId, record: Record) -> c.ExecutionInfo:

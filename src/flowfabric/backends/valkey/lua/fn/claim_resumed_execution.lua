@@ -11,7 +11,7 @@
 -- @uses    attempt claim clock grant record reply
 return function(K, A)
   local now = clock.now_ms()
-  local x = record.load(K.core, "attempt_timeout_ms")
+  local x = record.load(K.core)
 
   if not x then return reply.refuse("execution_not_found") end
   local refusal = claim.check_resumed(x) or grant.check(x, A.worker_id, now)

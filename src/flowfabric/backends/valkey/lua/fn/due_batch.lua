@@ -14,7 +14,7 @@ local function due_ids(key, now, limit) return redis.call("ZRANGE", key, "-inf",
 local function each_due(tag, key, now, limit, counts, one)
   local ids, collected = due_ids(key, now, limit), writes.collector()
   for _, id in ipairs(ids) do
-    local x = batch.load(tag, id:sub(#tag + 2), collected, "lease_reclaim_count")
+    local x = batch.load(tag, id:sub(#tag + 2), collected)
     local status = one(x or batch.at(tag, id:sub(#tag + 2), collected), x)[3]
     counts[status] = (counts[status] or 0) + 1
     if status == "not_lost" or status:sub(-8) == "_cleaned" then redis.call("ZREM", key, id) end

@@ -6,9 +6,9 @@
 -- @events  completed retry_scheduled failed claimed resumed
 -- @repeat  unsafe
 -- @uses    batch clock holder reply work
-local FENCE = {uuid = 2, lease_id = 3, lease_epoch = 4, attempt_id = 5}
-local COMPLETE = {source = 6, result_encoding = 7}
-local FAIL = {source = 6, failure_reason = 7, failure_category = 8, retry_policy_json = 9, retry_from = 10}
+local FENCE = {{2, "uuid"}, {3, "lease_id"}, {4, "lease_epoch"}, {5, "attempt_id"}, {6, "source"}}
+local COMPLETE = {{7, "result_encoding"}}
+local FAIL = {{7, "failure_reason"}, {8, "failure_category"}, {9, "retry_policy_json"}, {10, "retry_from"}}
 
 local function fenced(item)
   return {lease_id = item[3], lease_epoch = item[4], attempt_id = item[5], source = item[6]}
@@ -30,19 +30,21 @@ end
 local ENDINGS = {complete = {complete, COMPLETE}, fail = {fail, FAIL}}
 
 local function finish_one(tag, item, collected, now, payload)
-  local wrong = batch.check(item, FENCE, {})
+  local wrong = batch.check(item, FENCE)
   if wrong then return wrong end
   local ending = ENDINGS[item[1]]
   if not ending then return reply.invalid("operation", "complete or fail", item[1]) end
-  wrong = batch.check(item, ending[2], {})
+  wrong = batch.check(item, ending[2])
   if wrong then return wrong end
   return ending[1](batch.load(tag, item[2], collected), item, now, payload)
 end
 
-local RENEW = {uuid = 1, attempt_index = 2, attempt_id = 3, lease_id = 4, lease_epoch = 5}
+local RENEW = {
+  {1, "uuid"}, {2, "attempt_index"}, {3, "attempt_id"}, {4, "lease_id"}, {5, "lease_epoch"}, {6, "lease_ttl_ms", true},
+}
 
 local function renew_one(tag, item, collected, now)
-  local wrong = batch.check(item, RENEW, {lease_ttl_ms = 6})
+  local wrong = batch.check(item, RENEW)
   if wrong then return wrong end
   if item[6] < 1 then return reply.invalid("lease_ttl_ms", "a whole number from 1", item[6]) end
   return holder.renew(batch.load(tag, item[1], collected), {

@@ -7,7 +7,7 @@
 -- @repeat  safe
 -- @uses    record reply
 return function(K, _)
-  local x = record.load(K.core, "result_encoding")
+  local x = record.load(K.core)
 
   if not x then return reply.refuse("execution_not_found") end
 

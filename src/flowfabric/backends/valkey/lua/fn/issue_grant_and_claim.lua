@@ -26,7 +26,7 @@ end
 
 return function(K, A)
   local now = clock.now_ms()
-  local x = record.load(K.core, "started_at", "attempt_timeout_ms")
+  local x = record.load(K.core)
   local policy_fields, bad_policy = claim.attempt_policy(A.attempt_policy_json)
 
   if bad_policy then return bad_policy end

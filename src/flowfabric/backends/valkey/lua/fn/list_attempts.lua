@@ -14,7 +14,7 @@ return function(K, A)
   if A.limit > MAX_PAGE then return reply.invalid("limit", "at most " .. MAX_PAGE, A.limit) end
   if not x then return reply.refuse("execution_not_found") end
 
-  local total, put_away = tonumber(x.total_attempt_count or 0), {}
+  local total, put_away = record.attempt_count(x), {}
   for i = A.from_index, math.min(total, A.from_index + A.limit) - 1 do
     put_away[#put_away + 1] = redis.call("HGETALL", record.attempt_key(x, i))
   end

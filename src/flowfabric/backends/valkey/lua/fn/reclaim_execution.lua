@@ -10,7 +10,7 @@
 -- @uses    attempt clock grant reclaim record reply stream
 return function(K, A)
   local now = clock.now_ms()
-  local x = record.load(K.core, "started_at", "attempt_timeout_ms", "lease_reclaim_count")
+  local x = record.load(K.core)
 
   if not x then return reply.refuse("execution_not_found") end
   if not reclaim.is_reclaimable(x) then return reclaim.refuse_state(x) end

@@ -10,7 +10,7 @@ local DEFAULT_MAX_REPLAYS = 10
 
 return function(K, _)
   local now = clock.now_ms()
-  local x = record.load(K.core, "replay_count")
+  local x = record.load(K.core)
 
   if not x then return reply.refuse("execution_not_found") end
   if x.lifecycle_phase ~= "terminal" then return reply.refuse("execution_not_terminal", record.public_state(x)) end

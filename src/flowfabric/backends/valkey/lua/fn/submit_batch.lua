@@ -6,11 +6,11 @@
 -- @events  created
 -- @repeat  safe
 -- @uses    batch clock submit
-local TEXTS = {
-  uuid = 1, namespace = 2, lane_id = 3, execution_kind = 4, creator_identity = 6, policy_json = 7,
-  idempotency_key = 9, tags_json = 11, payload_encoding = 13,
+local SHAPE = {
+  {1, "uuid"}, {2, "namespace"}, {3, "lane_id"}, {4, "execution_kind"}, {5, "priority", true}, {6, "creator_identity"},
+  {7, "policy_json"}, {8, "delay_until", true}, {9, "idempotency_key"}, {10, "dedup_ttl_ms", true}, {11, "tags_json"},
+  {12, "execution_deadline_at", true}, {13, "payload_encoding"},
 }
-local NUMBERS = {priority = 5, delay_until = 8, dedup_ttl_ms = 10, execution_deadline_at = 12}
 
 local function arguments(item, payload)
   return {
@@ -26,7 +26,7 @@ return function(K, A)
   if refusal then return refusal end
 
   local outcomes = batch.each(items, function(item, collected, i)
-    local wrong = batch.check(item, TEXTS, NUMBERS)
+    local wrong = batch.check(item, SHAPE)
     if wrong then return wrong end
     local idempotency = item[9] ~= "" and "ff:idem:" .. tag .. ":" .. item[9] or nil
     return submit.create(batch.at(tag, item[1], collected), idempotency, arguments(item, A.payloads[i]), now)

@@ -7,14 +7,14 @@ function M.lane_obstacle(x, is_resume)
   if lane == "paused" or lane == "disabled" or (lane == "draining" and not is_resume) then return "lane_" .. lane end
 end
 
--- nil, or why this execution must not start now.
-function M.obstacle(x, is_resume)
-  local why = M.lane_obstacle(x, is_resume)
-  if why then return why end
-  if x.flow_id then
-    local flow = redis.call("HGET", "ff:flow:" .. x.tag .. ":" .. x.flow_id .. ":core", "public_flow_state")
-    if flow == "cancelled" then return "flow_cancelled" end
-  end
+-- A member of a cancelled flow starts nothing, from the moment of the cancel (G9).
+function M.flow_obstacle(x)
+  if not x.flow_id then return nil end
+  local flow = redis.call("HGET", "ff:flow:" .. x.tag .. ":" .. x.flow_id .. ":core", "public_flow_state")
+  if flow == "cancelled" then return "flow_cancelled" end
 end
+
+-- nil, or why this execution must not start now.
+function M.obstacle(x, is_resume) return M.lane_obstacle(x, is_resume) or M.flow_obstacle(x) end
 
 return M

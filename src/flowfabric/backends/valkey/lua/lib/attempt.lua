@@ -7,16 +7,15 @@ local ENDED_BY_OUTCOME = {success = "ended_success", failed = "ended_failure", e
 -- Fields of the previous attempt and of the wait before this one.
 local SUPERSEDED = {
   "failure_reason", "failure_category", "attempt_started_at", "current_attempt_type", "delay_until",
-  "lease_last_renewed_at", "next_attempt_type",
+  "lease_last_renewed_at", "lease_acquired_at", "next_attempt_type",
 }
 
 -- Put the current attempt away under its own key, with how it ended.
 function M.archive(x, ended_as, now, reason, category)
-  local core = redis.call("HMGET", x.core, "current_attempt_type", "attempt_started_at", "started_at", "failure_reason",
-    "failure_category", "completed_at")
   local fields = {
-    "attempt_id", x.current_attempt_id, "attempt_state", ended_as, "attempt_type", core[1] or "initial",
-    "started_at", core[2] or core[3] or now, "ended_at", core[6] or now, "lease_epoch", x.current_lease_epoch,
+    "attempt_id", x.current_attempt_id, "attempt_state", ended_as, "attempt_type", x.current_attempt_type or "initial",
+    "started_at", x.attempt_started_at or x.started_at or now, "ended_at", x.completed_at or now,
+    "lease_epoch", x.current_lease_epoch,
   }
   local function add(name, value)
     if value and value ~= "" then
@@ -25,8 +24,8 @@ function M.archive(x, ended_as, now, reason, category)
     end
   end
   add("worker_instance_id", x.current_worker_instance_id)
-  add("failure_reason", reason or core[4])
-  add("failure_category", category or core[5])
+  add("failure_reason", reason or x.failure_reason)
+  add("failure_category", category or x.failure_category)
   redis.call("HSET", record.attempt_key(x, x.current_attempt_index), unpack(fields))
 end
 
@@ -36,14 +35,12 @@ function M.archive_ended(x, now)
   M.archive(x, ENDED_BY_OUTCOME[x.terminal_outcome] or "ended_cancelled", now)
 end
 
-local function lease_fields(x, now, holder)
+local function lease_fields(x, now, owner)
   return {
-    current_lease_id = holder.lease_id,
+    current_lease_id = owner.lease_id,
     current_lease_epoch = tonumber(x.current_lease_epoch) + 1,
-    current_worker_id = holder.worker_id,
-    current_worker_instance_id = holder.worker_instance_id,
-    lease_acquired_at = now,
-    lease_expires_at = now + holder.lease_ttl_ms,
+    current_worker_instance_id = owner.worker_instance_id,
+    lease_expires_at = now + owner.lease_ttl_ms,
   }
 end
 
@@ -54,30 +51,33 @@ local function start_timeout(x, now, given)
   if timeout > 0 then index.set_attempt_timeout(x, now + timeout) end
 end
 
--- A new attempt under a new lease. holder: worker_id, worker_instance_id, lease_id, lease_ttl_ms, attempt_id,
--- attempt_timeout_ms?, and for a reclaim extra fields to set. x needs started_at and attempt_timeout_ms loaded.
-function M.start(x, now, holder, kind, extra)
-  local set = lease_fields(x, now, holder)
-  local attempt_index = tonumber(x.total_attempt_count or 0)
-  set.current_attempt_index, set.total_attempt_count = attempt_index, attempt_index + 1
-  set.current_attempt_id = holder.attempt_id
+-- A new attempt under a new lease. owner: worker_id, worker_instance_id, lease_id, lease_ttl_ms, attempt_id,
+-- attempt_timeout_ms?, and for a reclaim extra fields to set.
+function M.start(x, now, owner, kind, extra)
+  local set = lease_fields(x, now, owner)
+  set.current_attempt_index = record.attempt_count(x)
+  set.current_attempt_id = owner.attempt_id
   if kind ~= "initial" then set.current_attempt_type = kind end
   if x.started_at then set.attempt_started_at = now else set.started_at = now end
-  if holder.attempt_timeout_ms and holder.attempt_timeout_ms > 0 then
-    set.attempt_timeout_ms = holder.attempt_timeout_ms
+  if owner.attempt_timeout_ms and owner.attempt_timeout_ms > 0 then
+    set.attempt_timeout_ms = owner.attempt_timeout_ms
   end
-  for name, value in pairs(extra or {}) do set[name] = value end
+  if extra then
+    for name, value in pairs(extra) do set[name] = value end
+  end
   transition.apply(x, now, {event = kind == "reclaim" and "reclaimed" or "claimed", outcome = kind,
-    state = RUNNING, set = set, clear = SUPERSEDED})
-  start_timeout(x, now, holder.attempt_timeout_ms)
+    state = RUNNING, set = set, clear = SUPERSEDED, is_timed = true})
+  start_timeout(x, now, owner.attempt_timeout_ms)
 end
 
 -- The interrupted attempt goes on under a new lease. Each stretch of running gets the whole attempt time-out
 -- unless the caller knows what is left of it.
-function M.resume(x, now, holder)
-  transition.apply(x, now, {event = "resumed", state = RUNNING, set = lease_fields(x, now, holder),
-    clear = {"delay_until", "lease_last_renewed_at"}})
-  start_timeout(x, now, holder.attempt_timeout_ms)
+function M.resume(x, now, owner)
+  local set = lease_fields(x, now, owner)
+  set.lease_acquired_at = now
+  transition.apply(x, now, {event = "resumed", state = RUNNING, set = set,
+    clear = {"delay_until", "lease_last_renewed_at"}, is_timed = true})
+  start_timeout(x, now, owner.attempt_timeout_ms)
 end
 
 -- What kind of attempt comes next.

@@ -22,22 +22,22 @@ function M.at(tag, uuid, collected)
   return {core = base .. ":core", tag = tag, id = id, base = base, writes = collected}
 end
 
-function M.load(tag, uuid, collected, ...)
-  local x = record.load("ff:exec:" .. tag .. ":" .. tag .. ":" .. uuid .. ":core", ...)
-  if x then x.writes = collected end
-  return x
+function M.load(tag, uuid, collected) return record.fill(M.at(tag, uuid, collected)) end
+
+local function is_count(value)
+  return type(value) == "number" and value >= 0 and value <= 9999999999999 and value == math.floor(value)
 end
 
--- Are these positions of the item text, and those numbers? A wrong item is refused alone.
-function M.check(item, texts, numbers)
+-- Is every member what the shape says? shape: {{position, name, is_number?}, ...}. A wrong item is refused alone.
+function M.check(item, shape)
   if type(item) ~= "table" then return reply.invalid("item", "a list", type(item)) end
-  for name, at in pairs(texts) do
-    if type(item[at]) ~= "string" then return reply.invalid(name, "text", item[at]) end
-  end
-  for name, at in pairs(numbers) do
-    local number = item[at]
-    if type(number) ~= "number" or number < 0 or number > 9999999999999 or number ~= math.floor(number) then
-      return reply.invalid(name, "a whole number from 0", number)
+  for i = 1, #shape do
+    local member = shape[i]
+    local value = item[member[1]]
+    if member[3] then
+      if not is_count(value) then return reply.invalid(member[2], "a whole number from 0", value) end
+    elseif type(value) ~= "string" then
+      return reply.invalid(member[2], "text", value)
     end
   end
 end

@@ -5,7 +5,7 @@ local M = {}
 -- failure: reason, category, retry (a policy table or nil), requested_delay_ms?. Answers delay_until, or nil when
 -- no retry is allowed and nothing was written.
 function M.schedule_retry(x, now, failure)
-  local retries = tonumber(redis.call("HGET", x.core, "retry_count") or 0)
+  local retries = tonumber(x.retry_count or 0)
   local seed = x.id .. ":" .. retries .. ":" .. now
   local delay = retry.delay_ms(failure.retry, retries, failure.category, failure.requested_delay_ms, seed)
   if not delay then return nil end

@@ -9,7 +9,7 @@ function M.renew(x, A, now)
   if refusal then return refusal end
   if A.attempt_index ~= x.current_attempt_index then return reply.refuse("stale_lease") end
 
-  record.write(x, now, {lease_last_renewed_at = now, lease_expires_at = now + A.lease_ttl_ms})
+  record.write(x, now, {lease_last_renewed_at = now, lease_expires_at = now + A.lease_ttl_ms}, true)
   index.renew(x)
   return reply.ok(x.lease_expires_at)
 end

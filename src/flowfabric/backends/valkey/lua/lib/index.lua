@@ -1,6 +1,6 @@
 -- Where an execution is listed follows from its state: this is the only module that adds or removes entries.
 -- In a batch the entries of all executions are collected and written together (lib/writes.lua).
--- @uses writes
+-- @uses digits writes
 local M = {}
 
 local QUEUES = {
@@ -19,7 +19,22 @@ local NO_TIMEOUT = 9999999999999
 
 function M.partition(x, name) return "ff:idx:" .. x.tag .. ":" .. name end
 
-function M.lane(x, name) return "ff:idx:" .. x.tag .. ":lane:" .. x.lane_id .. ":" .. name end
+-- A batch names the same few keys over and over; it remembers them.
+function M.lane(x, name)
+  local names = x.writes and x.writes.names
+  if not names then return "ff:idx:" .. x.tag .. ":lane:" .. x.lane_id .. ":" .. name end
+  local lane = names[x.lane_id]
+  if not lane then
+    lane = {}
+    names[x.lane_id] = lane
+  end
+  local key = lane[name]
+  if not key then
+    key = "ff:idx:" .. x.tag .. ":lane:" .. x.lane_id .. ":" .. name
+    lane[name] = key
+  end
+  return key
+end
 
 local function worker_leases(x) return M.partition(x, "worker:" .. x.current_worker_instance_id .. ":leases") end
 
@@ -27,7 +42,7 @@ local function worker_leases(x) return M.partition(x, "worker:" .. x.current_wor
 function M.clamp_priority(priority) return math.min(math.max(priority, 0), 9000) end
 
 -- Higher priority first, older first inside one priority.
-function M.score(x) return -((x.priority or 0) * 1000000000000) + x.created_at end
+function M.score(x) return digits.of(x.created_at - (x.priority or 0) * 1000000000000) end
 
 -- Work that needs capabilities waits in a queue of its own, so that a worker without them never sees it.
 local function queue(x)
@@ -115,7 +130,7 @@ end
 -- Every execution by age, and every lane that has any.
 function M.register(x)
   writes.zadd(x, M.partition(x, "all_executions"), x.created_at)
-  writes.sadd(x, M.partition(x, "lanes"), x.lane_id)
+  writes.sadd_once(x, M.partition(x, "lanes"), x.lane_id)
 end
 
 return M

@@ -5,17 +5,14 @@ local M = {}
 -- How an execution stands that has no running attempt: enough to recognise one's own earlier call (G3).
 function M.not_active(x)
   return reply.refuse("execution_not_active", x.terminal_outcome, x.current_lease_epoch, x.lifecycle_phase,
-    x.current_attempt_id, x.attempt_state, x.delay_until, record.public_state(x))
+    x.current_attempt_id or "", x.attempt_state, x.delay_until or "", record.public_state(x))
 end
 
 -- All three parts, or none with an operator's override. Refusal or nil; fills the override's fence in.
 function M.resolve_fence(x, fence, source)
-  local given = 0
-  for _, part in ipairs({fence.lease_id, fence.lease_epoch, fence.attempt_id}) do
-    if part ~= "" then given = given + 1 end
-  end
-  if given == 3 then return nil end
-  if given > 0 then return reply.refuse("partial_fence_triple") end
+  local lease_id, epoch, attempt_id = fence.lease_id, fence.lease_epoch, fence.attempt_id
+  if lease_id ~= "" and epoch ~= "" and attempt_id ~= "" then return nil end
+  if lease_id ~= "" or epoch ~= "" or attempt_id ~= "" then return reply.refuse("partial_fence_triple") end
   if source ~= "operator_override" then return reply.refuse("fence_required") end
   fence.lease_id, fence.lease_epoch = x.current_lease_id or "", x.current_lease_epoch
   fence.attempt_id = x.current_attempt_id or ""

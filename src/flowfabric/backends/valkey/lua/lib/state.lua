@@ -1,14 +1,25 @@
 -- The state vector: its defaults, and the one rule that derives public_state from it.
 local M = {}
 
--- What an absent field means. A field that holds its default is not stored.
+local function defaults(ownership, eligibility, reason, outcome, attempt)
+  return {
+    ownership_state = ownership, eligibility_state = eligibility, blocking_reason = reason, terminal_outcome = outcome,
+    attempt_state = attempt,
+  }
+end
+
+-- What an absent field means in each phase: the ordinary case of it. A field that holds its default is not stored, so
+-- the usual life of an execution writes its phase and little else.
 M.DEFAULTS = {
-  ownership_state = "unowned",
-  eligibility_state = "not_applicable",
-  blocking_reason = "none",
-  terminal_outcome = "none",
-  attempt_state = "none",
+  submitted = defaults("unowned", "not_applicable", "none", "none", "none"),
+  runnable = defaults("unowned", "eligible_now", "waiting_for_worker", "none", "pending_first_attempt"),
+  active = defaults("leased", "not_applicable", "none", "none", "running_attempt"),
+  suspended = defaults("unowned", "not_applicable", "waiting_for_signal", "none", "attempt_interrupted"),
+  terminal = defaults("unowned", "not_applicable", "none", "success", "attempt_terminal"),
 }
+
+-- What a transition leaves unsaid.
+M.UNSAID = defaults("unowned", "not_applicable", "none", "none", nil)
 
 local BY_OUTCOME = {
   success = "completed", failed = "failed", cancelled = "cancelled", expired = "expired", skipped = "skipped",

@@ -43,7 +43,7 @@ function M.create(x, idempotency, A, now)
     priority = priority > 0 and priority or nil, creator_identity = given(A.creator_identity),
     required_capabilities = given(digest.required_capabilities), attempt_timeout_ms = digest.attempt_timeout_ms,
     delay_until = delayed and A.delay_until or nil, payload_encoding = given(A.payload_encoding),
-  })
+  }, nil, true)
   store_parts(x, A, tag_fields)
   index.enter(x, now)
   index.register(x)

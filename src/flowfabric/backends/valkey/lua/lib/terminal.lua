@@ -3,9 +3,17 @@
 local M = {}
 
 local CLEARED = {
-  "current_lease_id", "current_worker_id", "lease_acquired_at", "lease_expires_at", "lease_last_renewed_at",
+  "current_lease_id", "lease_acquired_at", "lease_expires_at", "lease_last_renewed_at",
   "delay_until", "current_suspension_id", "current_waitpoint_id",
 }
+
+-- The state of each ending, for an execution whose attempt ended with it and for one that had none.
+local ENDED, UNATTEMPTED, OUTCOMES = {}, {}, {"success", "failed", "cancelled", "expired", "skipped"}
+for i = 1, #OUTCOMES do
+  local outcome = OUTCOMES[i]
+  ENDED[outcome] = {lifecycle_phase = "terminal", terminal_outcome = outcome, attempt_state = "attempt_terminal"}
+  UNATTEMPTED[outcome] = {lifecycle_phase = "terminal", terminal_outcome = outcome}
+end
 
 local function publish_completion(x, outcome)
   if not x.flow_id then return end
@@ -22,13 +30,8 @@ function M.finish(x, now, ending)
   set.completed_at = now
   index.clear_deadline(x)
   transition.apply(x, now, {
-    event = ending.event, outcome = ending.outcome,
-    state = {
-      lifecycle_phase = "terminal",
-      terminal_outcome = ending.outcome,
-      attempt_state = interrupted and "attempt_terminal" or x.attempt_state,
-    },
-    set = set, clear = CLEARED,
+    event = ending.event, outcome = ending.outcome, state = (interrupted and ENDED or UNATTEMPTED)[ending.outcome],
+    set = set, clear = CLEARED, is_timed = true,
   })
   if not ending.quiet then publish_completion(x, ending.outcome) end
 end

@@ -1,5 +1,5 @@
 -- Who gets what next: up to N executions of a lane for one worker, by priority and age, over the queues it can serve.
--- @uses admission attempt batch capability claim grant index record reply writes
+-- @uses admission attempt batch capability grant index record reply writes
 local M = {}
 
 local MAX_PASSES = 4
@@ -28,38 +28,44 @@ local function heads(keys, skip, count)
 end
 
 -- Start or resume; what a worker needs to run it comes back with the lease.
-local function take(x, now, holder)
+local function take(x, now, owner)
   local kind = "resumed"
   if x.attempt_state == "attempt_interrupted" then
-    attempt.resume(x, now, holder)
+    attempt.resume(x, now, owner)
   else
     kind = attempt.next_kind(x)
-    attempt.start(x, now, holder, kind)
+    attempt.start(x, now, owner, kind)
   end
   return {
-    1, "OK", x.id, holder.lease_id, tostring(x.current_lease_epoch), tostring(x.lease_expires_at), x.current_attempt_id,
+    1, "OK", x.id, owner.lease_id, tostring(x.current_lease_epoch), tostring(x.lease_expires_at), x.current_attempt_id,
     tostring(x.current_attempt_index), kind, x.execution_kind or "", redis.call("GET", x.base .. ":payload") or "",
     x.payload_encoding or "",
   }
 end
 
-local NEEDED = {"started_at", "attempt_timeout_ms", "execution_kind", "payload_encoding"}
+local function load(tag, id, collected) return batch.load(tag, id:sub(#tag + 2), collected) end
 
-local function load(tag, id, collected) return batch.load(tag, id:sub(#tag + 2), collected, unpack(NEEDED)) end
+local ENTRY = {{1, "uuid"}, {2, "lease_id"}, {3, "attempt_id"}}
+local REQUEST = {
+  {"lane_id", "lane_id"}, {"worker_id", "worker_id"}, {"worker_instance_id", "worker_instance_id"},
+  {"capabilities", "capabilities"}, {"lease_ttl_ms", "lease_ttl_ms", true},
+  {"attempt_timeout_ms", "attempt_timeout_ms", true},
+}
 
 -- Why it cannot be claimed, as a refusal; nil when it can.
-local function obstacle(x, now)
+local function obstacle(x, now, lane_is_open)
   if not x then return reply.refuse("execution_not_found") end
   if x.lifecycle_phase ~= "runnable" then return reply.refuse("execution_not_eligible", record.public_state(x)) end
   if x.eligibility_state ~= "eligible_now" then
     return reply.refuse("execution_not_in_eligible_set", record.public_state(x))
   end
   if grant.is_out(x, now) then return reply.refuse("grant_already_exists") end
-  local why = admission.obstacle(x, x.attempt_state == "attempt_interrupted")
+  local why = not lane_is_open and admission.lane_obstacle(x, x.attempt_state == "attempt_interrupted")
+    or admission.flow_obstacle(x)
   if why then return reply.refuse("execution_not_eligible", why) end
 end
 
-local function holder_for(request, ids)
+local function owner_for(request, ids)
   return {
     worker_id = request.worker_id, worker_instance_id = request.worker_instance_id, lease_ttl_ms = request.lease_ttl_ms,
     attempt_timeout_ms = request.attempt_timeout_ms, lease_id = ids[1], attempt_id = ids[2],
@@ -69,7 +75,7 @@ end
 -- Claim these very executions; one envelope each. Entries: {uuid, lease_id, attempt_id}.
 function M.claim_named(tag, request, entries, now)
   return batch.each(entries, function(entry, collected)
-    local wrong = batch.check(entry, {uuid = 1, lease_id = 2, attempt_id = 3}, {})
+    local wrong = batch.check(entry, ENTRY)
     if wrong then return wrong end
     local x = load(tag, tag .. ":" .. entry[1], collected)
     local refusal = obstacle(x, now)
@@ -77,7 +83,7 @@ function M.claim_named(tag, request, entries, now)
     if not index.is_queued(x) then return reply.refuse("execution_not_in_eligible_set", record.public_state(x)) end
     local code, detail = capability.check(x.required_capabilities, request.capabilities)
     if code then return reply.refuse(code, detail) end
-    return take(x, now, holder_for(request, {entry[2], entry[3]}))
+    return take(x, now, owner_for(request, {entry[2], entry[3]}))
   end)
 end
 
@@ -86,12 +92,15 @@ function M.claim_next(tag, request, ids, now)
   local lane = {tag = tag, lane_id = request.lane_id}
   local taken, collected = {}, writes.collector()
   if admission.lane_obstacle(lane, true) then return taken end
+  local lane_is_open = not admission.lane_obstacle(lane, false)
   local keys, skip = queues(lane, request.capabilities), 0
   for _ = 1, MAX_PASSES do
     local candidates = heads(keys, skip, #ids - #taken)
     for _, id in ipairs(candidates) do
       local x = load(tag, id, collected)
-      if not obstacle(x, now) then taken[#taken + 1] = take(x, now, holder_for(request, ids[#taken + 1])) end
+      if not obstacle(x, now, lane_is_open) then
+        taken[#taken + 1] = take(x, now, owner_for(request, ids[#taken + 1]))
+      end
     end
     skip = skip + #candidates
     if #taken >= #ids or #candidates == 0 then break end
@@ -102,10 +111,7 @@ end
 
 -- What a claim request must hold; a refusal or nil.
 function M.check_request(request)
-  local wrong = batch.check(request, {
-    lane_id = "lane_id", worker_id = "worker_id", worker_instance_id = "worker_instance_id",
-    capabilities = "capabilities",
-  }, {lease_ttl_ms = "lease_ttl_ms", attempt_timeout_ms = "attempt_timeout_ms"})
+  local wrong = batch.check(request, REQUEST)
   if wrong then return wrong end
   if request.lease_ttl_ms < 1 then
     return reply.invalid("lease_ttl_ms", "a whole number from 1", request.lease_ttl_ms)

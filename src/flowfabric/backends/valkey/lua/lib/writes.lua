@@ -2,35 +2,52 @@
 local M = {}
 
 -- A collector; executions whose `writes` field holds it write through it.
-function M.collector() return {zadd = {}, zrem = {}, sadd = {}, srem = {}, emptied = {}} end
+function M.collector() return {zadd = {}, zrem = {}, sadd = {}, srem = {}, emptied = {}, trim = {}, names = {}} end
 
-local function collect(into, key, ...)
-  local list = into[key]
+local function list_at(lists, key)
+  local list = lists[key]
   if not list then
-    list = {}
-    into[key] = list
+    list = {n = 0}
+    lists[key] = list
   end
-  for i = 1, select("#", ...) do list[#list + 1] = (select(i, ...)) end
+  return list
+end
+
+local function push(lists, key, member)
+  local list = list_at(lists, key)
+  local n = list.n + 1
+  list[n], list.n = member, n
 end
 
 function M.zadd(x, key, score)
-  if x.writes then return collect(x.writes.zadd, key, score, x.id) end
-  redis.call("ZADD", key, score, x.id)
+  if not x.writes then return redis.call("ZADD", key, score, x.id) end
+  local list = list_at(x.writes.zadd, key)
+  local n = list.n
+  list[n + 1], list[n + 2], list.n = score, x.id, n + 2
 end
 
 function M.zrem(x, key)
-  if x.writes then return collect(x.writes.zrem, key, x.id) end
+  if x.writes then return push(x.writes.zrem, key, x.id) end
   redis.call("ZREM", key, x.id)
 end
 
 function M.sadd(x, key, member)
-  if x.writes then return collect(x.writes.sadd, key, member) end
+  if x.writes then return push(x.writes.sadd, key, member) end
   redis.call("SADD", key, member)
 end
 
 function M.srem(x, key, member)
-  if x.writes then return collect(x.writes.srem, key, member) end
+  if x.writes then return push(x.writes.srem, key, member) end
   redis.call("SREM", key, member)
+end
+
+-- Add a member that most of a batch share; once is enough.
+function M.sadd_once(x, key, member)
+  if not x.writes then return redis.call("SADD", key, member) end
+  local list = list_at(x.writes.sadd, key)
+  if list[member] then return end
+  list[member] = true
+  push(x.writes.sadd, key, member)
 end
 
 local function forget(key, registry, member)
@@ -47,7 +64,7 @@ function M.forget_if_empty(x, key, registry, member)
 end
 
 local function write(command, lists)
-  for key, list in pairs(lists) do redis.call(command, key, unpack(list)) end
+  for key, list in pairs(lists) do redis.call(command, key, unpack(list, 1, list.n)) end
 end
 
 -- Removals first: an execution may leave and enter the same index in one batch.
@@ -57,6 +74,7 @@ function M.flush(collected)
   write("ZADD", collected.zadd)
   write("SADD", collected.sadd)
   for key, entry in pairs(collected.emptied) do forget(key, entry[1], entry[2]) end
+  for key, cap in pairs(collected.trim) do redis.call("XTRIM", key, "MAXLEN", "~", cap) end
 end
 
 return M

@@ -1,4 +1,7 @@
-"""Many at once: what our own client and worker send instead of single calls. Each item has its own outcome."""
+"""Many at once: what our own client and worker pass instead of single calls. Each item has its own outcome.
+
+These never leave the process, unlike the contracts they are made of: an outcome may be an error as it was raised.
+"""
 
 from __future__ import annotations
 

@@ -1,0 +1,16 @@
+-- Whole numbers as text. The server prints each number it is given with many digits, slowly; a batch repeats the same
+-- few instants and scores, so they are printed once.
+local M = {}
+
+local known, count = {}, 0
+
+function M.of(number)
+  local text = known[number]
+  if text then return text end
+  if count >= 256 then known, count = {}, 0 end
+  text = string.format("%.0f", number)
+  known[number], count = text, count + 1
+  return text
+end
+
+return M

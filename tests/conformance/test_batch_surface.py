@@ -1,0 +1,301 @@
+"""submit_executions, claim_executions, finish_executions, run_due_work: many at once, each with its own outcome."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from flowfabric.backends.valkey.backend import ValkeyBackend
+from flowfabric.backends.valkey.calls import flat_to_dict
+from flowfabric.core import batch as b
+from flowfabric.core import contracts as c
+from flowfabric.core.ids import AttemptId, ExecutionId, LaneId, LeaseId, Namespace
+from flowfabric.core.policy import ExecutionPolicy, RoutingRequirements
+from flowfabric.core.states import AttemptRecordState, AttemptType, LaneState, PublicState
+from flowfabric.core.transitions import Situation
+from flowfabric.errors import ExecutionNotFound, FlowFabricError, InvalidInput, StaleLease
+from flowfabric.testing import ManualClock
+from tests.conformance.batched import partition_of
+from tests.conformance.driver import (
+    ATTEMPT_TIMEOUT,
+    BACKOFF,
+    DEADLINE_IN,
+    INSTANCE,
+    LANE,
+    RETRYING,
+    TTL,
+    WORKER,
+    Driver,
+)
+from tests.conformance.invariants import check_store
+
+GPU = ExecutionPolicy(routing_requirements=RoutingRequirements(required_capabilities=("gpu",)))
+
+
+def create_args(driver: Driver, **overrides: Any) -> c.CreateExecutionArgs:
+    args: dict[str, Any] = {
+        "execution_id": driver.mint(), "namespace": Namespace("tests"), "lane_id": LANE, "execution_kind": "kind",
+        "input_payload": b"\x00\xff", **overrides,
+    }  # fmt: skip
+    return c.CreateExecutionArgs(**args)
+
+
+def claim_args(driver: Driver, **overrides: Any) -> b.ClaimExecutionsArgs:
+    args: dict[str, Any] = {
+        "partition": partition_of(driver.mint()), "lane_id": LANE, "worker_id": WORKER,
+        "worker_instance_id": INSTANCE, "lease_ttl_ms": TTL, "count": 100, **overrides,
+    }  # fmt: skip
+    return b.ClaimExecutionsArgs(**args)
+
+
+async def claim(driver: Driver, **overrides: Any) -> list[b.ClaimedWork]:
+    claimed = await driver.backend.claim_executions(claim_args(driver, **overrides))
+    return [work for work in claimed if isinstance(work, b.ClaimedWork)]
+
+
+def finish_args(driver: Driver, **parts: Any) -> b.FinishExecutionsArgs:
+    return b.FinishExecutionsArgs(partition=partition_of(driver.mint()), **parts)
+
+
+async def test_each_of_many_has_its_own_outcome(driver: Driver) -> None:
+    first = create_args(driver)
+    batch = [first, create_args(driver, idempotency_key="k"), first, create_args(driver, idempotency_key="k")]
+    outcomes = await driver.backend.submit_executions(batch)
+    assert [type(outcome) for outcome in outcomes] == [
+        c.ExecutionCreated, c.ExecutionCreated, c.ExecutionDuplicate, c.ExecutionDuplicate,
+    ]  # fmt: skip
+    assert outcomes[3] == c.ExecutionDuplicate(execution_id=batch[1].execution_id)
+
+
+async def test_a_batch_goes_to_as_many_partitions_as_it_has(driver: Driver) -> None:
+    lanes = [LaneId(f"lane-{number}") for number in range(8)]
+    batch = [create_args(driver, lane_id=lane, execution_id=driver.mint(lane)) for lane in lanes for _ in range(30)]
+    outcomes = await driver.backend.submit_executions(batch)
+    assert [outcome.execution_id for outcome in outcomes if isinstance(outcome, c.ExecutionCreated)] == [
+        args.execution_id for args in batch
+    ]
+    assert len(await check_store(driver.backend.client)) == 240
+
+
+async def test_claims_come_best_first_with_what_is_needed_to_run_them(driver: Driver) -> None:
+    low, high = create_args(driver, priority=1), create_args(driver, priority=9, payload_encoding="raw")
+    await driver.backend.submit_executions([low, high])
+    works = await claim(driver)
+    assert [work.claim.execution_id for work in works] == [high.execution_id, low.execution_id]
+    assert (works[0].execution_kind, works[0].input_payload, works[0].payload_encoding) == ("kind", b"\x00\xff", "raw")
+    assert works[0].claim.lease_expires_at == driver.clock.now_ms + TTL
+
+
+async def test_no_more_are_claimed_than_asked_for_and_none_twice(driver: Driver) -> None:
+    await driver.backend.submit_executions([create_args(driver) for _ in range(7)])
+    counts = [len(await claim(driver, count=3)) for _ in range(4)]
+    assert counts == [3, 3, 1, 0]
+    await check_store(driver.backend.client)
+
+
+async def test_a_worker_sees_only_what_it_can_run(driver: Driver) -> None:
+    bound, free = create_args(driver, policy=GPU, priority=9), create_args(driver)
+    await driver.backend.submit_executions([bound, free])
+    assert [work.claim.execution_id for work in await claim(driver)] == [free.execution_id]
+    capable = await claim(driver, worker_capabilities=("eu", "gpu"))
+    assert [work.claim.execution_id for work in capable] == [bound.execution_id]
+    await check_store(driver.backend.client)
+
+
+async def test_a_granted_execution_does_not_hide_the_rest_of_the_queue(driver: Driver) -> None:
+    granted, behind = await driver.create(priority=9), await driver.create()
+    await driver.grant(granted)
+    assert [work.claim.execution_id for work in await claim(driver, count=1)] == [behind.execution_id]
+
+
+async def test_a_paused_lane_gives_nothing_and_a_draining_one_only_what_was_started(driver: Driver) -> None:
+    interrupted = await driver.reach(Situation.INTERRUPTED_WAITING)
+    await driver.create()
+    for state, expected in ((LaneState.PAUSED, []), (LaneState.DRAINING, [interrupted.execution_id])):
+        await driver.backend.set_lane_state(c.SetLaneStateArgs(lane_id=LANE, state=state))
+        assert [work.claim.execution_id for work in await claim(driver)] == expected
+
+
+async def test_named_claims_are_refused_one_by_one(driver: Driver) -> None:
+    good, done = await driver.create(), await driver.reach(Situation.COMPLETED)
+    missing = driver.mint()
+    outcomes = await driver.backend.claim_executions(
+        claim_args(driver, execution_ids=(missing, good.execution_id, done.execution_id))
+    )
+    assert isinstance(outcomes[0], ExecutionNotFound)
+    assert isinstance(outcomes[1], b.ClaimedWork)
+    assert isinstance(outcomes[2], FlowFabricError)
+
+
+async def test_endings_renewals_and_the_next_claim_are_one_step(driver: Driver) -> None:
+    await driver.backend.submit_executions([create_args(driver, policy=RETRYING) for _ in range(5)])
+    first, second, third = [work.claim for work in await claim(driver, count=3)]
+    result = await driver.backend.finish_executions(
+        finish_args(
+            driver,
+            finish=(
+                c.CompleteExecutionArgs(execution_id=first.execution_id, fence=first.fence, result_payload=b"\xff"),
+                c.FailExecutionArgs(
+                    execution_id=second.execution_id, fence=second.fence, failure_reason="r", failure_category="c"
+                ),
+                c.CompleteExecutionArgs(execution_id=first.execution_id, fence=second.fence),
+            ),
+            renew=(
+                c.RenewLeaseArgs(
+                    execution_id=third.execution_id, attempt_index=0, fence=third.fence, lease_ttl_ms=2 * TTL
+                ),
+                c.RenewLeaseArgs(execution_id=third.execution_id, attempt_index=0, fence=first.fence, lease_ttl_ms=TTL),
+            ),
+            claim=claim_args(driver, count=10),
+        )
+    )
+    assert isinstance(result.finished[0], c.ExecutionCompleted)
+    assert result.finished[1] == c.RetryScheduled(delay_until=driver.clock.now_ms + BACKOFF)
+    assert isinstance(result.finished[2], FlowFabricError)
+    assert result.renewed[0] == c.LeaseRenewed(expires_at=driver.clock.now_ms + 2 * TTL)
+    assert isinstance(result.renewed[1], StaleLease)
+    assert len(result.claimed) == 2
+    await check_store(driver.backend.client)
+
+
+async def test_executions_of_another_partition_are_refused_before_anything_is_sent(driver: Driver) -> None:
+    x = await driver.run(await driver.create())
+    elsewhere = ExecutionId("{fp:1}:" + x.execution_id.uuid)
+    with pytest.raises(InvalidInput, match="partition"):
+        await driver.backend.finish_executions(
+            finish_args(driver, finish=(c.CompleteExecutionArgs(execution_id=elsewhere, fence=x.fence),))
+        )
+    with pytest.raises(InvalidInput, match="partition"):
+        claim_args(driver, execution_ids=(elsewhere,))
+
+
+async def run_due(driver: Driver, limit: int = 100) -> b.DueWork:
+    args = b.RunDueWorkArgs(partition=partition_of(driver.mint()), limit=limit)
+    return await driver.backend.run_due_work(args)
+
+
+@pytest.mark.parametrize("situation", [Situation.ACTIVE, Situation.LEASE_EXPIRED, Situation.LEASE_REVOKED])
+async def test_a_lost_lease_goes_back_to_the_queue_as_a_reclaim(driver: Driver, situation: Situation) -> None:
+    x = await driver.reach(situation)
+    await driver.clock.advance(TTL)
+    done = await run_due(driver)
+    assert done.requeued == 1
+    (work,) = await claim(driver)
+    assert isinstance(work.claim, c.ClaimedExecution)
+    assert (work.claim.attempt_type, work.claim.attempt_index) == (AttemptType.RECLAIM, 1)
+    first, second = await driver.backend.list_attempts(x.execution_id)
+    assert (first.state, second.state) == (AttemptRecordState.INTERRUPTED_RECLAIMED, AttemptRecordState.STARTED)
+    await check_store(driver.backend.client)
+
+
+async def test_a_lost_lease_at_the_cap_ends_the_execution(driver: Driver) -> None:
+    x = await driver.run(await driver.create(policy=ExecutionPolicy(max_reclaim_count=1)))
+    for expected in (1, 0):
+        await driver.clock.advance(TTL)
+        done = await run_due(driver)
+        assert (done.requeued, done.failed) == (expected, 1 - expected)
+        await claim(driver)
+    assert (await driver.info(x)).public_state is PublicState.FAILED
+
+
+async def test_delays_timeouts_and_deadlines_are_done_when_due(driver: Driver) -> None:
+    delayed = await driver.reach(Situation.DELAYED)
+    retried = await driver.run(await driver.create(policy=RETRYING), lease_ttl_ms=10 * TTL)
+    assert await run_due(driver) == b.DueWork(requeued=0, promoted=0, timed_out=0, expired=0, failed=0, more=False)
+    await driver.clock.advance(ATTEMPT_TIMEOUT)
+    done = await run_due(driver)
+    assert (done.promoted, done.timed_out) == (1, 1)
+    await driver.clock.advance(DEADLINE_IN)
+    done = await run_due(driver)
+    assert done.expired == 2
+    for x in (delayed, retried):
+        assert (await driver.info(x)).public_state is PublicState.EXPIRED
+    await check_store(driver.backend.client)
+
+
+async def test_due_work_comes_in_bounded_bites(driver: Driver) -> None:
+    for _ in range(5):
+        await driver.reach(Situation.DELAYED)
+    await driver.clock.advance(BACKOFF)
+    bites = []
+    while (done := await run_due(driver, limit=2)).promoted:
+        bites.append((done.promoted, done.more))
+    assert bites == [(2, True), (2, True), (1, False)]
+
+
+async def test_a_batch_leaves_the_same_state_as_the_same_calls_one_by_one(backend: ValkeyBackend) -> None:
+    one_by_one = await _tell(backend, batched=False)
+    await backend.client.execute_on_primaries("FLUSHALL")
+    in_batches = await _tell(backend, batched=True)
+    assert in_batches == one_by_one
+    assert len(one_by_one) > 20
+
+
+async def _tell(backend: ValkeyBackend, *, batched: bool) -> dict[str, object]:
+    """The same story both ways, at the same instants and with the same ids; answers the whole store."""
+    clock = ManualClock(backend.client, 0)
+    await clock.set(1_900_000_000_000)
+    driver = Driver(backend, clock)
+    ids = [ExecutionId.deterministic_for_lane(LANE, backend.partitions, _uuid(number)) for number in range(4)]
+    creates = [create_args(driver, execution_id=each, policy=RETRYING, tags={"team.a": "1"}) for each in ids]
+    if batched:
+        await backend.submit_executions(creates)
+    else:
+        for args in creates:
+            await ValkeyBackend.create_execution(backend, args)
+    await clock.advance(5)
+    fences = [
+        c.LeaseFence(lease_id=LeaseId(_uuid(10 + n)), lease_epoch=1, attempt_id=AttemptId(_uuid(20 + n)))
+        for n in range(4)
+    ]
+    for execution_id, fence in zip(ids, fences, strict=True):
+        await ValkeyBackend.issue_grant_and_claim(
+            backend,
+            c.IssueGrantAndClaimArgs(
+                execution_id=execution_id, worker_id=WORKER, worker_instance_id=INSTANCE, lane_id=LANE,
+                lease_id=fence.lease_id, lease_ttl_ms=TTL, attempt_id=fence.attempt_id,
+            ),
+        )  # fmt: skip
+    await clock.advance(5)
+    complete = c.CompleteExecutionArgs(execution_id=ids[0], fence=fences[0], result_payload=b"r", result_encoding="raw")
+    retry = c.FailExecutionArgs(execution_id=ids[1], fence=fences[1], failure_reason="r", failure_category="c")
+    fail = c.FailExecutionArgs(
+        execution_id=ids[2], fence=fences[2], failure_reason="r", failure_category="c", retry_policy_json=""
+    )
+    renew = c.RenewLeaseArgs(execution_id=ids[3], attempt_index=0, fence=fences[3], lease_ttl_ms=2 * TTL)
+    if batched:
+        await backend.finish_executions(finish_args(driver, finish=(complete, retry, fail), renew=(renew,)))
+    else:
+        await ValkeyBackend.complete_execution(backend, complete)
+        await ValkeyBackend.fail_execution(backend, retry)
+        await ValkeyBackend.fail_execution(backend, fail)
+        await ValkeyBackend.renew_lease(backend, renew)
+    return await _contents(backend)
+
+
+def _uuid(number: int) -> str:
+    return f"00000000-0000-4000-8000-{number:012}"
+
+
+async def _contents(backend: ValkeyBackend) -> dict[str, object]:
+    found: dict[str, object] = {}
+    for node in await backend.client.primaries():
+        for key in await node.execute("KEYS", "*"):  # type: ignore[union-attr]
+            kind = await node.execute("TYPE", key)  # type: ignore[arg-type]
+            found[key.decode()] = await _content(node, kind, key)  # type: ignore[union-attr]
+    return found
+
+
+async def _content(node: Any, kind: Any, key: Any) -> object:
+    match kind:
+        case b"hash":
+            return flat_to_dict(await node.execute("HGETALL", key))
+        case b"zset":
+            return await node.execute("ZRANGE", key, 0, -1, "WITHSCORES")
+        case b"set":
+            return sorted(await node.execute("SMEMBERS", key))
+        case b"stream":
+            return [entry[1] for entry in await node.execute("XRANGE", key, "-", "+")]
+        case _:
+            return await node.execute("GET", key)
