@@ -1,4 +1,4 @@
-"""Servers for tests: real ones, on loopback and stopped by pid, and a fake one that misbehaves on purpose."""
+"""Real servers for tests, on loopback and stopped by pid: one, a primary with its replica, clusters."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ import random
 import shutil
 import signal
 import socket
-import ssl
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import ExitStack, asynccontextmanager, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,13 +26,6 @@ SLOTS = 16_384
 _DEADLINE_S = 20.0
 _POLL_S = 0.01
 _BUS_OFFSET = 10_000
-
-HELLO = b"*4\r\n$6\r\nserver\r\n$6\r\nvalkey\r\n$7\r\nversion\r\n$5\r\n9.1.2\r\n"
-OK = b"+OK\r\n"
-SILENCE = b""
-DROP = b"drop the connection"
-
-Answer = Callable[["FakeServer", list[bytes]], bytes]
 
 
 @dataclass
@@ -55,13 +47,21 @@ class TestServer:
     def url(self) -> str:
         return f"valkey://{self.host}:{self.port}"
 
+    @property
+    def running(self) -> bool:
+        return self.process.poll() is None
+
     def call(self, *command: str | bytes | int) -> Any:
         return call(self.port, *command)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
 
 
 @dataclass
 class TestCluster:
-    """The nodes of a running cluster; slots are spread evenly, in order."""
+    """The nodes of a running cluster: first the primaries, among which slots are spread evenly, then replicas."""
 
     __test__ = False
 
@@ -69,13 +69,27 @@ class TestCluster:
 
     @property
     def url(self) -> str:
-        return "valkey+cluster://" + ",".join(f"{node.host}:{node.port}" for node in self.nodes)
+        return "valkey+cluster://" + ",".join(f"{node.host}:{node.port}" for node in self.nodes[:3])
+
+    def primaries(self) -> list[TestServer]:
+        """Those that own slots now."""
+        return [node for node in self.nodes if node.running and _own_slots(node)]
 
     def owner(self, slot: int) -> TestServer:
-        for node in self.nodes:
+        for node in self.primaries():
             if any(first <= slot <= last for first, last in _own_slots(node)):
                 return node
         raise LookupError(f"nobody owns slot {slot}")
+
+    def other_than(self, owner: TestServer) -> TestServer:
+        """Another primary."""
+        return next(node for node in self.primaries() if node is not owner)
+
+    def replica_of(self, primary: TestServer) -> TestServer:
+        name = primary.call("CLUSTER", "MYID").decode()
+        lines = [line.decode().split() for line in primary.call("CLUSTER", "REPLICAS", name)]
+        ports = {int(line[1].partition("@")[0].rpartition(":")[2]) for line in lines}
+        return next(node for node in self.nodes if node.port in ports)
 
 
 def _own_slots(node: TestServer) -> list[tuple[int, int]]:
@@ -159,6 +173,22 @@ def start_standalone(*options: str) -> Iterator[TestServer]:
 
 
 @contextmanager
+def start_standalone_with_replica(*options: str) -> Iterator[tuple[TestServer, TestServer]]:
+    """A primary, and a replica that is in step with it when the body starts."""
+    quick = ["--repl-diskless-sync-delay", "0"]
+    with (
+        _running(free_port(), [*quick, *options]) as primary,
+        _running(free_port(), ["--replicaof", f"{HOST} {primary.port}", *quick, *options]) as replica,
+    ):
+        eventually(lambda: is_in_step(replica), "the replica is in step")
+        yield primary, replica
+
+
+def is_in_step(replica: TestServer) -> bool:
+    return b"master_link_status:up" in replica.call("INFO", "replication")
+
+
+@contextmanager
 def start_one_node_cluster(*options: str) -> Iterator[TestCluster]:
     with _running(free_port(bus=True), _cluster_options(options)) as server:
         server.call("CLUSTER", "ADDSLOTSRANGE", 0, SLOTS - 1)
@@ -168,42 +198,92 @@ def start_one_node_cluster(*options: str) -> Iterator[TestCluster]:
 
 
 @contextmanager
-def start_three_node_cluster(*options: str) -> Iterator[TestCluster]:
+def start_three_node_cluster(*options: str, replicas: int = 0) -> Iterator[TestCluster]:
+    """Three primaries, each with so many replicas in step with it."""
     with ExitStack() as stack:
-        nodes = [stack.enter_context(_running(free_port(bus=True), _cluster_options(options))) for _ in range(3)]
+        places = [_running(free_port(bus=True), _cluster_options(options)) for _ in range(3 + 3 * replicas)]
+        cluster = TestCluster([stack.enter_context(place) for place in places])
         bounds = [0, SLOTS // 3, 2 * SLOTS // 3, SLOTS]
-        for index, node in enumerate(nodes):
+        for index, node in enumerate(cluster.nodes):
             node.call("CLUSTER", "SET-CONFIG-EPOCH", index + 1)
-            node.call("CLUSTER", "ADDSLOTSRANGE", bounds[index], bounds[index + 1] - 1)
-            node.call("CLUSTER", "MEET", HOST, nodes[0].port)
-        cluster = TestCluster(nodes)
+            if index < 3:
+                node.call("CLUSTER", "ADDSLOTSRANGE", bounds[index], bounds[index + 1] - 1)
+            node.call("CLUSTER", "MEET", HOST, cluster.nodes[0].port)
         _wait_for_cluster(cluster)
+        for index, node in enumerate(cluster.nodes[3:]):
+            _follow(cluster, node, cluster.nodes[index % 3])
         yield cluster
 
 
 @contextmanager
 def start_replica(cluster: TestCluster, primary: TestServer) -> Iterator[TestServer]:
-    """A replica of one node, in step with it when the body starts."""
-    with _running(free_port(bus=True), _cluster_options(())) as replica:
-        replica.call("CLUSTER", "MEET", HOST, primary.port)
-        wanted = primary.call("CLUSTER", "MYID")
-        eventually(lambda: wanted in replica.call("CLUSTER", "NODES"), "the replica knows its primary")
-        eventually(lambda: _replicates(replica, wanted), "the replica is in step")
-        names = replica.call("CLUSTER", "MYID")
-        eventually(lambda: all(names in node.call("CLUSTER", "NODES") for node in cluster.nodes))
+    """Another node of the cluster: a replica of one node, in step with it when the body starts."""
+    with start_empty_node(cluster) as replica:
+        _follow(cluster, replica, primary)
         yield replica
 
 
-def _replicates(replica: TestServer, primary_id: bytes) -> bool:
-    try:
-        replica.call("CLUSTER", "REPLICATE", primary_id)
-    except hiredis.ReplyError:
-        return False  # it has not heard yet what the other is
-    return b"master_link_status:up" in replica.call("INFO", "replication")
+def _follow(cluster: TestCluster, replica: TestServer, primary: TestServer) -> None:
+    replica.call("CLUSTER", "REPLICATE", primary.call("CLUSTER", "MYID"))
+    eventually(lambda: is_in_step(replica), "the replica is in step")
+    name = replica.call("CLUSTER", "MYID")
+    eventually(lambda: all(_knows_replica(node, name) for node in cluster.nodes), "all know the replica")
+
+
+@contextmanager
+def start_empty_node(cluster: TestCluster, *options: str) -> Iterator[TestServer]:
+    """Another node of the cluster: a primary without slots that all others know."""
+    with _running(free_port(bus=True), _cluster_options(options)) as newcomer:
+        newcomer.call("CLUSTER", "MEET", HOST, cluster.nodes[0].port)
+        cluster.nodes.append(newcomer)
+        _wait_for_cluster(cluster)
+        yield newcomer
+        cluster.nodes.remove(newcomer)
+
+
+def _knows_replica(node: TestServer, name: bytes) -> bool:
+    line = next(line for line in node.call("CLUSTER", "NODES").splitlines() if line.startswith(name))
+    return b"slave" in line.split()[2]
+
+
+def begin_migration(slot: int, source: TestServer, target: TestServer) -> None:
+    """From here on the slot is half here and half there, key by key."""
+    target.call("CLUSTER", "SETSLOT", slot, "IMPORTING", source.call("CLUSTER", "MYID"))
+    source.call("CLUSTER", "SETSLOT", slot, "MIGRATING", target.call("CLUSTER", "MYID"))
+
+
+def give_slot(cluster: TestCluster, slot: int, target: TestServer) -> None:
+    """Give the slot to another node, and tell every primary."""
+    target_id = target.call("CLUSTER", "MYID")
+    for node in (target, *(node for node in cluster.primaries() if node is not target)):
+        node.call("CLUSTER", "SETSLOT", slot, "NODE", target_id)
+
+
+def move_keys(slot: int, source: TestServer, target: TestServer, at_once: int = 10) -> int:
+    """Move the keys that the source still has; the answer is how many there were."""
+    moved = 0
+    while keys := source.call("CLUSTER", "GETKEYSINSLOT", slot, at_once):
+        source.call("MIGRATE", HOST, target.port, "", 0, 5_000, "KEYS", *keys)
+        moved += len(keys)
+    return moved
+
+
+def move_slot_atomically(cluster: TestCluster, slot: int, target: TestServer) -> None:
+    """Valkey 9's own way: the slot changes hands in one moment, with all of its keys."""
+    source = cluster.owner(slot)
+    source.call("CLUSTER", "MIGRATESLOTS", "SLOTSRANGE", slot, slot, "NODE", target.call("CLUSTER", "MYID"))
+
+    def moved() -> bool:
+        facts = source.call("CLUSTER", "GETSLOTMIGRATIONS")[0]
+        state = dict(zip(facts[::2], facts[1::2], strict=True))[b"state"]
+        assert state not in (b"failed", b"cancelled"), facts
+        return bool(state == b"success")
+
+    eventually(moved, f"slot {slot} has moved")
 
 
 def _cluster_options(options: Sequence[str]) -> list[str]:
-    quick = ["--cluster-node-timeout", "2000", "--repl-diskless-sync-delay", "0"]
+    quick = ["--cluster-node-timeout", "1000", "--repl-diskless-sync-delay", "0"]
     return ["--cluster-enabled", "yes", *quick, *options]
 
 
@@ -243,78 +323,6 @@ def _answers(server: TestServer) -> bool:
     except hiredis.ReplyError as error:
         return str(error).startswith("NOAUTH")
     return True
-
-
-class FakeServer:
-    """Speaks as much of the protocol as a test needs; `answer` says what each command gets."""
-
-    def __init__(self, answer: Answer, hello: bytes) -> None:
-        self.url = ""
-        self.commands: list[bytes] = []  # after the login
-        self.reads: list[int] = []  # how many commands each read brought
-        self.connections = 0
-        self.reading = asyncio.Event()
-        self.reading.set()
-        self.answer = answer
-        self._hello = hello
-        self._writers: set[asyncio.StreamWriter] = set()
-
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.connections += 1
-        self._writers.add(writer)
-        parser = hiredis.Reader()
-        try:
-            while data := await self._read(reader):
-                parser.feed(data)
-                if not self._take(parser, writer):
-                    break
-        except ConnectionError:
-            pass
-        finally:
-            self._writers.discard(writer)
-            writer.transport.abort()
-
-    async def _read(self, reader: asyncio.StreamReader) -> bytes:
-        await self.reading.wait()
-        return await reader.read(1 << 20)
-
-    def _take(self, parser: hiredis.Reader, writer: asyncio.StreamWriter) -> bool:
-        count = 0
-        while command := parser.gets():
-            if command[0] == b"HELLO":
-                writer.write(self._hello)
-                continue
-            count += 1
-            self.commands.append(b" ".join(command))
-            answer = self.answer(self, command)
-            if answer is DROP:
-                return False
-            writer.write(answer)
-        self.reads += [count] if count else []
-        return True
-
-    def drop_all(self) -> None:
-        for writer in self._writers:
-            writer.transport.abort()
-
-
-@asynccontextmanager
-async def fake(
-    answer: Answer = lambda _, __: OK,
-    *,
-    hello: bytes = HELLO,
-    tls: ssl.SSLContext | None = None,
-    port: int | None = None,
-) -> AsyncIterator[FakeServer]:
-    server = FakeServer(answer, hello)
-    listener = await asyncio.start_server(server.serve, HOST, port or free_port(), ssl=tls)
-    server.url = f"valkey://{HOST}:{listener.sockets[0].getsockname()[1]}"
-    try:
-        yield server
-    finally:
-        listener.close()
-        server.drop_all()
-        await listener.wait_closed()
 
 
 _MEMBER = """

@@ -17,7 +17,8 @@ from flowfabric.backends.valkey.connection import Connection, connect
 from flowfabric.backends.valkey.url import parse_url
 from flowfabric.config import Settings
 from flowfabric.errors import BackendTimeout, BackendUnavailable, BadReply, UnsupportedServer
-from tests.servers import DROP, HOST, OK, SILENCE, Answer, FakeServer, fake, free_port
+from tests.fakes import DROP, OK, SILENCE, Answer, FakeServer, fake
+from tests.servers import HOST, free_port
 
 OLD_HELLO = b"*4\r\n$6\r\nserver\r\n$5\r\nredis\r\n$7\r\nversion\r\n$6\r\n6.2.14\r\n"
 

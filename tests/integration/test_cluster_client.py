@@ -17,9 +17,10 @@ from flowfabric.errors import BackendUnavailable
 from tests.servers import (
     HOST,
     TestCluster,
-    TestServer,
+    begin_migration,
     eventually_async,
     free_port,
+    give_slot,
     start_one_node_cluster,
     start_replica,
     start_three_node_cluster,
@@ -39,22 +40,6 @@ async def client(cluster: TestCluster) -> AsyncIterator[Client]:
     opened = await open_client(Settings(url=cluster.url))
     yield opened
     await opened.close()
-
-
-def move(cluster: TestCluster, slot: int, target: TestServer) -> None:
-    """Give the slot to another node, and tell everybody."""
-    target_id = target.call("CLUSTER", "MYID")
-    for node in (target, *(node for node in cluster.nodes if node is not target)):
-        node.call("CLUSTER", "SETSLOT", slot, "NODE", target_id)
-
-
-def other_than(cluster: TestCluster, owner: TestServer) -> TestServer:
-    return next(node for node in cluster.nodes if node is not owner)
-
-
-def begin_migration(slot: int, source: TestServer, target: TestServer) -> None:
-    target.call("CLUSTER", "SETSLOT", slot, "IMPORTING", source.call("CLUSTER", "MYID"))
-    source.call("CLUSTER", "SETSLOT", slot, "MIGRATING", target.call("CLUSTER", "MYID"))
 
 
 def redirections(cluster: TestCluster, kind: str) -> int:
@@ -91,46 +76,46 @@ async def test_a_moved_slot_is_followed_and_learnt(client: Client, cluster: Test
     key = "{moved}"
     source = cluster.owner(key_slot(key))
     await client.execute("GET", key, key=key)
-    move(cluster, key_slot(key), other_than(cluster, source))
+    give_slot(cluster, key_slot(key), cluster.other_than(source))
     before = redirections(cluster, "MOVED")
     assert await client.execute("SET", key, "x", key=key) == b"OK"
     assert await client.execute("GET", key, key=key) == b"x"
     assert redirections(cluster, "MOVED") == before + 1
     await client.execute("DEL", key, key=key)
-    move(cluster, key_slot(key), source)
+    give_slot(cluster, key_slot(key), source)
 
 
 async def test_a_slot_in_migration_is_asked_for_at_its_new_home(client: Client, cluster: TestCluster) -> None:
     key = "{migrating}"
     source = cluster.owner(key_slot(key))
-    target = other_than(cluster, source)
+    target = cluster.other_than(source)
     await client.execute("GET", key, key=key)
     begin_migration(key_slot(key), source, target)
     sets = [client.execute("SET", f"{key}{n}", n, key=key) for n in range(50)]
     assert await asyncio.gather(*sets) == [b"OK"] * 50
     assert redirections(cluster, "ASK") >= 50
     assert target.call("CLUSTER", "COUNTKEYSINSLOT", key_slot(key)) == 50
-    move(cluster, key_slot(key), target)
+    give_slot(cluster, key_slot(key), target)
     gets = [client.execute("GET", f"{key}{n}", key=key) for n in range(50)]
     assert await asyncio.gather(*gets) == [str(n).encode() for n in range(50)]
     target.call("FLUSHALL")
-    move(cluster, key_slot(key), source)
+    give_slot(cluster, key_slot(key), source)
 
 
 async def test_keys_split_by_a_migration_are_waited_for(client: Client, cluster: TestCluster) -> None:
     key = "{split}"
     source = cluster.owner(key_slot(key))
-    target = other_than(cluster, source)
+    target = cluster.other_than(source)
     await client.execute("SET", f"{key}a", 1, key=key)
     begin_migration(key_slot(key), source, target)
     await client.execute("SET", f"{key}b", 2, key=key)
     both = asyncio.create_task(client.execute("MGET", f"{key}a", f"{key}b", key=key))
     await eventually_async(lambda: redirections(cluster, "TRYAGAIN") > 0, "the server asked to try again")
     source.call("MIGRATE", HOST, target.port, f"{key}a", 0, 5_000)
-    move(cluster, key_slot(key), target)
+    give_slot(cluster, key_slot(key), target)
     assert await both == [b"1", b"2"]
     target.call("FLUSHALL")
-    move(cluster, key_slot(key), source)
+    give_slot(cluster, key_slot(key), source)
 
 
 async def test_commands_without_key_visit_every_primary_in_turn(client: Client, cluster: TestCluster) -> None:
@@ -204,18 +189,21 @@ async def test_a_failover_loses_no_acknowledged_write() -> None:
         with start_replica(cluster, primary) as replica:
             client = ClusterClient(parse_url(cluster.url), Settings(retry_budget_ms=20_000))
             assert await client.execute("SET", "n", 41, key="n") == b"OK"
-            await eventually_async(lambda: _is_in_step(primary), "the write is replicated")
-            primary.process.kill()
-            primary.process.wait()
+            assert await client.execute("WAIT", 1, 5_000, key="n") == 1  # on the connection that wrote
+            nodes = await client.primaries()
+            primary.kill()
             waiting = asyncio.create_task(client.execute("SETRANGE", "n", 1, "2", key="n", repeatable=True))
+            connecting = asyncio.create_task(client.dedicated(key="n"))
+            everywhere = asyncio.create_task(client.execute_on_primaries("PING", repeatable=True))
             await asyncio.to_thread(replica.call, "CLUSTER", "FAILOVER", "TAKEOVER")
             assert await waiting == 2
             assert await client.execute("GET", "n", key="n") == b"42"
+            assert (await connecting).peer == replica.url
+            assert await everywhere == [b"PONG"] * 3
+            ids = {await node.execute("CLUSTER", "MYID") for node in nodes}  # known before: they lead to the new one
+            assert ids == {node.call("CLUSTER", "MYID") for node in cluster.primaries()}
+            await (await connecting).close()
             await client.close()
-
-
-def _is_in_step(primary: TestServer) -> bool:
-    return primary.call("WAIT", 1, 100) == 1
 
 
 def test_slots_follow_the_published_rule() -> None:

@@ -13,7 +13,8 @@ from flowfabric.backends.valkey.slots import SlotRange, parse_shards, parse_slot
 from flowfabric.backends.valkey.url import parse_url
 from flowfabric.config import Settings
 from flowfabric.errors import BackendUnavailable, BadReply
-from tests.servers import HOST, OK, Answer, FakeServer, fake
+from tests.fakes import OK, Answer, FakeServer, fake
+from tests.servers import HOST
 
 
 def node(port: int, role: bytes = b"master", **more: bytes | int | None) -> list[Reply]:

@@ -83,6 +83,16 @@ def test_cluster_seeds() -> None:
     assert (node.kind, node.hosts, node.password) == ("standalone", (("b", 7002),), "pw")
 
 
+@pytest.mark.parametrize("scheme", ["valkey", "valkeys", "redis", "rediss"])
+def test_a_primary_and_its_replicas(scheme: str) -> None:
+    address = parse_url(f"{scheme}://me:pw@a,[::1]:7001,c:7002/3")
+    assert (address.kind, address.db) == ("standalone", 3)
+    assert address.hosts == (("a", 6379), ("::1", 7001), ("c", 7002))
+    assert str(address) == f"{'valkeys' if address.tls else 'valkey'}://a:6379,[::1]:7001,c:7002"
+    one = address.at(("c", 7002))
+    assert (one.hosts, one.db, one.password, one.tls) == ((("c", 7002),), 3, "pw", address.tls)
+
+
 def test_unix_socket() -> None:
     address = parse_url("valkey+unix:///run/valkey%20x.sock?db=2")
     assert (address.kind, address.unix_path, address.db) == ("standalone", "/run/valkey x.sock", 2)
@@ -108,7 +118,9 @@ def test_client_name() -> None:
         ("valkey://[::1", "needs a host"),
         ("valkey://h/abc", "database must be a number"),
         ("valkey://h/-1", "database must be a number"),
-        ("valkey://a,b", r"valkey\+cluster"),
+        ("valkey://a,,b", "needs a host"),
+        ("valkey://a,b:6379,a:6379", "same host and port twice"),
+        ("valkeys+cluster://a:1,a:1", "same host and port twice"),
         ("valkey+cluster://a/1", "database 0 only"),
         ("valkey+cluster://a,,b", "needs a host"),
         ("valkey+unix://", "must look like"),

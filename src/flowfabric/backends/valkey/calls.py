@@ -74,9 +74,16 @@ class FunctionCaller:
 
 
 def key_list(spec: FunctionSpec, named: Mapping[str, str]) -> list[str]:
-    """The keys in order; positions the function derives itself get the partition's placeholder."""
-    placeholder = keys.noop(keys.tag_of(next(iter(named.values())))) if named else ""
-    return [named.get(key.name, placeholder) for key in spec.keys]
+    """The keys in order; positions the function derives itself get the partition's placeholder.
+
+    Every call has the placeholder, if need be as one key more. It never exists, so while a slot is moved key by key the
+    servers answer TRYAGAIN; without it, a function would run on the half of the partition that one server has.
+    """
+    if not named:
+        return []
+    placeholder = keys.noop(keys.tag_of(next(iter(named.values()))))
+    listed = [named.get(key.name, placeholder) for key in spec.keys]
+    return listed if placeholder in listed else [*listed, placeholder]
 
 
 def argument_list(spec: FunctionSpec, named: Mapping[str, Value]) -> list[str | bytes | int]:

@@ -1,21 +1,38 @@
-"""The small interface everything above uses, and the client for one server."""
+"""The small interface everything above uses, and the client for one server or one primary with its replicas."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any, Final, Literal, Protocol
 
 from flowfabric.backends.valkey import connection as wire
-from flowfabric.backends.valkey.connection import Argument, Connection, OnMessage, Reply, ServerReplyError
+from flowfabric.backends.valkey.connection import (
+    AccessRefused,
+    Argument,
+    Connection,
+    OnMessage,
+    Reply,
+    ServerReplyError,
+)
 from flowfabric.backends.valkey.retry import REDIRECTIONS, Retry, SingleFlight
 from flowfabric.backends.valkey.url import ServerAddress
 from flowfabric.config import Settings
-from flowfabric.errors import BackendUnavailable, UnsupportedServer
+from flowfabric.errors import BackendUnavailable, FlowFabricError, UnsupportedServer
 
-__all__ = ["Client", "Hook", "Node", "Reply", "StandaloneClient", "Topology"]
+__all__ = ["Client", "Hook", "Node", "Reply", "Server", "StandaloneClient", "Topology"]
 
 Topology = Literal["standalone", "cluster"]
 Hook = Callable[[], Awaitable[None]]
+
+# How long the other named servers may take to say that they are no primary, once one says that it is.
+_SECOND_OPINION_S: Final = 1.0
+
+
+class Node(Protocol):
+    """One primary, or whoever took its place."""
+
+    async def execute(self, *command: Argument, repeatable: bool = False) -> Reply: ...
 
 
 class Client(Protocol):
@@ -45,8 +62,11 @@ class Client(Protocol):
     async def close(self) -> None: ...
 
 
-class Node:
-    """One server, connected on demand; all callers share one connection and one attempt to connect."""
+class Server:
+    """One server, connected on demand; all callers share one connection and one attempt to connect.
+
+    An address with several hosts is the one of them that is the primary when the connection is made.
+    """
 
     def __init__(self, address: ServerAddress, settings: Settings, before_connect: Hook | None = None) -> None:
         self.address = address
@@ -94,7 +114,7 @@ class Node:
             hint = f"{self.address}: belongs to a cluster ({error.text}); use valkey+cluster://"
             raise UnsupportedServer(hint) from error
         if error.prefix == "READONLY":
-            self.drain()  # after a failover the same name leads to the new primary
+            self.drain()  # after a failover the same name, or another of the names, leads to the new primary
 
     def retry(self, *, repeatable: bool) -> Retry:
         return Retry(str(self.address), self._settings.retry_budget_ms, repeatable=repeatable)
@@ -103,7 +123,7 @@ class Node:
         retry: Retry | None = None
         while True:
             try:
-                return await self._open(command_timeout_ms, on_message)
+                return await self.open(command_timeout_ms, on_message)
             except BackendUnavailable as error:
                 if self._closed:
                     raise
@@ -125,24 +145,88 @@ class Node:
             await connection.close()
 
     async def _connect(self) -> Connection:
-        self._connection = await self._open(self._settings.command_timeout_ms, None)
+        self._connection = await self.open(self._settings.command_timeout_ms, None)
         return self._connection
 
-    async def _open(self, command_timeout_ms: int | None, on_message: OnMessage | None) -> Connection:
+    async def open(self, command_timeout_ms: int | None, on_message: OnMessage | None) -> Connection:
+        """A new connection, which the caller closes; one try."""
         if self._closed:
             raise BackendUnavailable(f"{self.address}: the client is closed", sent=False)
         if self._before_connect is not None:
             await self._before_connect()
-        return await wire.connect(
-            self.address,
-            connect_timeout_ms=self._settings.connect_timeout_ms,
-            command_timeout_ms=command_timeout_ms,
-            on_message=on_message,
-        )
+
+        def connect_to(address: ServerAddress) -> Coroutine[Any, Any, Connection]:
+            return wire.connect(
+                address,
+                connect_timeout_ms=self._settings.connect_timeout_ms,
+                command_timeout_ms=command_timeout_ms,
+                on_message=on_message,
+            )
+
+        if len(self.address.hosts) > 1:
+            return await _connect_to_primary(self.address, connect_to)
+        return await connect_to(self.address)
+
+
+async def _connect_to_primary(
+    address: ServerAddress, connect_to: Callable[[ServerAddress], Coroutine[Any, Any, Connection]]
+) -> Connection:
+    """Ask all at once who is the primary. Two of them are as bad as none: nobody can tell which has the truth."""
+    attempts = [asyncio.create_task(connect_to(address.at(host))) for host in address.hosts]
+    chosen: Connection | None = None
+
+    def leave(attempt: asyncio.Task[Connection]) -> None:
+        if not attempt.cancelled() and attempt.exception() is None and attempt.result() is not chosen:
+            attempt.result().abort("not needed")
+
+    try:
+        chosen = _the_primary(address, await _answers(attempts))
+        return chosen
+    finally:
+        for attempt in attempts:
+            attempt.cancel()
+            attempt.add_done_callback(leave)
+
+
+async def _answers(attempts: Iterable[asyncio.Task[Connection]]) -> list[Connection | BaseException]:
+    """What all of them said, or those that were quick once a primary is found: a dead host may take for ever."""
+    pending = set(attempts)
+    done: set[asyncio.Task[Connection]] = set()
+    while pending and not any(_is_primary(attempt) for attempt in done):
+        ready, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+        done |= ready
+    if pending:
+        ready, _ = await asyncio.wait(pending, timeout=_SECOND_OPINION_S)
+        done |= ready
+    return [attempt.exception() or attempt.result() for attempt in done]
+
+
+def _is_primary(attempt: asyncio.Task[Connection]) -> bool:
+    return attempt.exception() is None and attempt.result().is_primary
+
+
+def _the_primary(address: ServerAddress, answers: list[Connection | BaseException]) -> Connection:
+    connections = [answer for answer in answers if isinstance(answer, Connection)]
+    errors = [answer for answer in answers if not isinstance(answer, Connection)]
+    for connection in connections:
+        if connection.mode == "cluster":
+            raise UnsupportedServer(f"{connection.peer}: belongs to a cluster; use valkey+cluster://")
+    primaries = [connection for connection in connections if connection.is_primary]
+    if len(primaries) == 1:
+        return primaries[0]
+    for error in errors:
+        if not isinstance(error, BackendUnavailable) or (isinstance(error, AccessRefused) and not primaries):
+            raise error
+    if primaries:
+        names = " and ".join(sorted(connection.peer for connection in primaries))
+        raise BackendUnavailable(f"more than one primary: {names}; make one the replica of the other", sent=False)
+    replicas = [f"{connection.peer}: is a replica" for connection in connections]
+    reasons = [error.message for error in errors if isinstance(error, FlowFabricError)]
+    raise BackendUnavailable(f"{address}: none is a primary ({'; '.join(replicas + reasons)})", sent=False)
 
 
 class StandaloneClient:
-    """Client for one server."""
+    """Client for one server, or for one primary with its replicas."""
 
     topology: Final = "standalone"
 
@@ -154,7 +238,7 @@ class StandaloneClient:
         before_connect: Hook | None = None,
         after_close: Hook | None = None,
     ) -> None:
-        self._node = Node(address, settings, before_connect)
+        self._node = Server(address, settings, before_connect)
         self._after_close = after_close
 
     def execute(

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from binascii import crc_hqx
-from typing import Final, NamedTuple
+from collections.abc import Coroutine
+from typing import Any, Final, NamedTuple
 
-from flowfabric.backends.valkey.client import Node
+from flowfabric.backends.valkey.client import Node, Server
 from flowfabric.backends.valkey.connection import (
     AccessRefused,
     Argument,
@@ -19,7 +20,7 @@ from flowfabric.backends.valkey.connection import (
     Reply,
     ServerReplyError,
 )
-from flowfabric.backends.valkey.retry import REDIRECTIONS, Retry, SingleFlight
+from flowfabric.backends.valkey.retry import NOT_ALLOWED, REDIRECTIONS, Retry, SingleFlight
 from flowfabric.backends.valkey.slots import SLOTS, SlotRange, parse_shards, parse_slots
 from flowfabric.backends.valkey.url import Host, ServerAddress
 from flowfabric.config import Settings
@@ -44,6 +45,17 @@ class _Redirection(NamedTuple):
     asking: bool
 
 
+class _Primary:
+    """The primary of a slot, whoever that is when a command is sent: a failover does not strand its callers."""
+
+    def __init__(self, client: ClusterClient, slot: int) -> None:
+        self._client = client
+        self._slot = slot
+
+    async def execute(self, *command: Argument, repeatable: bool = False) -> Reply:
+        return await self._client.execute_at(self._slot, command, repeatable=repeatable)
+
+
 class ClusterClient:
     """Client for a cluster, found through any of the nodes named in the address."""
 
@@ -52,21 +64,26 @@ class ClusterClient:
     def __init__(self, address: ServerAddress, settings: Settings) -> None:
         self._address = address
         self._settings = settings
-        self._nodes: dict[Host, Node] = {}
+        self._nodes: dict[Host, Server] = {}
         self._owners: list[Host | None] = [None] * SLOTS
-        self._primaries: list[Host] = []
+        self._primaries: dict[Host, int] = {}  # with one slot of each
         self._turn = 0
         self._stale = True
         self._informed: Host | None = None  # the target of the last MOVED: gossip may not have reached others
         self._refreshing = SingleFlight(self._refresh)
         self._closed = False
 
-    async def execute(self, *command: Argument, key: str | None = None, repeatable: bool = False) -> Reply:
-        slot = None if key is None else key_slot(key)
+    def execute(
+        self, *command: Argument, key: str | None = None, repeatable: bool = False
+    ) -> Coroutine[Any, Any, Reply]:
+        return self.execute_at(None if key is None else key_slot(key), command, repeatable=repeatable)
+
+    async def execute_at(self, slot: int | None, command: tuple[Argument, ...], *, repeatable: bool) -> Reply:
+        """Run the command on the owner of the slot; on any primary if that is None."""
         retry: Retry | None = None
         redirection: _Redirection | None = None
         while True:
-            node: Node | None = None
+            node: Server | None = None
             try:
                 node = self._node(redirection.host) if redirection else await self._node_for(slot)
                 connection = node.live or await node.connection()
@@ -95,7 +112,7 @@ class ClusterClient:
         while True:
             try:
                 await self._ensure_map()
-                return [self._node(host) for host in self._primaries]
+                return [_Primary(self, slot) for slot in self._primaries.values()]
             except BackendUnavailable as error:
                 retry = retry or self._retry(repeatable=True)
                 await retry.after(error)
@@ -107,12 +124,18 @@ class ClusterClient:
         command_timeout_ms: int | None = None,
         on_message: OnMessage | None = None,
     ) -> Connection:
-        node = await self._node_for(None if key is None else key_slot(key))
-        try:
-            return await node.dedicated(command_timeout_ms, on_message)
-        except BackendUnavailable:
-            self._stale = True  # the next call asks who took over
-            raise
+        slot = None if key is None else key_slot(key)
+        retry: Retry | None = None
+        while True:
+            try:
+                node = await self._node_for(slot)
+                return await node.open(command_timeout_ms, on_message)
+            except BackendUnavailable as error:
+                if self._closed:
+                    raise
+                retry = retry or self._retry(repeatable=True)
+                await retry.after(error)
+                self._stale = True  # ask who took over
 
     async def close(self) -> None:
         self._closed = True
@@ -123,7 +146,7 @@ class ClusterClient:
     def _retry(self, *, repeatable: bool) -> Retry:
         return Retry(str(self._address), self._settings.retry_budget_ms, repeatable=repeatable)
 
-    async def _recover(self, error: Exception, retry: Retry, node: Node | None) -> _Redirection | None:
+    async def _recover(self, error: Exception, retry: Retry, node: Server | None) -> _Redirection | None:
         """Where to go next; None for wherever the map says. Raises when there must be no other try."""
         prefix = error.prefix if isinstance(error, ServerReplyError) else ""
         if isinstance(error, ServerReplyError) and prefix in REDIRECTIONS:
@@ -137,7 +160,7 @@ class ClusterClient:
             node.drain()
         return None
 
-    def _redirection(self, error: ServerReplyError, node: Node | None) -> _Redirection:
+    def _redirection(self, error: ServerReplyError, node: Server | None) -> _Redirection:
         try:
             _, slot, target = error.text.split(" ")[:3]
             name, _, port = target.rpartition(":")
@@ -150,18 +173,18 @@ class ClusterClient:
             raise BadReply(f"{self._address}: cannot follow {error.text!r}") from cause
         return _Redirection(host, error.prefix == "ASK")
 
-    def _node(self, host: Host) -> Node:
+    def _node(self, host: Host) -> Server:
         node = self._nodes.get(host)
         if node is None:
-            node = self._nodes[host] = Node(self._address.at(host), self._settings)
+            node = self._nodes[host] = Server(self._address.at(host), self._settings)
         return node
 
-    async def _node_for(self, slot: int | None) -> Node:
+    async def _node_for(self, slot: int | None) -> Server:
         if self._stale:
             await self._ensure_map()
         if slot is None:
             self._turn = (self._turn + 1) % len(self._primaries)
-            return self._node(self._primaries[self._turn])
+            return self._node(list(self._primaries)[self._turn])
         host = self._owners[slot]
         if host is None:
             self._stale = True
@@ -186,6 +209,8 @@ class ClusterClient:
             except AccessRefused:
                 raise
             except (ServerReplyError, BackendUnavailable) as error:
+                if isinstance(error, ServerReplyError) and error.prefix in NOT_ALLOWED:
+                    raise AccessRefused(f"{self._address}: {error.text}", sent=False) from error
                 last = error
         reason = f"{self._address}: no node told where the slots are; last: {last}"
         raise BackendUnavailable(reason, sent=False) from last
@@ -216,7 +241,7 @@ class ClusterClient:
         for first, last, host in ranges:
             owners[first : last + 1] = [host] * (last + 1 - first)
         self._owners = owners
-        self._primaries = sorted({host for _, _, host in ranges})
+        self._primaries = dict(sorted({host: first for first, _, host in ranges}.items()))
         self._stale = False
         self._informed = None
         for host, node in list(self._nodes.items()):

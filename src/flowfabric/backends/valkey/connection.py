@@ -51,6 +51,8 @@ class Connection(asyncio.Protocol):
     def __init__(self, peer: str, command_timeout_ms: int | None = None, on_message: OnMessage | None = None) -> None:
         self.peer = peer
         self.server_version = ""
+        self.is_primary = True
+        self.mode = "standalone"
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._reader = hiredis.Reader(replyError=ServerReplyError, notEnoughData=_INCOMPLETE)
@@ -161,8 +163,17 @@ class Connection(asyncio.Protocol):
         _keep_alive(transport.get_extra_info("socket"))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._fail(BackendUnavailable, f"{self.peer}: connection lost ({exc or 'closed by the server'})")
+        reason = f"{self.peer}: connection lost ({exc or 'closed by the server'})"
+        if self.server_version or not self._uses_tls():
+            self._fail(BackendUnavailable, reason)
+        elif _is_refusal(exc):  # TLS 1.3 refuses us only after the handshake
+            self._fail(AccessRefused, f"{self.peer}: TLS was refused ({exc})")
+        else:
+            self._fail(BackendUnavailable, f"{reason}; does it want another client certificate?")
         self._closed.set()
+
+    def _uses_tls(self) -> bool:
+        return self._transport is not None and self._transport.get_extra_info("sslcontext") is not None
 
     def pause_writing(self) -> None:
         self._paused = True
@@ -235,14 +246,26 @@ async def connect(
         if isinstance(error, TimeoutError):
             reason = f"{address}: no connection within {connect_timeout_ms} ms"
             raise BackendTimeout(reason, sent=False) from error
-        if isinstance(error, ssl.SSLCertVerificationError):
-            raise AccessRefused(f"{address}: its certificate is not trusted ({error})", sent=False) from error
         if isinstance(error, OSError):
-            raise BackendUnavailable(f"{address}: {error}", sent=False) from error
+            raise _unreachable(address, error) from error
         if isinstance(error, BackendUnavailable):
             error.details["sent"] = False
         raise
     return connection
+
+
+def _unreachable(address: ServerAddress, error: OSError) -> BackendUnavailable:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return AccessRefused(f"{address}: its certificate is not trusted ({error})", sent=False)
+    if _is_refusal(error):
+        return AccessRefused(f"{address}: TLS was refused ({error})", sent=False)
+    return BackendUnavailable(f"{address}: {error}", sent=False)
+
+
+def _is_refusal(error: BaseException | None) -> bool:
+    """TLS itself said no: no certificate, or a wrong one. A connection that merely ended may come back."""
+    ended = ssl.SSLEOFError | ssl.SSLZeroReturnError | ssl.SSLSyscallError
+    return isinstance(error, ssl.SSLError) and not isinstance(error, ended)
 
 
 async def _open(address: ServerAddress, connection: Connection) -> None:
@@ -270,7 +293,7 @@ async def _log_in(address: ServerAddress, connection: Connection) -> None:
             raise _login_error(address, answer) from answer
         if isinstance(answer, BaseException):
             raise answer
-    connection.server_version = _server_version(address, cast("Reply", answers[0]))
+    _note_hello(connection, address, cast("Reply", answers[0]))
 
 
 def _login_error(address: ServerAddress, error: ServerReplyError) -> Exception:
@@ -283,15 +306,21 @@ def _login_error(address: ServerAddress, error: ServerReplyError) -> Exception:
     return BackendUnavailable(f"{address}: login failed ({error.text})", sent=False)
 
 
-def _server_version(address: ServerAddress, hello: Reply) -> str:
+def _note_hello(connection: Connection, address: ServerAddress, hello: Reply) -> None:
+    """HELLO tells the role, too, and unlike ROLE and INFO it is allowed to everybody."""
     if not isinstance(hello, list):
         raise BadReply(f"{address}: HELLO answered {hello!r}")
-    facts = {name: value for name, value in zip(hello[::2], hello[1::2], strict=False) if isinstance(name, bytes)}
+    pairs = zip(hello[::2], hello[1::2], strict=False)
+    facts = {name: value.decode() for name, value in pairs if isinstance(name, bytes) and isinstance(value, bytes)}
     server, version = facts.get(b"server"), facts.get(b"version")
-    if not isinstance(server, bytes) or not isinstance(version, bytes):
+    if server is None or version is None:
         raise BadReply(f"{address}: HELLO did not tell server and version")
-    check_server(str(address), server.decode(), version.decode())
-    return f"{server.decode()} {version.decode()}"
+    connection.mode = facts.get(b"mode", "standalone")
+    if connection.mode == "sentinel":
+        raise UnsupportedServer(f"{address}: is a Sentinel; name the servers, like valkey://a:6379,b:6379")
+    check_server(str(address), server, version)
+    connection.server_version = f"{server} {version}"
+    connection.is_primary = facts.get(b"role", "master") in ("master", "primary")
 
 
 def check_server(peer: str, server: str, version: str) -> None:

@@ -18,7 +18,11 @@ T = TypeVar("T")
 
 REDIRECTIONS: Final = frozenset({"MOVED", "ASK"})
 # The server refused before it ran anything, for a reason that passes.
-NOT_EXECUTED: Final = REDIRECTIONS | {"LOADING", "BUSY", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN", "READONLY"}
+NOT_EXECUTED: Final = REDIRECTIONS | frozenset(
+    {"LOADING", "BUSY", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN", "READONLY", "NOREPLICAS"}
+)
+# The server refused before it ran anything, and its answer will not change.
+NOT_ALLOWED: Final = frozenset({"NOPERM", "NOAUTH"})
 
 _FIRST_PAUSE_S: Final = 0.01
 _LONGEST_PAUSE_S: Final = 1.0
@@ -93,6 +97,8 @@ class Retry:
         self._tries += 1
         self._hops = 0
         if isinstance(error, ServerReplyError):
+            if error.prefix in NOT_ALLOWED:
+                raise AccessRefused(f"{self._peer}: {error.text}", sent=False) from error
             safe = error.prefix in NOT_EXECUTED
         elif isinstance(error, BackendUnavailable):
             sent = bool(error.details.get("sent"))

@@ -3,6 +3,7 @@
 embedded://                                        a private server that is thrown away at the end
 embedded:///abs/dir   embedded://relative/dir      a server of our own whose data stays in the directory
 valkey://[user[:password]@]host[:port][/db]        one server; redis:// is the same for Redis 7.0 and newer
+valkey://host:port,host2:port2[/db]                one primary and its replicas, whoever is which at the moment
 valkeys://...                                      the same over TLS; rediss:// likewise
 valkey+cluster://host:port,host2:port2             a cluster, found through any of the named nodes; valkeys+cluster://
 valkey+unix:///path/to.sock                        one server on a unix socket
@@ -65,7 +66,7 @@ class Tls:
 
 @dataclass(frozen=True, slots=True)
 class ServerAddress:
-    """One server, one cluster or one directory, and how to log in there."""
+    """One server, one primary with its replicas, one cluster or one directory, and how to log in there."""
 
     kind: Kind
     hosts: tuple[Host, ...] = ()
@@ -78,7 +79,7 @@ class ServerAddress:
     client_name: str = "flowfabric"
 
     def at(self, host: Host) -> ServerAddress:
-        """The same credentials for one node of the cluster."""
+        """The same credentials for one of several servers."""
         return replace(self, kind="standalone", hosts=(host,))
 
     def __str__(self) -> str:
@@ -120,7 +121,7 @@ def _parse_server(scheme: str, authority: str, path: str, query: str) -> ServerA
     cluster = scheme in _CLUSTER
     return ServerAddress(
         "cluster" if cluster else "standalone",
-        hosts=() if unix else _hosts(scheme, hosts, many=cluster),
+        hosts=() if unix else _hosts(scheme, hosts),
         unix_path=unquote(path) if unix else None,
         username=unquote(username) or None,
         password=unquote(password) if colon else None,
@@ -130,11 +131,11 @@ def _parse_server(scheme: str, authority: str, path: str, query: str) -> ServerA
     )
 
 
-def _hosts(scheme: str, text: str, *, many: bool) -> tuple[Host, ...]:
-    parts = text.split(",")
-    if len(parts) > 1 and not many:
-        raise _refusal(scheme, "names one host; several hosts need valkey+cluster://")
-    return tuple(_host(scheme, part) for part in parts)
+def _hosts(scheme: str, text: str) -> tuple[Host, ...]:
+    hosts = tuple(_host(scheme, part) for part in text.split(","))
+    if len(set(hosts)) < len(hosts):
+        raise _refusal(scheme, "names the same host and port twice")
+    return hosts
 
 
 def _host(scheme: str, text: str) -> Host:

@@ -1,0 +1,125 @@
+"""TLS in front of a real server: certificates made on the spot, and a proxy that ends TLS and passes bytes on."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import socket
+import ssl
+import subprocess
+from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.servers import HOST, free_port
+
+_CA = "basicConstraints=critical,CA:TRUE\nkeyUsage=critical,keyCertSign,cRLSign\nsubjectKeyIdentifier=hash\n"
+_LEAF = "basicConstraints=CA:FALSE\nsubjectKeyIdentifier=hash\nauthorityKeyIdentifier=keyid\n"
+
+
+@dataclass(frozen=True)
+class Certificate:
+    cert: Path
+    key: Path
+
+
+class Authority:
+    """Signs certificates; whoever trusts `cert` trusts them."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self._folder = folder
+        own = self._request(name)
+        self._sign(own, name, _CA, "-signkey", str(own.key))
+        self.cert, self._key = own.cert, own.key
+
+    def issue(self, name: str, san: str = f"IP:{HOST}") -> Certificate:
+        made = self._request(name)
+        by = ["-CA", str(self.cert), "-CAkey", str(self._key), "-CAcreateserial"]
+        self._sign(made, name, f"{_LEAF}subjectAltName={san}\n", *by)
+        return made
+
+    def _request(self, name: str) -> Certificate:
+        made = Certificate(self._folder / f"{name}.pem", self._folder / f"{name}.key")
+        kind = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", str(made.key)]
+        _openssl("req", "-new", *kind, "-subj", f"/CN={name}", "-out", str(self._folder / f"{name}.csr"))
+        return made
+
+    def _sign(self, made: Certificate, name: str, extensions: str, *by: str) -> None:
+        file = self._folder / f"{name}.ext"
+        file.write_text(extensions)
+        request = ["-in", str(self._folder / f"{name}.csr"), "-out", str(made.cert)]
+        _openssl("x509", "-req", "-days", "2", *request, "-extfile", str(file), *by)
+
+
+def _openssl(*arguments: str) -> None:
+    command = shutil.which("openssl")
+    assert command, "these tests need the openssl command"
+    subprocess.run([command, *arguments], check=True, capture_output=True)
+
+
+def _context(certificate: Certificate, clients_of: Authority | None) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate.cert, certificate.key)
+    if clients_of is not None:
+        context.load_verify_locations(clients_of.cert)
+        context.verify_mode = ssl.CERT_REQUIRED
+    return context
+
+
+@contextmanager
+def refusing_server(certificate: Certificate, clients_of: Authority) -> Iterator[int]:
+    """The port of a server that tells one client why it will not have it, which asyncio's own streams never do."""
+    listener = socket.create_server((HOST, free_port()))
+
+    def refuse() -> None:
+        plain, _ = listener.accept()
+        secured = _context(certificate, clients_of).wrap_socket(plain, True, do_handshake_on_connect=False)
+        with suppress(ssl.SSLError):
+            secured.do_handshake()
+        with socket.socket(fileno=secured.detach()) as ending:
+            ending.shutdown(socket.SHUT_WR)
+            while ending.recv(4096):  # unread bytes would turn the end into a reset, and the alert would be lost
+                pass
+
+    with listener, ThreadPoolExecutor(1) as thread:
+        refusing = thread.submit(refuse)
+        yield listener.getsockname()[1]
+        refusing.result(timeout=10)
+
+
+@asynccontextmanager
+async def tls_proxy(
+    target_port: int, certificate: Certificate, *, clients_of: Authority | None = None, port: int | None = None
+) -> AsyncIterator[int]:
+    """The port of a proxy in front of the server; with `clients_of` it wants a client's certificate, too."""
+    context = _context(certificate, clients_of)
+    pipes: set[asyncio.Task[None]] = set()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        server_reader, server_writer = await asyncio.open_connection(HOST, target_port)
+        for source, sink in ((reader, server_writer), (server_reader, writer)):
+            pipe = asyncio.create_task(_pipe(source, sink))
+            pipes.add(pipe)
+            pipe.add_done_callback(pipes.discard)
+
+    listener = await asyncio.start_server(serve, HOST, port or free_port(), ssl=context)
+    try:
+        yield listener.sockets[0].getsockname()[1]
+    finally:
+        listener.close()
+        for pipe in list(pipes):
+            pipe.cancel()
+        await asyncio.gather(*pipes, return_exceptions=True)
+        await listener.wait_closed()
+
+
+async def _pipe(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+    with suppress(ConnectionError, ssl.SSLError):
+        try:
+            while data := await source.read(1 << 16):
+                sink.write(data)
+                await sink.drain()
+        finally:
+            sink.transport.abort()
