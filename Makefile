@@ -17,8 +17,10 @@ $(VENV)/.ready: pyproject.toml
 
 setup: $(VENV)/.ready ## make the virtual environment
 
-demo: setup ## start an embedded Valkey and watch executions live
+demo: setup ## start an embedded Valkey, watch executions live, and see what a job costs
 	@$(BIN)/python examples/lifecycle.py
+	@echo
+	@$(BIN)/python -m benchmarks.lifecycle --lives 2000 --repetitions 1 --aof no
 
 test: setup ## run every test
 	$(BIN)/python -m pytest
@@ -41,9 +43,11 @@ docs: setup ## write the generated pages of docs/reference and docs/explanation
 	$(BIN)/python scripts/generate_docs.py
 
 soak: setup ## the long runs: many seeds of the model and race tests, crash loops
-	FLOWFABRIC_SOAK=1 $(BIN)/python -m pytest tests/conformance tests/integration -k "model or race or crash" -x
+	FLOWFABRIC_SOAK=1 $(BIN)/python -m pytest tests/conformance tests/integration -k "model or race or crash or failover" -x
 
-bench: setup ## run the benchmarks
+bench: setup ## run the benchmarks: the price of a job, its growth, the client
+	$(BIN)/python -m benchmarks.lifecycle
+	$(BIN)/python -m benchmarks.growth
 	$(BIN)/python benchmarks/clients.py
 
 clean: ## remove the virtual environment and caches

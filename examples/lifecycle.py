@@ -176,6 +176,19 @@ async def summary(story: Story) -> Table:
     return table
 
 
+async def event_log(story: Story) -> Table:
+    """What the store wrote down itself, one line for each transition."""
+    table = Table("after ms", "execution", "event", "attempt", "epoch", "outcome", title="The event log")
+    lines = [line for each in story.names for line in (await story.backend.history(each)).events]
+    lines.sort(key=lambda line: line.at_ms)
+    for line in lines:
+        attempt = "" if line.attempt_index is None else str(line.attempt_index)
+        after = str(line.at_ms - lines[0].at_ms)
+        name = story.names[line.execution_id]
+        table.add_row(after, name, line.event, attempt, str(line.lease_epoch), line.outcome or "")
+    return table
+
+
 async def main() -> None:
     console.print("Starting an embedded Valkey ...")
     backend = await open_backend("embedded://")
@@ -192,6 +205,7 @@ async def main() -> None:
             await chapter(story)
         console.print()
         console.print(await summary(story))
+        console.print(await event_log(story))
     finally:
         await backend.close()
 

@@ -127,6 +127,10 @@ _SUITES = {
     "lua/test_public_wire": "public wire, plain FCALL",
     "lua/test_library": "library handshake",
     "lua/": "lua modules and headers",
+    "integration/test_cluster_failover": "failover and migration",
+    "integration/test_cluster_migration": "failover and migration",
+    "integration/test_standalone_failover": "failover and migration",
+    "integration/test_access": "ACL and TLS",
     "integration/": "client, embedded, crashes",
     "unit/": "unit",
 }

@@ -90,12 +90,15 @@ class Driver:
         return self._owned(x, await self.backend.claim_resumed_execution(c.ClaimResumedExecutionArgs(**args)))
 
     async def grant_and_claim(self, x: Subject, **overrides: Any) -> c.IssueGrantAndClaimResult:
+        return self._owned(x, await self.backend.issue_grant_and_claim(self.one_step_args(x, **overrides)))
+
+    def one_step_args(self, x: Subject, **overrides: Any) -> c.IssueGrantAndClaimArgs:
         args: dict[str, Any] = {
             "execution_id": x.execution_id, "worker_id": WORKER, "worker_instance_id": INSTANCE, "lane_id": LANE,
             "lease_id": LeaseId.new(), "lease_ttl_ms": TTL, "attempt_id": AttemptId.new(),
             "attempt_timeout_ms": ATTEMPT_TIMEOUT, **overrides,
         }  # fmt: skip
-        return self._owned(x, await self.backend.issue_grant_and_claim(c.IssueGrantAndClaimArgs(**args)))
+        return c.IssueGrantAndClaimArgs(**args)
 
     async def reclaim_grant(self, x: Subject, **overrides: Any) -> c.IssueReclaimGrantResult:
         args: dict[str, Any] = {

@@ -2,14 +2,16 @@ from __future__ import annotations
 
 import pytest
 
+from flowfabric.backends.valkey.backend import ValkeyBackend
 from flowfabric.core import contracts as c
 from flowfabric.core.handle import HandleKind, decode_handle
-from flowfabric.core.ids import WorkerId
+from flowfabric.core.ids import AttemptId, LeaseId, WorkerId
 from flowfabric.core.policy import ExecutionPolicy, RoutingRequirements, TimeoutPolicy
 from flowfabric.core.states import AttemptType, LaneState
 from flowfabric.core.transitions import Situation
 from flowfabric.errors import CapabilityMismatch, Conflict, FlowFabricError
 from tests.conformance.driver import LANE, TTL, Driver
+from tests.conformance.invariants import dump
 
 GPU = ExecutionPolicy(routing_requirements=RoutingRequirements(required_capabilities=("gpu",)))
 
@@ -118,6 +120,18 @@ async def test_the_one_step_claim_resumes_an_interrupted_attempt(driver: Driver)
     assert isinstance(claimed, c.ClaimedResumedExecution)
     assert (claimed.attempt_id, claimed.attempt_index, claimed.lease_epoch) == (attempt, 0, 2)
     assert claimed.handle.kind is HandleKind.RESUMED
+
+
+@pytest.mark.parametrize("situation", [Situation.WAITING, Situation.WAITING_RETRY, Situation.INTERRUPTED_WAITING])
+async def test_the_one_step_claim_answers_the_same_when_its_answer_was_lost(
+    driver: Driver, situation: Situation
+) -> None:
+    x = await driver.reach(situation)
+    ids = {"lease_id": LeaseId.new(), "attempt_id": AttemptId.new()}
+    first = await ValkeyBackend.issue_grant_and_claim(driver.backend, driver.one_step_args(x, **ids))
+    before = await dump(driver.backend.client)
+    assert await ValkeyBackend.issue_grant_and_claim(driver.backend, driver.one_step_args(x, **ids)) == first
+    assert await dump(driver.backend.client) == before
 
 
 async def test_resuming_keeps_the_attempt_and_gives_a_new_lease(driver: Driver) -> None:

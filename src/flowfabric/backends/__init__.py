@@ -11,7 +11,7 @@ from flowfabric.config import Settings
 async def open_backend(url: str | None = None, settings: Settings | None = None) -> EngineBackend:
     """Open the store at `url`, or the one the settings or the environment name.
 
-    embedded://[directory], valkey://, valkeys:// (TLS), valkey+unix://, valkey+cluster://, valkeys+cluster://,
+    embedded://[directory], valkey://host[,replica...], valkeys:// (TLS), valkey+unix://, valkey+cluster://, valkeys+cluster://,
     redis://, rediss:// (Redis 7.0 or newer).
     """
     from flowfabric.backends.valkey.backend import ValkeyBackend  # noqa: PLC0415 - one backend, one set of imports

