@@ -6,10 +6,21 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from flowfabric.backends.ports import ExecutionPort, LeasePort, ReadPort, SchedulingPort
+from flowfabric.backends.ports import (
+    BatchPort,
+    EventPort,
+    ExecutionPort,
+    LeasePort,
+    ListingPort,
+    ReadPort,
+    RetentionPort,
+    SchedulingPort,
+)
+from flowfabric.core import batch as b
 from flowfabric.core import contracts as c
 from flowfabric.core import limits
 from flowfabric.core.ids import ExecutionId
+from flowfabric.core.partition import Partition, PartitionFamily
 from flowfabric.core.policy import policy_from_json
 from flowfabric.errors import FlowFabricError, Invalid
 from tests.conformance.driver import Driver, Subject
@@ -18,6 +29,14 @@ from tests.conformance.invariants import dump
 Bad = Callable[[Driver, Subject], Awaitable[object]]
 BIG = b"x" * (limits.PAYLOAD_MAX_BYTES + 1)
 LONG = "x" * 100_000
+
+
+def claim_request(x: Subject, **overrides: object) -> b.ClaimExecutionsArgs:
+    args = {
+        "partition": Partition(PartitionFamily.FLOW, x.execution_id.partition_index), "lane_id": "default",
+        "worker_id": "w", "worker_instance_id": "w-1", "lease_ttl_ms": 1_000, **overrides,
+    }  # fmt: skip
+    return b.ClaimExecutionsArgs(**args)  # type: ignore[arg-type]
 
 
 def with_policy(text: str) -> Bad:
@@ -86,6 +105,34 @@ BAD: list[tuple[str, str, Bad]] = [
     ("get_execution_result", "execution_id", lambda d, x: d.backend.get_execution_result(ExecutionId("x"))),
     ("read_execution_context", "execution_id", lambda d, x: d.backend.read_execution_context(ExecutionId("x"))),
     ("list_attempts", "limit", lambda d, x: d.backend.list_attempts(x.execution_id, limit=0)),
+    ("submit_executions", "priority", lambda d, x: d.backend.submit_executions([
+        c.CreateExecutionArgs(execution_id=d.mint(), namespace="n", lane_id="l", execution_kind="k", priority=-1)])),
+    ("claim_executions", "count", lambda d, x: d.backend.claim_executions(claim_request(x, count=0))),
+    ("claim_executions", "execution_id", lambda d, x: d.backend.claim_executions(
+        claim_request(x, execution_ids=("x",)))),
+    ("finish_executions", "partition", lambda d, x: d.backend.finish_executions(b.FinishExecutionsArgs(
+        partition=Partition(PartitionFamily.FLOW, 1),
+        finish=(c.CompleteExecutionArgs(execution_id=x.execution_id, fence=x.fence),)))),
+    ("run_due_work", "limit", lambda d, x: d.backend.run_due_work(
+        b.RunDueWorkArgs(partition=Partition(PartitionFamily.FLOW, 1), limit=0))),
+    ("read_events", "limit", lambda d, x: d.backend.read_events(c.ReadEventsArgs(limit=1_001))),
+    ("read_events", "events", lambda d, x: d.backend.read_events(c.ReadEventsArgs(events=("born",)))),
+    ("read_events", "cursor", lambda d, x: d.backend.read_events(c.ReadEventsArgs(cursor="0-0"))),
+    ("read_events", "partition", lambda d, x: d.backend.read_events(c.ReadEventsArgs(partition=7))),
+    ("history", "limit", lambda d, x: d.backend.history(x.execution_id, limit=0)),
+    ("wait_for_execution", "timeout_ms", lambda d, x: d.backend.wait_for_execution(x.execution_id, timeout_ms=-1)),
+    ("wait_for_execution", "timeout_ms", lambda d, x: d.backend.wait_for_execution(x.execution_id, timeout_ms=1.5)),
+    ("tail_events", "cursor", lambda d, x: anext(d.backend.tail_events(x.execution_id, cursor="now"))),
+    ("list_executions", "limit", lambda d, x: d.backend.list_executions(c.ListExecutionsArgs(limit=0))),
+    ("list_executions", "order", lambda d, x: d.backend.list_executions(c.ListExecutionsArgs(order="best"))),
+    ("list_executions", "tags", lambda d, x: d.backend.list_executions(c.ListExecutionsArgs(tags={"Bad": "v"}))),
+    ("list_executions", "cursor", lambda d, x: d.backend.list_executions(c.ListExecutionsArgs(cursor="x"))),
+    ("count_executions", "lane_id", lambda d, x: d.backend.count_executions("")),
+    ("trim_executions", "older_than_ms", lambda d, x: d.backend.trim_executions(
+        c.TrimExecutionsArgs(older_than_ms=-1))),
+    ("trim_executions", "keep_last", lambda d, x: d.backend.trim_executions(
+        c.TrimExecutionsArgs(keep_last=1, older_than_ms=1))),
+    ("trim_executions", "cursor", lambda d, x: d.backend.trim_executions(c.TrimExecutionsArgs(cursor="x"))),
 ]  # fmt: skip
 
 
@@ -103,6 +150,6 @@ async def test_bad_input_is_refused_by_name_and_changes_nothing(
 
 
 def test_every_port_is_given_bad_input() -> None:
-    protocols = (ExecutionPort, LeasePort, SchedulingPort, ReadPort)
+    protocols = (ExecutionPort, LeasePort, SchedulingPort, BatchPort, ReadPort, EventPort, ListingPort, RetentionPort)
     ports = {name for protocol in protocols for name in vars(protocol) if not name.startswith("_")}
     assert ports == {port for port, _, _ in BAD}

@@ -6,11 +6,12 @@ raises an error of `flowfabric.errors`; a refused call has written nothing (G4).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Protocol
 
+from flowfabric.core import batch as b
 from flowfabric.core import contracts as c
-from flowfabric.core.ids import ExecutionId
+from flowfabric.core.ids import ExecutionId, LaneId
 from flowfabric.core.partition import PartitionConfig
 from flowfabric.core.states import PublicState
 
@@ -156,24 +157,66 @@ class ReadPort(Protocol):
 class BatchPort(Protocol):
     """Many at once. Each item has its own outcome: a refused one is an error in the list and spoils no other."""
 
-    async def submit_executions(self, batch: Sequence[c.CreateExecutionArgs]) -> list[c.SubmitOutcome]:
+    async def submit_executions(self, batch: Sequence[c.CreateExecutionArgs]) -> list[b.SubmitOutcome]:
         """create_execution for each; one call a partition."""
         ...
 
-    async def claim_executions(self, args: c.ClaimExecutionsArgs) -> list[c.ClaimOutcome]:
+    async def claim_executions(self, args: b.ClaimExecutionsArgs) -> list[b.ClaimOutcome]:
         """Claim up to `count` of a lane that the worker can run, best first, or the named ones: waiting -> active."""
         ...
 
-    async def finish_executions(self, args: c.FinishExecutionsArgs) -> c.FinishExecutionsResult:
+    async def finish_executions(self, args: b.FinishExecutionsArgs) -> b.FinishExecutionsResult:
         """complete_execution and fail_execution mixed, renew_lease for others, and the next claim, in one step."""
         ...
 
-    async def run_due_work(self, args: c.RunDueWorkArgs) -> c.DueWork:
+    async def run_due_work(self, args: b.RunDueWorkArgs) -> b.DueWork:
         """Requeue lost leases, promote delays, apply attempt time-outs and deadlines of one partition."""
         ...
 
 
-class EngineBackend(ExecutionPort, LeasePort, SchedulingPort, BatchPort, ReadPort, Protocol):
+class EventPort(Protocol):
+    """What happened, and waiting for what will."""
+
+    async def read_events(self, args: c.ReadEventsArgs) -> c.EventPage:
+        """Lines of the event logs, oldest first: of one partition, or of all of them merged by time."""
+        ...
+
+    async def history(self, execution_id: ExecutionId, *, cursor: str | None = None, limit: int = 100) -> c.EventPage:
+        """The events of one execution, oldest first, as far back as its partition's log goes."""
+        ...
+
+    async def wait_for_execution(self, execution_id: ExecutionId, *, timeout_ms: int) -> PublicState | None:
+        """Wait until the execution ends and say how; None when it had not within `timeout_ms`."""
+        ...
+
+    def tail_events(self, execution_id: ExecutionId, *, cursor: str | None = None) -> AsyncIterator[c.Event]:
+        """The events of one execution as they happen, until it has ended; `cursor` is that of the last one seen."""
+        ...
+
+
+class ListingPort(Protocol):
+    """Which executions there are, and how many."""
+
+    async def list_executions(self, args: c.ListExecutionsArgs) -> c.ListExecutionsPage:
+        """Executions that match, over all partitions, by creation."""
+        ...
+
+    async def count_executions(self, lane_id: LaneId | None = None) -> list[c.LaneCounts]:
+        """How many executions each lane, or this one, has in each public state, and how long the oldest waits."""
+        ...
+
+
+class RetentionPort(Protocol):
+    """Deleting what is finished."""
+
+    async def trim_executions(self, args: c.TrimExecutionsArgs) -> c.TrimExecutionsResult:
+        """Delete finished executions with everything that belongs to them: terminal -> absent."""
+        ...
+
+
+class EngineBackend(
+    ExecutionPort, LeasePort, SchedulingPort, BatchPort, ReadPort, EventPort, ListingPort, RetentionPort, Protocol
+):
     """One store: all ports, and its own end."""
 
     @property

@@ -7,11 +7,14 @@ from flowfabric.backends.valkey.batches import ValkeyBatches
 from flowfabric.backends.valkey.bundle import Bundle, bundle
 from flowfabric.backends.valkey.calls import FunctionCaller, flat_to_dict
 from flowfabric.backends.valkey.client import Client
+from flowfabric.backends.valkey.events import EventTail, ValkeyEvents
 from flowfabric.backends.valkey.executions import ValkeyExecutions
 from flowfabric.backends.valkey.leases import ValkeyLeases
 from flowfabric.backends.valkey.library import Library
+from flowfabric.backends.valkey.listing import ValkeyListing
 from flowfabric.backends.valkey.opening import open_client
 from flowfabric.backends.valkey.reads import ValkeyReads
+from flowfabric.backends.valkey.retention import ValkeyRetention
 from flowfabric.backends.valkey.scheduling import ValkeyScheduling
 from flowfabric.config import Settings
 from flowfabric.core.partition import PartitionConfig
@@ -20,13 +23,23 @@ from flowfabric.errors import PartitionMismatch
 _COUNTS = ("num_flow_partitions", "num_budget_partitions", "num_quota_partitions")
 
 
-class ValkeyBackend(ValkeyExecutions, ValkeyLeases, ValkeyScheduling, ValkeyBatches, ValkeyReads):
+class ValkeyBackend(
+    ValkeyExecutions,
+    ValkeyLeases,
+    ValkeyScheduling,
+    ValkeyBatches,
+    ValkeyEvents,
+    ValkeyListing,
+    ValkeyRetention,
+    ValkeyReads,
+):
     """All ports on one Valkey, standalone, cluster or embedded."""
 
     def __init__(self, client: Client, library: Library, partitions: PartitionConfig) -> None:
         self._client = client
         self._library = library
         self._caller = FunctionCaller(library)
+        self._tail = EventTail(client)
         self.partitions = partitions
 
     @classmethod
@@ -48,6 +61,7 @@ class ValkeyBackend(ValkeyExecutions, ValkeyLeases, ValkeyScheduling, ValkeyBatc
         return self._client
 
     async def close(self) -> None:
+        await self._tail.close()
         await self._client.close()
 
 

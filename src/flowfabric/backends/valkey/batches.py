@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import defaultdict
 from collections.abc import Sequence
 
 from flowfabric.backends.valkey import keys, replays
-from flowfabric.backends.valkey.calls import Fields, FunctionCaller, Value, parse_envelope
+from flowfabric.backends.valkey.calls import Fields, FunctionCaller, Value, at_once, parse_envelope
 from flowfabric.backends.valkey.client import Reply
 from flowfabric.backends.valkey.executions import create_items
 from flowfabric.backends.valkey.leases import claimed_from
@@ -42,10 +41,11 @@ class ValkeyBatches:
             for at, reply in zip(places, _list(fields, 0), strict=True):
                 outcomes[at] = _submitted(reply, batch[at].execution_id)
 
-        async with asyncio.TaskGroup() as group:
-            for tag, places in groups.items():
-                for start in range(0, len(places), _PER_CALL):
-                    group.create_task(submit(tag, places[start : start + _PER_CALL]))
+        await at_once(
+            submit(tag, places[start : start + _PER_CALL])
+            for tag, places in groups.items()
+            for start in range(0, len(places), _PER_CALL)
+        )
         return [outcome for outcome in outcomes if outcome is not None]
 
     async def claim_executions(self, args: b.ClaimExecutionsArgs) -> list[b.ClaimOutcome]:

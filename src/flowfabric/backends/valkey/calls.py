@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import asyncio
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from typing import TypeVar
 
 from flowfabric.backends.valkey import keys
 from flowfabric.backends.valkey.client import Reply
@@ -11,6 +13,10 @@ from flowfabric.backends.valkey.library import Library
 from flowfabric.backends.valkey.refusals import refusal
 from flowfabric.core.ids import ExecutionId
 from flowfabric.errors import BadReply
+
+T = TypeVar("T")
+
+_AT_ONCE = 256
 
 Value = str | bytes | int | None | Iterable[str | bytes]
 
@@ -145,3 +151,15 @@ def _items(value: Value) -> Iterable[str | bytes]:
     if isinstance(value, str | bytes | int):
         raise TypeError(f"expected several values, got {value!r}")
     return value
+
+
+async def at_once(calls: Iterable[Awaitable[T]]) -> list[T]:
+    """All of them, some at the same time; the first error is raised when the calls beside it have ended."""
+    waiting = list(calls)
+    done: list[T] = []
+    for start in range(0, len(waiting), _AT_ONCE):
+        for result in await asyncio.gather(*waiting[start : start + _AT_ONCE], return_exceptions=True):
+            if isinstance(result, BaseException):
+                raise result
+            done.append(result)
+    return done

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from flowfabric.backends.valkey import keys
-from flowfabric.backends.valkey.calls import FunctionCaller, Value
+from flowfabric.backends.valkey.calls import FunctionCaller, Value, at_once
 from flowfabric.backends.valkey.leases import reclaim_cap_exceeded
 from flowfabric.core import capability
 from flowfabric.core import contracts as c
@@ -74,12 +72,10 @@ class ValkeyScheduling:
     async def set_lane_state(self, args: c.SetLaneStateArgs) -> c.SetLaneStateResult:
         """One call a partition, since each partition of a lane may live on another node."""
         tags = [Partition(PartitionFamily.FLOW, index).tag for index in range(self.partitions.num_flow_partitions)]
-        async with asyncio.TaskGroup() as group:
-            for tag in tags:
-                named = {"lane_config": keys.lane_config(tag, args.lane_id)}
-                group.create_task(
-                    self._caller.call("set_lane_state", named, {"state": args.state}, subject=args.lane_id)
-                )
+        named = [{"lane_config": keys.lane_config(tag, args.lane_id)} for tag in tags]
+        await at_once(
+            self._caller.call("set_lane_state", each, {"state": args.state}, subject=args.lane_id) for each in named
+        )
         return c.LaneStateSet(partitions=len(tags))
 
 

@@ -38,7 +38,9 @@ function M.create(x, idempotency, A, now)
   local delayed = A.delay_until ~= nil and A.delay_until > now
   local deadline = A.execution_deadline_at or (digest.execution_deadline_ms and now + digest.execution_deadline_ms)
   local priority = index.clamp_priority(A.priority)
+  local remembered = idempotency and A.dedup_ttl_ms and A.dedup_ttl_ms > 0
   record.change(x, now, delayed and DELAYED or WAITING, {
+    idempotency_key = remembered and idempotency:sub(#x.tag + 10) or nil,
     namespace = given(A.namespace), lane_id = A.lane_id, execution_kind = given(A.execution_kind), created_at = now,
     priority = priority > 0 and priority or nil, creator_identity = given(A.creator_identity),
     required_capabilities = given(digest.required_capabilities), attempt_timeout_ms = digest.attempt_timeout_ms,
@@ -48,9 +50,7 @@ function M.create(x, idempotency, A, now)
   index.enter(x, now)
   index.register(x)
   if deadline then index.set_deadline(x, deadline) end
-  if idempotency and A.dedup_ttl_ms and A.dedup_ttl_ms > 0 then
-    redis.call("SET", idempotency, x.id, "PX", A.dedup_ttl_ms)
-  end
+  if remembered then redis.call("SET", idempotency, x.id, "PX", A.dedup_ttl_ms) end
   event.append(x, "created", now)
   return reply.ok(x.id, record.public_state(x))
 end

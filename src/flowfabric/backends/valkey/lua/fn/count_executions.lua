@@ -1,0 +1,58 @@
+--- Count the executions of a partition by lane and public state, with the age of the oldest that may start.
+-- @keys    partition
+-- @args    lane_id from_lane limit:pos
+-- @reply   next_lane lanes
+-- @errors  invalid_input
+-- @flags   no-writes
+-- @repeat  safe
+-- @uses    clock listing reply
+local MAX_LANES = 1000
+local ENDS = {"failed", "cancelled", "expired", "skipped"}
+local BAND, DAY, MAX_BANDS = 1000000000000, 86400000, 64
+
+-- When the oldest of a queue was created. It is sorted by priority first, so look at the head of each priority; with
+-- more than MAX_BANDS of them waiting, of the highest ones.
+local function oldest_created(key, now)
+  local oldest, from = nil, "-inf"
+  for _ = 1, MAX_BANDS do
+    local head = redis.call("ZRANGE", key, from, "+inf", "BYSCORE", "LIMIT", 0, 1, "WITHSCORES")
+    if #head == 0 then break end
+    -- A day ahead of now, in case clocks differ; nothing has waited for the 31 years that a band is wide.
+    local top = now + DAY - BAND * math.floor((now + DAY - head[2]) / BAND)
+    local created = now + DAY - (top - head[2])
+    if not oldest or created < oldest then oldest = created end
+    from = string.format("(%.0f", top)
+  end
+  return oldest
+end
+
+local function age(tag, lane, now)
+  local oldest = nil
+  for _, key in ipairs(listing.eligible(tag, lane)) do
+    local created = oldest_created(key, now)
+    if created and (not oldest or created < oldest) then oldest = created end
+  end
+  return oldest and tostring(math.max(0, now - oldest)) or ""
+end
+
+local function count(tag, lane, now)
+  local counts, out = {}, {lane, age(tag, lane, now)}
+  for _, state in ipairs(listing.STATES) do counts[state] = listing.count(listing.queues(tag, lane, state)) end
+  for _, state in ipairs(ENDS) do counts.completed = counts.completed - counts[state] end
+  for _, state in ipairs(listing.STATES) do
+    out[#out + 1] = state
+    out[#out + 1] = tostring(counts[state])
+  end
+  return out
+end
+
+return function(K, A)
+  local tag, refusal = listing.tag(K.partition)
+  if refusal then return refusal end
+  if A.limit > MAX_LANES then return reply.invalid("limit", "at most " .. MAX_LANES, A.limit) end
+
+  local now, out = clock.now_ms(), {}
+  local lanes = listing.lanes(tag, A.lane_id, A.from_lane)
+  for i = 1, math.min(#lanes, A.limit) do out[i] = count(tag, lanes[i], now) end
+  return {1, "OK", lanes[A.limit + 1] or "", out}
+end

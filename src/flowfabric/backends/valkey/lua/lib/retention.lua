@@ -1,0 +1,102 @@
+-- The end of a finished execution's keys: all of them, in one step (D29).
+-- @uses index record writes
+local M = {}
+
+local CHUNK = 500
+local OWN = {
+  "core", "payload", "result", "policy", "tags", "claim_grant", "waitpoints", "signals", "deps:meta",
+  "deps:unresolved", "deps:all_edges", "suspension:current", "suspension:current:satisfied_set",
+  "suspension:current:satisfied_set:signals", "suspension:current:member_map",
+}
+local OF_ATTEMPT = {"", ":usage", ":policy", ":summary"}
+local DUE = {"all_executions", "attempt_timeout", "execution_deadline", "suspension_timeout", "lease_expiry"}
+local LANE = {
+  "eligible", "capability_sets", "delayed", "active", "suspended", "terminal", "blocked:dependencies",
+  "blocked:budget", "blocked:quota", "blocked:route", "blocked:operator", "blocked:lane_state",
+}
+
+local function add_each(keys, prefix, names, ...)
+  for _, name in ipairs(names) do
+    for i = 1, select("#", ...) do keys[#keys + 1] = prefix .. name .. select(i, ...) end
+  end
+end
+
+-- Attempts, their output and whatever hangs on them.
+local function add_attempts(keys, x)
+  for i = 0, record.attempt_count(x) - 1 do
+    local attempt, output = record.attempt_key(x, i), "ff:stream:" .. x.tag .. ":" .. x.id .. ":" .. i
+    add_each(keys, attempt, OF_ATTEMPT, "")
+    keys[#keys + 1], keys[#keys + 2] = output, output .. ":meta"
+  end
+end
+
+-- What few executions have: labels, waitpoints, signals and dependencies with keys of their own.
+local function add_rest(keys, x)
+  local tags, waitpoints, signals = x.base .. ":tags", x.base .. ":waitpoints", x.base .. ":signals"
+  local edges = x.base .. ":deps:all_edges"
+  if redis.call("EXISTS", tags, waitpoints, signals, edges) == 0 then return end
+  local labels = redis.call("HGETALL", tags)
+  for i = 1, #labels, 2 do writes.zrem(x, index.partition(x, "tag:" .. labels[i] .. "=" .. labels[i + 1])) end
+  add_each(keys, "ff:wp:" .. x.tag .. ":", redis.call("SMEMBERS", waitpoints), "", ":signals", ":condition")
+  add_each(keys, "ff:signal:" .. x.tag .. ":", redis.call("ZRANGE", signals, 0, -1), "", ":payload")
+  add_each(keys, x.base .. ":dep:", redis.call("SMEMBERS", edges), "")
+end
+
+-- The key may have run out and be another execution's by now.
+local function add_idempotency(keys, x)
+  if not x.idempotency_key then return end
+  local key = "ff:idem:" .. x.tag .. ":" .. x.idempotency_key
+  if redis.call("GET", key) == x.id then keys[#keys + 1] = key end
+end
+
+local function unlink(keys)
+  for i = 1, #keys, CHUNK do redis.call("UNLINK", unpack(keys, i, math.min(i + CHUNK - 1, #keys))) end
+end
+
+-- Members go after their flow has ended: until then others may depend on what they left.
+local function flow_is_open(x)
+  if not x.flow_id then return false end
+  local flow = redis.call("HGET", "ff:flow:" .. x.tag .. ":" .. x.flow_id .. ":core", "public_flow_state")
+  return flow and flow ~= "completed" and flow ~= "failed" and flow ~= "cancelled"
+end
+
+-- Delete a finished execution; false, and nothing is deleted, when it is alive again or its flow is. Its index entries
+-- go when `collected` is flushed.
+function M.delete(tag, lane, id, collected)
+  local core = "ff:exec:" .. tag .. ":" .. id .. ":core"
+  local x = record.load(core)
+  if not x then
+    x = record.at(core)
+    x.lane_id, x.lifecycle_phase, x.terminal_outcome = lane, "terminal", "success"
+  elseif x.lifecycle_phase ~= "terminal" or flow_is_open(x) then
+    return false
+  end
+  x.writes = collected
+  local keys = {}
+  add_each(keys, x.base .. ":", OWN, "")
+  add_attempts(keys, x)
+  add_rest(keys, x)
+  add_idempotency(keys, x)
+  index.leave(x)
+  index.drop(x, DUE)
+  unlink(keys)
+  return true
+end
+
+-- How long the execution itself asked to be kept, in ms; nil when its policy does not say.
+function M.own_ttl(policy_text)
+  if not policy_text or not policy_text:find("retention_ttl_ms", 1, true) then return nil end
+  local ok, stored = pcall(cjson.decode, policy_text)
+  local section = ok and type(stored) == "table" and stored.stream_policy
+  local ttl = type(section) == "table" and section.retention_ttl_ms
+  return type(ttl) == "number" and ttl >= 0 and ttl or nil
+end
+
+-- Take a lane that has nothing left in this partition off the list of lanes.
+function M.forget_lane(tag, lane)
+  local x, keys = {tag = tag, lane_id = lane}, {}
+  for i, name in ipairs(LANE) do keys[i] = index.lane(x, name) end
+  if redis.call("EXISTS", unpack(keys)) == 0 then redis.call("SREM", index.partition(x, "lanes"), lane) end
+end
+
+return M

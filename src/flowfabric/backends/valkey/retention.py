@@ -1,0 +1,71 @@
+"""RetentionPort on Valkey."""
+
+from __future__ import annotations
+
+from flowfabric.backends.valkey.calls import FunctionCaller, at_once
+from flowfabric.backends.valkey.client import Client
+from flowfabric.backends.valkey.listing import call_partition, decode_cursor, encode_cursor, tags_of
+from flowfabric.core import contracts as c
+from flowfabric.core.partition import PartitionConfig
+
+# A place in a partition: the lane, and the end and the id of the last execution that was looked at.
+Place = tuple[str, int, str]
+
+_BEGINNING: Place = ("", 0, "")
+# A deletion takes some 40 us of the server's time, and its other callers wait for a whole call of the function.
+_DELETED_PER_CALL = 100
+_MOST_CALLS = 100
+
+
+class ValkeyRetention:
+    """Deleting what is finished."""
+
+    _caller: FunctionCaller
+    _client: Client
+    partitions: PartitionConfig
+
+    async def trim_executions(self, args: c.TrimExecutionsArgs) -> c.TrimExecutionsResult:
+        index, place = _decode(args.cursor)
+        deleted = calls = 0
+        for at, tag in await self._in_use(index):
+            after: Place | None = place if at == index else _BEGINNING
+            while after is not None:
+                if deleted == args.limit or calls == _MOST_CALLS:
+                    return c.ExecutionsTrimmed(deleted=deleted, cursor=encode_cursor("trim", at, *after))
+                gone, after = await self._trim(tag, args, after, min(_DELETED_PER_CALL, args.limit - deleted))
+                deleted, calls = deleted + gone, calls + 1
+        return c.ExecutionsTrimmed(deleted=deleted)
+
+    async def _in_use(self, index: int) -> list[tuple[int, str]]:
+        """The partitions from `index` on that have executions: most of a small store's have none."""
+        tags = tags_of(self.partitions)[index:]
+        found = await at_once(self._has_lanes(tag) for tag in tags)
+        return [(at, tag) for at, (tag, has) in enumerate(zip(tags, found, strict=True), index) if has]
+
+    async def _has_lanes(self, tag: str) -> bool:
+        key = f"ff:idx:{tag}:lanes"
+        return await self._client.execute("EXISTS", key, key=key, repeatable=True) == 1
+
+    async def _trim(self, tag: str, args: c.TrimExecutionsArgs, after: Place, limit: int) -> tuple[int, Place | None]:
+        lane, ended_at, last_id = after
+        fields = await call_partition(
+            self._caller,
+            "trim_executions",
+            tag,
+            lane_id=args.lane_id,
+            older_than_ms=args.older_than_ms,
+            keep_last=args.keep_last,
+            from_lane=lane,
+            after_ms=ended_at if lane else None,
+            after_id=last_id,
+            limit=limit,
+        )
+        reached = (fields.text(1), fields.number(2), fields.text(3)) if fields.text(1) else None
+        return fields.number(0), reached
+
+
+def _decode(cursor: str | None) -> tuple[int, Place]:
+    if cursor is None:
+        return 0, _BEGINNING
+    index, lane, ended_at, last_id = decode_cursor("trim", cursor, tuple[int, str, int, str])
+    return index, (lane, ended_at, last_id)

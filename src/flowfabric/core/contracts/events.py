@@ -1,0 +1,119 @@
+"""Events: lines of the durable transition log, and how they are asked for."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Any, TypeAlias
+
+import msgspec
+
+from flowfabric.core import limits
+from flowfabric.core.contracts.fields import Checked, ExecutionKind, Rule, ScanLimit
+from flowfabric.core.ids import AttemptIndex, ExecutionId, LaneId, LeaseEpoch, Namespace, TimestampMs
+from flowfabric.core.partition import Partition, PartitionFamily
+from flowfabric.core.states import PublicState
+from flowfabric.errors import InvalidInput
+
+# A place in each of up to 65,536 logs; with the usual 256 it takes some 5 kB.
+CURSOR_MAX_BYTES = 2_097_152
+# In place of a cursor: after the latest line, to follow what comes.
+END = "end"
+
+
+class EventKind(StrEnum):
+    """What a line of the log reports."""
+
+    CREATED = "created"
+    CLAIMED = "claimed"
+    RECLAIMED = "reclaimed"
+    RESUMED = "resumed"
+    REQUEUED = "requeued"
+    PROGRESS = "progress"
+    DELAYED = "delayed"
+    WAITING_CHILDREN = "waiting_children"
+    BLOCKED = "blocked"
+    UNBLOCKED = "unblocked"
+    PROMOTED = "promoted"
+    PRIORITY_CHANGED = "priority_changed"
+    RETRY_SCHEDULED = "retry_scheduled"
+    LEASE_EXPIRED = "lease_expired"
+    LEASE_REVOKED = "lease_revoked"
+    REPLAYED = "replayed"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    EXPIRED = "expired"
+    SKIPPED = "skipped"
+
+
+# The events an execution ends with, and its state from then on.
+ENDINGS = {
+    EventKind.COMPLETED: PublicState.COMPLETED,
+    EventKind.FAILED: PublicState.FAILED,
+    EventKind.CANCELLED: PublicState.CANCELLED,
+    EventKind.EXPIRED: PublicState.EXPIRED,
+    EventKind.SKIPPED: PublicState.SKIPPED,
+}
+
+
+def _kinds(field: str, value: Any) -> tuple[EventKind, ...]:
+    if not isinstance(value, tuple | list | set | frozenset):
+        raise InvalidInput(field, value, "must be a collection of event kinds")
+    try:
+        return tuple(sorted({EventKind(kind) for kind in value}))
+    except ValueError:
+        raise InvalidInput(field, value, f"must hold only {', '.join(EventKind)}") from None
+
+
+EventKinds: TypeAlias = Annotated[tuple[EventKind, ...], Rule(_kinds)]
+Cursor: TypeAlias = Annotated[str, Rule(lambda field, value: limits.label(field, value, 1, CURSOR_MAX_BYTES))]
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True):
+    """One transition, or progress, of one execution."""
+
+    execution_id: ExecutionId
+    event: str = ""  # an EventKind; text, because a newer library may know more of them
+    at_ms: TimestampMs = 0
+    lease_epoch: LeaseEpoch = 0
+    attempt_index: AttemptIndex | None = None  # None: never claimed
+    outcome: str | None = None  # how it ended, why an attempt started or failed, the per cent done
+    cursor: str = ""  # reading its partition from here goes on after it
+
+
+class ReadEventsArgs(Checked, frozen=True, kw_only=True):
+    """Lines that match every filter given, after `cursor`; without one from the oldest line there is.
+
+    An execution's namespace, lane and kind are looked up in its record, so they match only while it exists.
+    """
+
+    execution_id: ExecutionId | None = None
+    namespace: Namespace | None = None
+    lane_id: LaneId | None = None
+    execution_kind: ExecutionKind | None = None
+    events: EventKinds = ()
+    partition: Partition | None = None
+    cursor: Cursor | None = None
+    limit: ScanLimit = 100
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.partition is None:
+            return
+        if self.partition.family not in (PartitionFamily.FLOW, PartitionFamily.EXECUTION):
+            raise InvalidInput("partition", self.partition.tag, "must be one of executions, like {fp:7}")
+        if self.execution_id is not None and self.execution_id.tag != self.partition.tag:
+            raise InvalidInput("partition", self.partition.tag, f"must be the execution's, {self.execution_id.tag}")
+
+
+class EventPage(msgspec.Struct, frozen=True, kw_only=True):
+    """Some lines, oldest first, and where to go on.
+
+    A page may be short or empty while `more` is true: each call looks at a bounded number of lines. `truncated` says
+    that lines between the given cursor and this page have fallen off the log; they are gone.
+    """
+
+    events: tuple[Event, ...] = ()
+    cursor: str | None = None
+    more: bool = False
+    truncated: bool = False

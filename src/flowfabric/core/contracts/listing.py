@@ -1,0 +1,69 @@
+"""Lists of executions, and how many there are."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+from flowfabric.core.contracts.events import Cursor
+from flowfabric.core.contracts.fields import Checked, ExecutionKind, ScanLimit, Tags
+from flowfabric.core.ids import ExecutionId, LaneId, Namespace, TimestampMs
+from flowfabric.core.states import PublicState
+
+
+class ListOrder(StrEnum):
+    """By creation; executions created in the same millisecond are sorted by id."""
+
+    NEWEST = "newest"
+    OLDEST = "oldest"
+
+
+class ListExecutionsArgs(Checked, frozen=True, kw_only=True):
+    """Executions that match every filter given, from `cursor` on; the filters of a walk stay the same."""
+
+    namespace: Namespace | None = None
+    lane_id: LaneId | None = None
+    execution_kind: ExecutionKind | None = None
+    public_state: PublicState | None = None
+    tags: Tags = msgspec.field(default_factory=dict)  # all of them
+    created_since_ms: TimestampMs | None = None
+    created_until_ms: TimestampMs | None = None  # not included
+    order: ListOrder = ListOrder.NEWEST
+    cursor: Cursor | None = None
+    limit: ScanLimit = 100
+
+
+class ExecutionSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """One execution as a line of a list."""
+
+    execution_id: ExecutionId
+    namespace: Namespace
+    lane_id: LaneId
+    execution_kind: str
+    public_state: PublicState
+    priority: int
+    created_at: TimestampMs
+
+
+class ListExecutionsPage(msgspec.Struct, frozen=True, kw_only=True):
+    """Some executions and where to go on; None when there are no more.
+
+    A page may be short or empty and have a cursor: each call looks at a bounded number of executions. Whoever follows
+    the cursors to the end meets every execution that matched all the time exactly once.
+    """
+
+    executions: tuple[ExecutionSummary, ...] = ()
+    next_cursor: str | None = None
+
+
+class LaneCounts(msgspec.Struct, frozen=True, kw_only=True):
+    """How many executions of a lane are in each public state; a state without any is left out."""
+
+    lane_id: LaneId
+    counts: dict[PublicState, int] = msgspec.field(default_factory=dict)
+    oldest_waiting_ms: int | None = None  # age, since its creation, of the oldest that may start; None: there is none
+
+    @property
+    def total(self) -> int:
+        return sum(self.counts.values())

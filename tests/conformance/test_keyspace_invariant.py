@@ -1,0 +1,172 @@
+"""Everything that is created is deleted (D29): submit, finish in every way, trim, and the key space is as before."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from flowfabric.core import contracts as c
+from flowfabric.core.policy import ExecutionPolicy, RoutingRequirements
+from flowfabric.core.transitions import SITUATIONS, TERMINAL, Situation
+from tests.conformance.driver import DEADLINE_IN, RETRYING, Driver, Subject
+from tests.conformance.invariants import dump
+
+LIVE = [situation for situation in Situation if situation not in TERMINAL]
+GPU = ExecutionPolicy(routing_requirements=RoutingRequirements(required_capabilities=("gpu",)))
+PARTS: dict[str, Any] = {
+    "input_payload": b"in",
+    "payload_encoding": "raw",
+    "tags": {"team.a": "1", "team.b": "x y"},
+    "priority": 7,
+}
+
+
+async def left_behind(driver: Driver) -> list[str]:
+    """Every key that neither belongs to the store as a whole nor goes by itself."""
+    found = []
+    for key in await dump(driver.backend.client):
+        name = key.decode()
+        is_log = name.startswith("ff:part:") and name.endswith(":events")
+        if is_log or name == "ff:config:partitions":
+            continue
+        if await driver.backend.client.execute("PTTL", name, key=name) == -1:
+            found.append(name)
+    return found
+
+
+async def trim(driver: Driver) -> int:
+    result = await driver.backend.trim_executions(c.TrimExecutionsArgs(older_than_ms=0))
+    assert not result.more
+    return result.deleted
+
+
+async def completed(driver: Driver, x: Subject) -> None:
+    await driver.run(x, attempt_policy_json='{"model":"m"}')
+    await driver.progress(x, progress_message="half")
+    await driver.complete(x)
+
+
+async def retried(driver: Driver, x: Subject) -> None:
+    for _ in range(2):
+        await driver.run(x, attempt_policy_json='{"model":"m"}')
+        await driver.fail(x, retry_policy_json=None)
+        await driver.clock.advance(5_000)
+        await driver.promote(x)
+    await completed(driver, x)
+
+
+async def reclaimed(driver: Driver, x: Subject) -> None:
+    await driver.run(x)
+    await driver.revoke(x)
+    await driver.reclaim_grant(x)
+    await driver.reclaim(x)
+    await driver.fail(x)
+
+
+async def replayed(driver: Driver, x: Subject) -> None:
+    await completed(driver, x)
+    await driver.replay(x)
+    await completed(driver, x)
+
+
+async def expired(driver: Driver, x: Subject) -> None:
+    await driver.run(x)
+    await driver.clock.advance(DEADLINE_IN)
+    await driver.expire(x, c.ExpireReason.EXECUTION_DEADLINE)
+
+
+async def interrupted(driver: Driver, x: Subject) -> None:
+    await driver.run(x)
+    await driver.delay(x, driver.clock.now_ms)
+    await driver.grant(x)
+    await driver.claim_resumed(x)
+    await driver.complete(x)
+
+
+async def cancelled_with_a_grant_out(driver: Driver, x: Subject) -> None:
+    await driver.grant(x)
+    await driver.set_tags(x, team__a="2", team__c="3")
+    await driver.cancel(x)
+
+
+LIVES: list[Callable[[Driver, Subject], Awaitable[None]]] = [
+    completed, retried, reclaimed, replayed, expired, interrupted, cancelled_with_a_grant_out,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("life", LIVES, ids=lambda life: life.__name__)
+async def test_a_whole_life_leaves_nothing(driver: Driver, life: Callable[[Driver, Subject], Awaitable[None]]) -> None:
+    await life(driver, await driver.create(policy=RETRYING, **PARTS))
+    assert await trim(driver) == 1
+    assert await left_behind(driver) == []
+
+
+@pytest.mark.parametrize("situation", LIVE)
+async def test_whatever_is_cancelled_leaves_nothing(driver: Driver, situation: Situation) -> None:
+    x = await driver.reach(situation, **PARTS)
+    assert await driver.state(x) == SITUATIONS[situation]
+    await driver.cancel(x)
+    assert await trim(driver) == 1
+    assert await left_behind(driver) == []
+
+
+async def test_work_that_needs_capabilities_leaves_nothing(driver: Driver) -> None:
+    waiting, run = [await driver.create(policy=GPU) for _ in range(2)]
+    await driver.grant_and_claim(run, worker_capabilities=("gpu",))
+    await driver.complete(run)
+    await driver.cancel(waiting)
+    assert await trim(driver) == 2
+    assert await left_behind(driver) == []
+
+
+async def test_an_idempotency_key_goes_with_its_execution(driver: Driver) -> None:
+    x = await driver.create(idempotency_key="once")
+    await driver.cancel(x)
+    await trim(driver)
+    assert not [key for key in await dump(driver.backend.client) if key.startswith(b"ff:idem:")]
+    again = await driver.create(idempotency_key="once")
+    assert again.execution_id != x.execution_id
+
+
+async def test_an_idempotency_key_that_ran_out_and_was_used_again_stays(driver: Driver) -> None:
+    first = await driver.create(idempotency_key="once")
+    await driver.cancel(first)
+    key = f"ff:idem:{first.execution_id.tag}:tests:once"
+    await driver.backend.client.execute("DEL", key, key=key)
+    second = await driver.create(idempotency_key="once")
+    assert await trim(driver) == 1
+    assert await driver.backend.client.execute("GET", key, key=key) == second.execution_id.encode()
+
+
+async def test_what_waits_streams_and_depends_is_deleted_too(driver: Driver) -> None:
+    """Keys of functions that are still to come, as the public wire names them."""
+    x = await driver.run(await driver.create())
+    client, tag, base = driver.backend.client, x.execution_id.tag, f"ff:exec:{x.execution_id.tag}:{x.execution_id}"
+    stream = f"ff:stream:{tag}:{x.execution_id}:0"
+    for command in (
+        ("XADD", stream, "*", "frame", "1"),
+        ("HSET", f"{stream}:meta", "frame_count", 1),
+        ("HSET", f"ff:attempt:{tag}:{x.execution_id}:0:usage", "tokens", 1),
+        ("HSET", f"ff:attempt:{tag}:{x.execution_id}:0:summary", "version", 1),
+        ("HSET", f"{base}:suspension:current", "suspension_id", "s"),
+        ("SADD", f"{base}:suspension:current:satisfied_set", "token"),
+        ("SADD", f"{base}:suspension:current:satisfied_set:signals", "signal"),
+        ("HSET", f"{base}:suspension:current:member_map", "a", "b"),
+        ("SADD", f"{base}:waitpoints", "w1", "w2"),
+        *(("HSET", f"ff:wp:{tag}:{name}", "state", "closed") for name in ("w1", "w2")),
+        ("XADD", f"ff:wp:{tag}:w1:signals", "*", "signal_id", "s1"),
+        ("HSET", f"ff:wp:{tag}:w1:condition", "closed", 1),
+        ("ZADD", f"{base}:signals", 1, "s1"),
+        ("HSET", f"ff:signal:{tag}:s1", "name", "go"),
+        ("SET", f"ff:signal:{tag}:s1:payload", "x"),
+        ("HSET", f"{base}:deps:meta", "unsatisfied_required_count", 0),
+        ("SADD", f"{base}:deps:unresolved", "e1"),
+        ("SADD", f"{base}:deps:all_edges", "e1", "e2"),
+        *(("HSET", f"{base}:dep:{name}", "state", "satisfied") for name in ("e1", "e2")),
+    ):
+        await client.execute(*command, key=str(command[1]))
+    await driver.complete(x)
+    assert await trim(driver) == 1
+    assert await left_behind(driver) == []

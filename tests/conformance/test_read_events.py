@@ -1,0 +1,224 @@
+"""read_events: filters, merging over partitions, cursors that survive, and logs that forget."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from flowfabric.backends.valkey import keys, listing
+from flowfabric.backends.valkey.backend import ValkeyBackend
+from flowfabric.backends.valkey.bundle import bundle
+from flowfabric.config import Settings
+from flowfabric.core import contracts as c
+from flowfabric.core.ids import ExecutionId, LaneId, Namespace
+from flowfabric.core.partition import Partition, PartitionFamily
+from flowfabric.errors import InvalidInput
+from tests.conformance.driver import Driver, Subject
+
+OTHER = LaneId("other")
+
+
+async def whole(backend: ValkeyBackend, **filters: Any) -> list[c.Event]:
+    """Every matching event, page by page."""
+    found: list[c.Event] = []
+    cursor = None
+    while True:
+        page = await backend.read_events(c.ReadEventsArgs(cursor=cursor, **filters))
+        found += page.events
+        cursor = page.cursor
+        if not page.more:
+            return found
+
+
+async def two_lanes(driver: Driver) -> tuple[Subject, Subject]:
+    """One execution in each of two partitions, their lines taking turns."""
+    first = await driver.create(namespace=Namespace("red"), execution_kind="mail")
+    await driver.clock.advance(1)
+    second = await driver.create(lane_id=OTHER)
+    for step in (driver.run(first), driver.run(second, lane_id=OTHER), driver.complete(first), driver.cancel(second)):
+        await driver.clock.advance(1)
+        await step
+    return first, second
+
+
+async def test_the_logs_of_all_partitions_are_merged_by_time(driver: Driver) -> None:
+    first, second = await two_lanes(driver)
+    found = await whole(driver.backend)
+    assert [(each.event, each.execution_id) for each in found] == [
+        ("created", first.execution_id), ("created", second.execution_id),
+        ("claimed", first.execution_id), ("claimed", second.execution_id),
+        ("completed", first.execution_id), ("cancelled", second.execution_id),
+    ]  # fmt: skip
+    assert [each.at_ms for each in found] == sorted(each.at_ms for each in found)
+
+
+async def test_an_event_says_what_happened_to_which_attempt_and_when(driver: Driver) -> None:
+    first, _ = await two_lanes(driver)
+    created, claimed, completed = await whole(driver.backend, execution_id=first.execution_id)
+    assert (created.attempt_index, created.lease_epoch, created.outcome) == (None, 0, None)
+    assert (claimed.attempt_index, claimed.lease_epoch, claimed.outcome) == (0, 1, "initial")
+    assert (completed.outcome, completed.at_ms) == ("success", driver.clock.now_ms - 1)
+
+
+@pytest.mark.parametrize(
+    ("filters", "expected"),
+    [
+        ({"namespace": "red"}, ["created", "claimed", "completed"]),
+        ({"namespace": "blue"}, []),
+        ({"lane_id": "other"}, ["created", "claimed", "cancelled"]),
+        ({"execution_kind": "mail"}, ["created", "claimed", "completed"]),
+        ({"execution_kind": "mail", "lane_id": "other"}, []),
+        ({"events": ["completed", "cancelled"]}, ["completed", "cancelled"]),
+        ({"events": ["created"], "namespace": "red"}, ["created"]),
+    ],
+    ids=str,
+)
+async def test_every_filter_given_must_match(driver: Driver, filters: dict[str, Any], expected: list[str]) -> None:
+    await two_lanes(driver)
+    assert [each.event for each in await whole(driver.backend, **filters)] == expected
+
+
+async def test_one_partition_can_be_read_alone(driver: Driver) -> None:
+    first, second = await two_lanes(driver)
+    partition = Partition(PartitionFamily.EXECUTION, second.execution_id.partition_index)
+    found = await whole(driver.backend, partition=partition)
+    assert {each.execution_id for each in found} == {second.execution_id}
+    with pytest.raises(InvalidInput, match="partition"):
+        c.ReadEventsArgs(partition=partition, execution_id=first.execution_id)
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 5, 100])
+async def test_pages_of_any_size_hold_the_same_lines_in_the_same_order(driver: Driver, limit: int) -> None:
+    await two_lanes(driver)
+    assert await whole(driver.backend, limit=limit) == await whole(driver.backend)
+
+
+async def test_a_cursor_is_good_for_another_process(driver: Driver, store_url: str) -> None:
+    await two_lanes(driver)
+    everything = await whole(driver.backend)
+    page = await driver.backend.read_events(c.ReadEventsArgs(limit=4))
+    other = await ValkeyBackend.open(Settings(url=store_url), bundle(manual_clock=True))
+    try:
+        rest = await other.read_events(c.ReadEventsArgs(cursor=page.cursor))
+    finally:
+        await other.close()
+    assert [*page.events, *rest.events] == everything
+
+
+async def test_the_cursor_of_an_event_continues_its_execution(driver: Driver) -> None:
+    first, _ = await two_lanes(driver)
+    created, *rest = await whole(driver.backend, execution_id=first.execution_id)
+    args = c.ReadEventsArgs(execution_id=first.execution_id, cursor=created.cursor)
+    assert list((await driver.backend.read_events(args)).events) == rest
+
+
+async def test_the_end_is_a_place_to_start_from(driver: Driver) -> None:
+    await two_lanes(driver)
+    end = await driver.backend.read_events(c.ReadEventsArgs(cursor="end"))
+    assert (end.events, end.more) == ((), False)
+    x = await driver.create()
+    page = await driver.backend.read_events(c.ReadEventsArgs(cursor=end.cursor))
+    assert [(each.event, each.execution_id) for each in page.events] == [("created", x.execution_id)]
+    assert not page.truncated
+
+
+async def test_a_quiet_log_gives_back_an_equal_cursor(driver: Driver) -> None:
+    await two_lanes(driver)
+    page = await driver.backend.read_events(c.ReadEventsArgs())
+    again = await driver.backend.read_events(c.ReadEventsArgs(cursor=page.cursor))
+    assert (again.events, again.cursor, again.more) == ((), page.cursor, False)
+
+
+async def cut(driver: Driver, execution_id: ExecutionId, keep: int) -> None:
+    """Let all but the last `keep` lines fall off the log, as its cap does."""
+    key = keys.events(execution_id.tag)
+    await driver.backend.client.execute("XTRIM", key, "MAXLEN", keep, key=key)
+
+
+async def test_lines_that_fell_off_are_gone_and_the_page_says_so(driver: Driver) -> None:
+    x = await driver.create()
+    page = await driver.backend.read_events(c.ReadEventsArgs())
+    await driver.run(x)
+    await driver.complete(x)
+    await cut(driver, x.execution_id, keep=1)
+    late = await driver.backend.read_events(c.ReadEventsArgs(cursor=page.cursor))
+    assert ([each.event for each in late.events], late.truncated) == (["completed"], True)
+    after = await driver.backend.read_events(c.ReadEventsArgs(cursor=late.cursor))
+    assert (after.events, after.truncated) == ((), False)
+
+
+async def test_nothing_is_missing_when_only_lines_that_were_read_fell_off(driver: Driver) -> None:
+    x = await driver.run(await driver.create())
+    page = await driver.backend.read_events(c.ReadEventsArgs())
+    await driver.complete(x)
+    await cut(driver, x.execution_id, keep=1)
+    late = await driver.backend.read_events(c.ReadEventsArgs(cursor=page.cursor))
+    assert ([each.event for each in late.events], late.truncated) == (["completed"], False)
+
+
+async def test_a_log_that_began_anew_counts_as_truncated(driver: Driver) -> None:
+    x = await driver.run(await driver.create())
+    page = await driver.backend.read_events(c.ReadEventsArgs())
+    key = keys.events(x.execution_id.tag)
+    await driver.backend.client.execute("DEL", key, key=key)
+    await driver.complete(x)
+    late = await driver.backend.read_events(c.ReadEventsArgs(cursor=page.cursor))
+    assert ([each.event for each in late.events], late.truncated) == (["completed"], True)
+
+
+async def test_lines_stay_in_the_order_of_their_log_when_a_clock_went_back(driver: Driver) -> None:
+    execution_id = driver.mint()
+    key = keys.events(execution_id.tag)
+    times = [driver.clock.now_ms + step for step in (5, 9, 1, 2, 12, 3)]
+    for at_ms in times:
+        await driver.backend.client.execute(
+            "XADD", key, "*", "event", "progress", "execution_id", execution_id, "attempt_index", 0,
+            "lease_epoch", 1, "at_ms", at_ms, "outcome", "", key=key,
+        )  # fmt: skip
+    for limit in (1, 2, 100):
+        assert [each.at_ms for each in await whole(driver.backend, limit=limit)] == times
+
+
+async def test_a_call_looks_at_a_bounded_number_of_lines(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listing, "_ROUNDS", 1)
+    x = await driver.run(await driver.create())
+    for _ in range(600):
+        await driver.progress(x)
+    await driver.complete(x)
+    page = await driver.backend.read_events(c.ReadEventsArgs(events=("completed",)))
+    assert (page.events, page.more) == ((), True)
+    rest = await driver.backend.read_events(c.ReadEventsArgs(events=("completed",), cursor=page.cursor))
+    assert ([each.event for each in rest.events], rest.more) == (["completed"], False)
+
+
+async def test_a_deleted_execution_is_known_by_its_id_alone(driver: Driver) -> None:
+    first, _ = await two_lanes(driver)
+    await driver.backend.trim_executions(c.TrimExecutionsArgs(older_than_ms=0))
+    assert await whole(driver.backend, lane_id="default") == []
+    assert len(await whole(driver.backend, execution_id=first.execution_id)) == 3
+
+
+@pytest.mark.parametrize("cursor", ["nonsense", "a", "kqZldmVudHM", "\u20ac"])
+async def test_text_that_is_no_cursor_is_refused(driver: Driver, cursor: str) -> None:
+    with pytest.raises(InvalidInput, match="cursor"):
+        await driver.backend.read_events(c.ReadEventsArgs(cursor=cursor))
+
+
+async def test_a_cursor_of_another_list_is_refused(driver: Driver) -> None:
+    await driver.create()
+    await driver.create()
+    listed = await driver.backend.list_executions(c.ListExecutionsArgs(limit=1))
+    with pytest.raises(InvalidInput, match="cursor"):
+        await driver.backend.read_events(c.ReadEventsArgs(cursor=listed.next_cursor))
+
+
+async def test_a_partition_the_store_does_not_have_is_refused(driver: Driver) -> None:
+    beyond = Partition(PartitionFamily.FLOW, driver.backend.partitions.num_flow_partitions)
+    with pytest.raises(InvalidInput, match="partition"):
+        await driver.backend.read_events(c.ReadEventsArgs(partition=beyond))
+
+
+def test_every_event_a_function_can_write_has_a_kind() -> None:
+    written = {event for spec in bundle().functions.values() for event in spec.events}
+    assert written <= set(c.EventKind)
