@@ -12,7 +12,7 @@ from flowfabric.backends.valkey import keys
 from flowfabric.backends.valkey.backend import ValkeyBackend
 from flowfabric.backends.valkey.bundle import bundle
 from flowfabric.backends.valkey.cluster import key_slot
-from flowfabric.backends.valkey.events import EventTail
+from flowfabric.backends.valkey.tail import EventTail
 from flowfabric.config import Settings
 from flowfabric.core import contracts as c
 from flowfabric.core.ids import LaneId

@@ -7,7 +7,7 @@ from flowfabric.backends.valkey.batches import ValkeyBatches
 from flowfabric.backends.valkey.bundle import Bundle, bundle
 from flowfabric.backends.valkey.calls import FunctionCaller, flat_to_dict
 from flowfabric.backends.valkey.client import Client
-from flowfabric.backends.valkey.events import EventTail, ValkeyEvents
+from flowfabric.backends.valkey.events import ValkeyEvents
 from flowfabric.backends.valkey.executions import ValkeyExecutions
 from flowfabric.backends.valkey.leases import ValkeyLeases
 from flowfabric.backends.valkey.library import Library
@@ -16,6 +16,7 @@ from flowfabric.backends.valkey.opening import open_client
 from flowfabric.backends.valkey.reads import ValkeyReads
 from flowfabric.backends.valkey.retention import ValkeyRetention
 from flowfabric.backends.valkey.scheduling import ValkeyScheduling
+from flowfabric.backends.valkey.tail import EventTail
 from flowfabric.config import Settings
 from flowfabric.core.partition import PartitionConfig
 from flowfabric.errors import PartitionMismatch
