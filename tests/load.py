@@ -14,6 +14,7 @@ from flowfabric.core.ids import AttemptId, ExecutionId, LaneId, LeaseId, Namespa
 from flowfabric.core.partition import PartitionConfig
 from flowfabric.core.states import PublicState
 from flowfabric.errors import FlowFabricError
+from tests.event_log import read_lines
 from tests.servers import eventually_async
 
 TASKS = 8
@@ -124,11 +125,7 @@ async def doubled(backend: ValkeyBackend, tags: set[str]) -> list[tuple[str, str
     """Transitions that the partitions' event logs hold more than once for one execution."""
     seen: Counter[tuple[str, str]] = Counter()
     for tag in tags:
-        key = f"ff:part:{tag}:events"
-        entries = await backend.client.execute("XRANGE", key, "-", "+", key=key)
-        assert isinstance(entries, list)
-        for _, flat in entries:  # type: ignore[misc]
-            facts = dict(zip(flat[::2], flat[1::2], strict=True))  # type: ignore[index,arg-type]
-            seen[facts[b"execution_id"].decode(), facts[b"event"].decode()] += 1  # type: ignore[union-attr]
+        for line in await read_lines(backend.client, tag):
+            seen[line["execution_id"], line["event"]] += 1
     assert seen, "there are no events"
     return [what for what, times in seen.items() if times > 1]

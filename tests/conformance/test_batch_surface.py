@@ -29,6 +29,7 @@ from tests.conformance.driver import (
     Driver,
 )
 from tests.conformance.invariants import check_store
+from tests.event_log import lines_of
 
 GPU = ExecutionPolicy(routing_requirements=RoutingRequirements(required_capabilities=("gpu",)))
 
@@ -168,6 +169,30 @@ async def test_executions_of_another_partition_are_refused_before_anything_is_se
         )
     with pytest.raises(InvalidInput, match="partition"):
         claim_args(driver, execution_ids=(elsewhere,))
+    with pytest.raises(InvalidInput, match=r"claim\.partition"):
+        await driver.backend.finish_executions(
+            finish_args(driver, claim=claim_args(driver, partition=partition_of(elsewhere)))
+        )
+
+
+async def test_the_claim_of_a_finish_takes_its_partition_when_it_names_none(driver: Driver) -> None:
+    x = await driver.create()
+    result = await driver.backend.finish_executions(finish_args(driver, claim=claim_args(driver, partition=None)))
+    assert [work.claim.execution_id for work in result.claimed] == [x.execution_id]
+
+
+async def test_a_claim_without_a_partition_takes_those_of_the_lane(driver: Driver) -> None:
+    low, high = await driver.create(priority=1), await driver.create(priority=9)
+    taken = [work.claim.execution_id for work in await claim(driver, partition=None)]
+    assert taken == [high.execution_id, low.execution_id]
+
+
+async def test_named_claims_have_the_partition_of_their_executions(driver: Driver) -> None:
+    first, second = driver.mint(), driver.mint()
+    assert claim_args(driver, partition=None, execution_ids=(first, second)).partition == partition_of(first)
+    elsewhere = ExecutionId("{fp:1}:" + second.uuid)
+    with pytest.raises(InvalidInput, match=r"must all be of partition \{fp:86\}"):
+        claim_args(driver, partition=None, execution_ids=(first, elsewhere))
 
 
 async def run_due(driver: Driver, limit: int = 100) -> b.DueWork:
@@ -296,6 +321,6 @@ async def _content(node: Any, kind: Any, key: Any) -> object:
         case b"set":
             return sorted(await node.execute("SMEMBERS", key))
         case b"stream":
-            return [entry[1] for entry in await node.execute("XRANGE", key, "-", "+")]
+            return lines_of(await node.execute("XRANGE", key, "-", "+"))
         case _:
             return await node.execute("GET", key)

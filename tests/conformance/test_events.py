@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from flowfabric.backends.valkey.calls import flat_to_dict
 from flowfabric.core.ids import ExecutionId
 from flowfabric.core.transitions import TRANSITIONS, Move, Situation
 from flowfabric.errors import FlowFabricError
 from tests.conformance.driver import RETRYING, Driver
 from tests.conformance.operations import OPERATIONS
+from tests.event_log import read_lines
 
 Line = dict[str, str]
 
 
 async def lines(driver: Driver, execution_id: ExecutionId) -> list[Line]:
-    key = f"ff:part:{execution_id.tag}:events"
-    entries = await driver.backend.client.execute("XRANGE", key, "-", "+", key=key)
-    assert isinstance(entries, list)
-    return [flat_to_dict(entry[1]) for entry in entries]  # type: ignore[index]
+    return await read_lines(driver.backend.client, execution_id.tag)
 
 
 async def test_a_life_reads_like_a_story(driver: Driver) -> None:

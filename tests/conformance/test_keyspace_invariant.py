@@ -28,7 +28,7 @@ async def left_behind(driver: Driver) -> list[str]:
     found = []
     for key in await dump(driver.backend.client):
         name = key.decode()
-        is_log = name.startswith("ff:part:") and name.endswith(":events")
+        is_log = name.startswith("ff:part:") and name.endswith((":events", ":event_lines"))
         if is_log or name == "ff:config:partitions":
             continue
         if await driver.backend.client.execute("PTTL", name, key=name) == -1:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from flowfabric.backends.valkey import listing
+from flowfabric.backends.valkey import merge
 from flowfabric.core import contracts as c
 from flowfabric.core.ids import ExecutionId, LaneId, Namespace
 from flowfabric.core.policy import ExecutionPolicy, RoutingRequirements
@@ -188,7 +188,7 @@ async def test_a_queue_that_is_too_long_to_sort_is_walked_by_age(driver: Driver,
 
 
 async def test_a_call_looks_at_a_bounded_number(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listing, "_ROUNDS", 1)
+    monkeypatch.setattr(merge, "_ROUNDS", 1)
     needle = await driver.create(execution_kind="needle")
     await driver.clock.advance(1)
     await submit(driver, 600)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from flowfabric.backends.valkey import keys, listing
+from flowfabric.backends.valkey import keys, merge
 from flowfabric.backends.valkey.backend import ValkeyBackend
 from flowfabric.backends.valkey.bundle import bundle
 from flowfabric.config import Settings
@@ -161,7 +161,7 @@ async def test_a_log_that_began_anew_counts_as_truncated(driver: Driver) -> None
     x = await driver.run(await driver.create())
     page = await driver.backend.read_events(c.ReadEventsArgs())
     key = keys.events(x.execution_id.tag)
-    await driver.backend.client.execute("DEL", key, key=key)
+    await driver.backend.client.execute("DEL", key, f"ff:part:{x.execution_id.tag}:event_lines", key=key)
     await driver.complete(x)
     late = await driver.backend.read_events(c.ReadEventsArgs(cursor=page.cursor))
     assert ([each.event for each in late.events], late.truncated) == (["completed"], True)
@@ -171,17 +171,16 @@ async def test_lines_stay_in_the_order_of_their_log_when_a_clock_went_back(drive
     execution_id = driver.mint()
     key = keys.events(execution_id.tag)
     times = [driver.clock.now_ms + step for step in (5, 9, 1, 2, 12, 3)]
-    for at_ms in times:
-        await driver.backend.client.execute(
-            "XADD", key, "*", "event", "progress", "execution_id", execution_id, "attempt_index", 0,
-            "lease_epoch", 1, "at_ms", at_ms, "outcome", "", key=key,
-        )  # fmt: skip
+    await driver.backend.client.execute("SET", f"ff:part:{execution_id.tag}:event_lines", len(times), key=key)
+    for number, at_ms in enumerate(times, 1):
+        line = f"progress {execution_id} 0 1 "
+        await driver.backend.client.execute("XADD", key, f"{number}-0", "at_ms", at_ms, "lines", line, key=key)
     for limit in (1, 2, 100):
         assert [each.at_ms for each in await whole(driver.backend, limit=limit)] == times
 
 
 async def test_a_call_looks_at_a_bounded_number_of_lines(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listing, "_ROUNDS", 1)
+    monkeypatch.setattr(merge, "_ROUNDS", 1)
     x = await driver.run(await driver.create())
     for _ in range(600):
         await driver.progress(x)

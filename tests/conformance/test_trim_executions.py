@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from flowfabric.backends.valkey import retention
-from flowfabric.backends.valkey.listing import call_partition
 from flowfabric.core import contracts as c
 from flowfabric.core.ids import ExecutionId, LaneId
 from flowfabric.core.policy import ExecutionPolicy, StreamPolicy
@@ -155,9 +154,7 @@ async def test_a_replay_and_a_deletion_agree_on_who_was_first(driver: Driver, fi
     """Both leave in one write; the server carries them out in turn."""
     x = await ended(driver)
     calls: dict[str, Any] = {
-        "trim": call_partition(
-            driver.backend._caller, "trim_executions", x.execution_id.tag, older_than_ms=0, limit=10
-        ),
+        "trim": driver.backend._caller.call_partition("trim_executions", x.execution_id.tag, older_than_ms=0, limit=10),
         "replay": driver.replay(x),
     }
     order = sorted(calls, key=lambda name: name != first)

@@ -523,6 +523,7 @@ def test_ending_a_suspended_execution_closes_its_waitpoints(x: Execution, way: s
 def test_ending_an_attempt_closes_its_stream(x: Execution) -> None:
     x.run()
     x.client.hset(x.smeta(0), "stream_id", "s")
+    x.client.hset(x.core, "stream_attempt_index", 0)
     x.complete()
     assert x.client.hget(x.smeta(0), "closed_reason") == b"attempt_success"
 
@@ -550,3 +551,10 @@ def _wait_for_expiry(x: Execution, index: str = "lease_expiry") -> None:
         seconds, micros = x.client.time()
         if seconds * 1000 + micros // 1000 > due:
             return
+
+
+def test_a_category_of_several_lines_stays_one_line_of_the_event_log(x: Execution) -> None:
+    x.run()
+    x.fail(policy=RETRY, category="first\nsecond third")
+    (_, fields), *_ = x.client.xrevrange(f"ff:part:{x.tag}:events", count=1)  # type: ignore[misc]
+    assert fields[b"lines"].endswith(b" 0 1 first second third")

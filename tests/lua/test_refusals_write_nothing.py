@@ -291,7 +291,7 @@ SCENARIOS: list[tuple[str, str, Step, Step]] = [
     ("get_execution_result", "execution_not_found", nothing, raw("ff_get_execution_result", 1)),
     ("list_attempts", "invalid_input", created, raw("ff_list_attempts", 1, 0, 1001)),
     ("list_attempts", "execution_not_found", nothing, raw("ff_list_attempts", 1, 0, 10)),
-    ("read_events", "invalid_input", created, raw("ff_read_events", 1, "", "", "", "", 0, 10)),
+    ("read_events", "invalid_input", created, raw("ff_read_events", 1, "", "", "", "first", 10)),
     ("list_executions", "invalid_input", created,
      lambda x: x.fcall("ff_list_executions", [f"ff:part:{x.tag}:events"], "", "", "", "", "best", "", "", "", "", 10)),
     ("count_executions", "invalid_input", created,

@@ -56,6 +56,18 @@ class Fields:
             raise BadReply(f"{self.operation}: field {at} is not a list")
         return [flat_to_dict(item) for item in value]
 
+    def rows(self, at: int) -> list[list[str]]:
+        """A field that is a list of lists of text."""
+        value = self.values[at]
+        if not isinstance(value, list):
+            raise BadReply(f"{self.operation}: field {at} is not a list")
+        return [self._row(each) for each in value]
+
+    def _row(self, row: Reply) -> list[str]:
+        if not isinstance(row, list):
+            raise BadReply(f"{self.operation}: expected a list of rows")
+        return [cell.decode(errors="surrogateescape") if isinstance(cell, bytes) else str(cell) for cell in row]
+
 
 class FunctionCaller:
     """Calls functions of the loaded library; the contract of each file is the only source of positions."""
@@ -70,6 +82,10 @@ class FunctionCaller:
         if "execution_id" in spec.arg_names:
             args["execution_id"] = execution_id
         return await self.call(operation, {"core": keys.core(execution_id)}, args, subject=execution_id)
+
+    async def call_partition(self, operation: str, tag: str, **args: Value) -> Fields:
+        """Call a function whose only key is the partition's event log."""
+        return await self.call(operation, {"partition": keys.events(tag)}, args, subject=tag)
 
     async def call(
         self, operation: str, named_keys: Mapping[str, str], args: Mapping[str, Value], *, subject: str = ""

@@ -7,18 +7,9 @@ from collections.abc import AsyncIterator
 from typing import Final
 
 from flowfabric.backends.valkey.calls import FunctionCaller, at_once
-from flowfabric.backends.valkey.listing import (
-    EventLines,
-    Line,
-    call_partition,
-    decode_lines,
-    encode_lines,
-    fill,
-    index_of,
-    line_of,
-    settled,
-    tags_of,
-)
+from flowfabric.backends.valkey.event_lines import EventLines, decode_lines, encode_lines
+from flowfabric.backends.valkey.keys import index_of, tags_of
+from flowfabric.backends.valkey.merge import fill, settled
 from flowfabric.backends.valkey.reads import ValkeyReads
 from flowfabric.backends.valkey.tail import EventTail
 from flowfabric.core import contracts as c
@@ -44,13 +35,12 @@ class ValkeyEvents(ValkeyReads):
         tags = self._tags(args)
         if args.cursor == END:
             return c.EventPage(cursor=encode_lines(await self._ends(tags)))
-        sources = [EventLines(self._caller, tag, args, places.get(index_of(tag))) for tag in tags]
+        sources = [EventLines(self._caller, tag, args, places.get(index_of(tag), 0)) for tag in tags]
         await fill(sources, args.limit)
         found, more = settled(sources, args.limit)
         taken = {place for place, _ in found}
         for source in sources:
-            if (place := source.place_after(taken)) is not None:
-                places[index_of(source.tag)] = place
+            places[index_of(source.tag)] = source.place_after(taken)
         return c.EventPage(
             events=tuple(event for _, (event, _) in found),
             cursor=encode_lines(places),
@@ -116,7 +106,6 @@ class ValkeyEvents(ValkeyReads):
             raise InvalidInput("partition", args.partition.tag, problem)
         return [args.partition.tag]
 
-    async def _ends(self, tags: list[str]) -> dict[int, Line]:
-        calls = (call_partition(self._caller, "read_events", tag, after="$", ordinal=0, limit=1) for tag in tags)
-        found = zip(tags, await at_once(calls), strict=True)
-        return {index_of(tag): line_of(fields.text(2), fields.text(3)) for tag, fields in found if fields.text(2)}
+    async def _ends(self, tags: list[str]) -> dict[int, int]:
+        calls = (self._caller.call_partition("read_events", tag, after="$", limit=1) for tag in tags)
+        return {index_of(tag): fields.number(2) for tag, fields in zip(tags, await at_once(calls), strict=True)}

@@ -7,6 +7,7 @@ execution live on one node. docs/reference/keys.md lists the whole key space.
 from __future__ import annotations
 
 from flowfabric.core.ids import ExecutionId, LaneId
+from flowfabric.core.partition import Partition, PartitionConfig, PartitionFamily
 
 PARTITION_RECORD = "ff:config:partitions"
 
@@ -45,3 +46,13 @@ def noop(tag: str) -> str:
 def tag_of(key: str) -> str:
     """The hash tag of a key, braces included."""
     return key[key.index("{") : key.index("}") + 1]
+
+
+def tags_of(partitions: PartitionConfig) -> list[str]:
+    """The tags of all partitions that hold executions."""
+    return [Partition(PartitionFamily.FLOW, index).tag for index in range(partitions.num_flow_partitions)]
+
+
+def index_of(tag: str) -> int:
+    """The index of a partition of executions."""
+    return int(tag[4:-1])

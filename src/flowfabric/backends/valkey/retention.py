@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from flowfabric.backends.valkey.calls import FunctionCaller, at_once
 from flowfabric.backends.valkey.client import Client
-from flowfabric.backends.valkey.listing import call_partition, decode_cursor, encode_cursor, tags_of
+from flowfabric.backends.valkey.cursors import decode_cursor, encode_cursor
+from flowfabric.backends.valkey.keys import tags_of
 from flowfabric.core import contracts as c
 from flowfabric.core.partition import PartitionConfig
 
@@ -48,8 +49,7 @@ class ValkeyRetention:
 
     async def _trim(self, tag: str, args: c.TrimExecutionsArgs, after: Place, limit: int) -> tuple[int, Place | None]:
         lane, ended_at, last_id = after
-        fields = await call_partition(
-            self._caller,
+        fields = await self._caller.call_partition(
             "trim_executions",
             tag,
             lane_id=args.lane_id,

@@ -23,7 +23,7 @@ _ENDINGS: Final = {kind.encode(): state for kind, state in ENDINGS.items()}
 _CLUSTER_MS: Final = 1_000
 _CROWDED_MS: Final = 200
 _GRACE_MS: Final = 5_000  # how late the answer of a blocking read may be before the server counts as gone
-_LINES: Final = 1_000
+_ENTRIES: Final = 100
 _FIRST_PAUSE_S: Final = 0.02
 _LONGEST_PAUSE_S: Final = 1.0
 _REARM_PAUSE_S: Final = 0.002
@@ -94,12 +94,15 @@ class _Log:
             for listener in listeners:
                 listener.look_again(error)
 
-    def deliver(self, lines: list[Reply]) -> None:
-        for line in lines:
-            line_id, fields = cast("tuple[bytes, list[bytes]]", line)
-            self.position = line_id.decode()
-            for listener in self.listeners.get(fields[3], ()):
-                listener.notice(fields[1])
+    def deliver(self, entries: list[Reply]) -> None:
+        """Each entry holds the lines of one step: event, execution, and more."""
+        for entry in entries:
+            entry_id, (_, _, _, lines) = cast("tuple[bytes, list[bytes]]", entry)
+            self.position = entry_id.decode()
+            for line in lines.split(b"\n"):
+                event, execution_id, _ = line.split(b" ", 2)
+                for listener in self.listeners.get(execution_id, ()):
+                    listener.notice(event)
 
 
 class EventTail:
@@ -244,12 +247,12 @@ class _Reader:
                 self._reading = frozenset(self._logs)
                 places = [log.position or "0-0" for log in self._logs.values()]
                 reply = await connection.send(
-                    "XREAD", "COUNT", _LINES, "BLOCK", block_ms, "STREAMS", *self._logs, *places
+                    "XREAD", "COUNT", _ENTRIES, "BLOCK", block_ms, "STREAMS", *self._logs, *places
                 )
                 self._reading = frozenset()
                 self._pause = _FIRST_PAUSE_S
-                for name, lines in cast("list[tuple[bytes, list[Reply]]]", reply or []):
-                    self._logs[name.decode()].deliver(lines)
+                for name, entries in cast("list[tuple[bytes, list[Reply]]]", reply or []):
+                    self._logs[name.decode()].deliver(entries)
                 if crowded:
                     return
         finally:
@@ -258,12 +261,12 @@ class _Reader:
 
     async def _learn(self) -> None:
         while missing := [log for log in self._logs.values() if log.position is None]:
-            last_lines = await at_once(
+            newest = await at_once(
                 self._client.execute("XREVRANGE", log.key, "+", "-", "COUNT", 1, key=log.key, repeatable=True)
                 for log in missing
             )
-            for log, lines in zip(missing, last_lines, strict=True):
-                log.learn(cast("list[list[bytes]]", lines)[0][0].decode() if lines else "0-0")
+            for log, entries in zip(missing, newest, strict=True):
+                log.learn(cast("list[list[bytes]]", entries)[0][0].decode() if entries else "0-0")
 
     async def _rearm(self) -> None:
         """End the read that does not cover every log; one that is still on its way is asked again."""

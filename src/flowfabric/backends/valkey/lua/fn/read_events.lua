@@ -1,22 +1,14 @@
---- Read a partition's event log after a place: the lines that match every filter given.
+--- Read a partition's event log after a line: the lines that match every filter given.
 -- @keys    partition
--- @args    execution_id namespace lane_id execution_kind after ordinal:nat limit:pos *events
--- @reply   truncated more reached reached_ordinal reached_ms events
+-- @args    execution_id namespace lane_id execution_kind after limit:pos *events
+-- @reply   truncated more reached reached_ms events
 -- @errors  invalid_input
 -- @flags   no-writes
 -- @repeat  safe
--- @uses    listing reply
+-- @uses    event listing reply
 local MAX_PAGE = 1000
-local BUDGET = 500
-
--- How many lines the log ever had, how many of them fell off its head, and its last id.
-local function facts(key)
-  if redis.call("EXISTS", key) == 0 then return {added = 0, dropped = 0, last = ""} end
-  local flat, info = redis.call("XINFO", "STREAM", key), {}
-  for i = 1, #flat, 2 do info[flat[i]] = flat[i + 1] end
-  local added = info["entries-added"]
-  return {added = added, dropped = added - info.length, last = info["last-generated-id"]}
-end
+-- How many lines one call looks at, about, and how many entries it reads at a time.
+local BUDGET, ENTRIES = 500, 16
 
 local function set_of(names)
   if #names == 0 then return nil end
@@ -41,35 +33,55 @@ local function owner_filter(tag, A)
   end
 end
 
+-- The lines of an entry, and the number of the first: its id is the number of the last (lib/event.lua).
+local function lines_of(entry)
+  local lines = {}
+  for line in entry[2][4]:gmatch("[^\n]+") do lines[#lines + 1] = line end
+  return lines, tonumber(entry[1]:match("^%d+")) - #lines + 1
+end
+
+-- Call `look` with the number, the time and the text of each line after a place until it says false, or the budget
+-- is used up. Returns the number of the oldest line there was.
+local function walk(key, after, look)
+  local seen, oldest = 0, nil
+  while seen < BUDGET do
+    local entries = redis.call("XRANGE", key, after + 1, "+", "COUNT", ENTRIES)
+    for _, entry in ipairs(entries) do
+      local lines, first = lines_of(entry)
+      oldest = oldest or first
+      for i = math.max(1, after - first + 2), #lines do
+        seen, after = seen + 1, first + i - 1
+        if not look(after, entry[2][2], lines[i]) then return oldest end
+      end
+    end
+    if #entries < ENTRIES then return oldest end
+  end
+  return oldest
+end
+
 return function(K, A)
   local tag, refusal = listing.tag(K.partition)
   if refusal then return refusal end
   if A.limit > MAX_PAGE then return reply.invalid("limit", "at most " .. MAX_PAGE, A.limit) end
-  if A.after ~= "" and A.after ~= "$" and not A.after:find("^%d+%-%d+$") then
-    return reply.invalid("after", "the id of a line, $ or nothing", A.after)
+  if not A.after:find("^%d*$") and A.after ~= "$" then
+    return reply.invalid("after", "the number of a line, $ or nothing", A.after)
   end
 
-  local log = facts(K.partition)
-  if A.after == "$" then return {1, "OK", "0", "0", log.last, tostring(log.added), "", {}} end
-  -- Lines are counted from the log's beginning, so a gap between the place and the oldest line shows.
-  local restarted = A.ordinal > log.added
-  local truncated = restarted or log.dropped > A.ordinal
-  local ordinal = truncated and log.dropped or A.ordinal
-  local from = A.after == "" and "-" or "(" .. A.after
-  local lines = redis.call("XRANGE", K.partition, from, "+", "COUNT", BUDGET)
+  local last = tonumber(redis.call("GET", event.counter_key(tag)) or 0)
+  if A.after == "$" then return {1, "OK", "0", "0", tostring(last), "", {}} end
+  local after = tonumber(A.after) or 0
+  local restarted = after > last
+  if restarted then after = 0 end
   local wanted, fits, out = set_of(A.events), owner_filter(tag, A), {}
-  local reached, reached_ms, more = A.after, "", #lines == BUDGET
-  for i, line in ipairs(lines) do
-    -- The fields of a line are always the same, in the same order (lib/event.lua).
-    local _, event, _, id, _, attempt, _, epoch, _, at_ms, _, outcome = unpack(line[2])
-    ordinal, reached, reached_ms = ordinal + 1, line[1], at_ms
-    if (not wanted or wanted[event]) and (A.execution_id == "" or A.execution_id == id) and fits(id) then
-      out[#out + 1] = {line[1], tostring(ordinal), event, id, attempt, epoch, at_ms, outcome}
+  local reached, reached_ms = after, ""
+  local oldest = walk(K.partition, after, function(number, at_ms, line)
+    local name, id, attempt, epoch, outcome = line:match("^(%S+) (%S+) (%S*) (%S*) (.*)$")
+    reached, reached_ms = number, at_ms
+    if (not wanted or wanted[name]) and (A.execution_id == "" or A.execution_id == id) and fits(id) then
+      out[#out + 1] = {tostring(number), name, id, attempt, epoch, at_ms, outcome}
     end
-    if #out == A.limit then
-      more = more or i < #lines
-      break
-    end
-  end
-  return {1, "OK", truncated and "1" or "0", more and "1" or "0", reached, tostring(ordinal), reached_ms, out}
+    return #out < A.limit
+  end)
+  local truncated = restarted or (oldest or 1) > after + 1
+  return {1, "OK", truncated and "1" or "0", reached < last and "1" or "0", tostring(reached), reached_ms, out}
 end

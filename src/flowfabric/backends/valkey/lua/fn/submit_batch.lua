@@ -25,11 +25,18 @@ return function(K, A)
   local items, refusal = batch.decode("items", A.items)
   if refusal then return refusal end
 
-  local outcomes = batch.each(items, function(item, collected, i)
-    local wrong = batch.check(item, SHAPE)
-    if wrong then return wrong end
+  local executions, wrongs, cores = {}, {}, {}
+  local outcomes = batch.each(items, function(item, _, i)
+    if wrongs[i] then return wrongs[i] end
     local idempotency = item[9] ~= "" and "ff:idem:" .. tag .. ":" .. item[9] or nil
-    return submit.create(batch.at(tag, item[1], collected), idempotency, arguments(item, A.payloads[i]), now)
+    return submit.create(executions[i], idempotency, arguments(item, A.payloads[i]), now)
+  end, function(collected)
+    for i = 1, #items do
+      wrongs[i] = batch.check(items[i], SHAPE)
+      executions[i] = not wrongs[i] and batch.at(tag, items[i][1], collected)
+      if executions[i] then cores[#cores + 1] = executions[i].core end
+    end
+    submit.look_ahead(collected, cores)
   end)
 
   return {1, "OK", outcomes}

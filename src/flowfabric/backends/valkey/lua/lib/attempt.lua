@@ -46,8 +46,15 @@ end
 
 local RUNNING = {lifecycle_phase = "active", ownership_state = "leased", attempt_state = "running_attempt"}
 
-local function start_timeout(x, now, given)
-  local timeout = given and given > 0 and given or tonumber(x.attempt_timeout_ms or 0)
+-- The time-out its owner asks for, if any.
+local function asked_timeout(owner)
+  local timeout = owner.attempt_timeout_ms
+  return timeout and timeout > 0 and timeout or nil
+end
+
+-- Whoever has an entry here has the field, too: without it nothing is looked for when the attempt ends.
+local function start_timeout(x, now, asked)
+  local timeout = asked or tonumber(x.attempt_timeout_ms or 0)
   if timeout > 0 then index.set_attempt_timeout(x, now + timeout) end
 end
 
@@ -57,17 +64,15 @@ function M.start(x, now, owner, kind, extra)
   local set = lease_fields(x, now, owner)
   set.current_attempt_index = record.attempt_count(x)
   set.current_attempt_id = owner.attempt_id
+  set.attempt_timeout_ms = asked_timeout(owner)
   if kind ~= "initial" then set.current_attempt_type = kind end
   if x.started_at then set.attempt_started_at = now else set.started_at = now end
-  if owner.attempt_timeout_ms and owner.attempt_timeout_ms > 0 then
-    set.attempt_timeout_ms = owner.attempt_timeout_ms
-  end
   if extra then
     for name, value in pairs(extra) do set[name] = value end
   end
   transition.apply(x, now, {event = kind == "reclaim" and "reclaimed" or "claimed", outcome = kind,
     state = RUNNING, set = set, clear = SUPERSEDED, is_timed = true})
-  start_timeout(x, now, owner.attempt_timeout_ms)
+  start_timeout(x, now, asked_timeout(owner))
 end
 
 -- The interrupted attempt goes on under a new lease. Each stretch of running gets the whole attempt time-out
@@ -75,9 +80,10 @@ end
 function M.resume(x, now, owner)
   local set = lease_fields(x, now, owner)
   set.lease_acquired_at = now
+  if not x.attempt_timeout_ms then set.attempt_timeout_ms = asked_timeout(owner) end
   transition.apply(x, now, {event = "resumed", state = RUNNING, set = set,
     clear = {"delay_until", "lease_last_renewed_at"}, is_timed = true})
-  start_timeout(x, now, owner.attempt_timeout_ms)
+  start_timeout(x, now, asked_timeout(owner))
 end
 
 -- What kind of attempt comes next.

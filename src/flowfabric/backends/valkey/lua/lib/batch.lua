@@ -4,6 +4,7 @@
 local M = {}
 
 local MAX_ITEMS = 256
+local MAX_NUMBER = 9999999999999
 
 -- The decoded argument, or a refusal that names it.
 function M.decode(name, text)
@@ -19,14 +20,16 @@ function M.tag(key) return key:match("%b{}") end
 function M.at(tag, uuid, collected)
   local id = tag .. ":" .. uuid
   local base = "ff:exec:" .. tag .. ":" .. id
-  return {core = base .. ":core", tag = tag, id = id, base = base, writes = collected}
+  return {
+    core = base .. ":core", tag = tag, id = id, base = base, writes = collected,
+    -- Room for the usual fields of a record, so that the table need not grow while they are read into it.
+    lifecycle_phase = nil, public_state = nil, ownership_state = nil, eligibility_state = nil, blocking_reason = nil,
+    terminal_outcome = nil, attempt_state = nil, namespace = nil, lane_id = nil, execution_kind = nil, created_at = nil,
+    creator_identity = nil, current_lease_id = nil,
+  }
 end
 
 function M.load(tag, uuid, collected) return record.fill(M.at(tag, uuid, collected)) end
-
-local function is_count(value)
-  return type(value) == "number" and value >= 0 and value <= 9999999999999 and value == math.floor(value)
-end
 
 -- Is every member what the shape says? shape: {{position, name, is_number?}, ...}. A wrong item is refused alone.
 function M.check(item, shape)
@@ -35,16 +38,19 @@ function M.check(item, shape)
     local member = shape[i]
     local value = item[member[1]]
     if member[3] then
-      if not is_count(value) then return reply.invalid(member[2], "a whole number from 0", value) end
+      if type(value) ~= "number" or value < 0 or value > MAX_NUMBER or value % 1 ~= 0 then
+        return reply.invalid(member[2], "a whole number from 0", value)
+      end
     elseif type(value) ~= "string" then
       return reply.invalid(member[2], "text", value)
     end
   end
 end
 
--- Run `one` on each item, then write the collected index entries together.
-function M.each(items, one)
+-- Run `one` on each item, then write what was collected together. `prepare` may look ahead for all of them.
+function M.each(items, one, prepare)
   local outcomes, collected = {}, writes.collector()
+  if prepare then prepare(collected) end
   for i = 1, #items do outcomes[i] = one(items[i], collected, i) end
   writes.flush(collected)
   return outcomes

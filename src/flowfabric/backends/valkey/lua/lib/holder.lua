@@ -1,5 +1,5 @@
 -- What the holder of a lease may do with it: renew, complete, fail. One routine each for single calls and batches.
--- @uses failure index lease policy record reply terminal
+-- @uses failure index lease policy record reply terminal writes
 local M = {}
 
 -- A: attempt_index, lease_ttl_ms and the fence.
@@ -20,7 +20,7 @@ function M.complete(x, A, now)
   local refusal = lease.check(x, A, A.source, now)
   if refusal then return refusal end
 
-  if A.result_payload ~= "" then redis.call("SET", x.base .. ":result", A.result_payload) end
+  if A.result_payload ~= "" then writes.set(x, x.base .. ":result", A.result_payload) end
   terminal.finish(x, now, {
     outcome = "success", event = "completed", stream_reason = "attempt_success",
     set = {result_encoding = A.result_encoding ~= "" and A.result_encoding or nil},

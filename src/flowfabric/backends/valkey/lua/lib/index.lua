@@ -17,26 +17,34 @@ local QUEUES = {
 -- Where no time-out is set the entry sorts last.
 local NO_TIMEOUT = 9999999999999
 
-function M.partition(x, name) return "ff:idx:" .. x.tag .. ":" .. name end
+local function partition_key(x, name) return "ff:idx:" .. x.tag .. ":" .. name end
+
+local function lane_key(x, name) return "ff:idx:" .. x.tag .. ":lane:" .. x.lane_id .. ":" .. name end
+
+local function worker_key(x, worker) return "ff:idx:" .. x.tag .. ":worker:" .. worker .. ":leases" end
 
 -- A batch names the same few keys over and over; it remembers them.
-function M.lane(x, name)
-  local names = x.writes and x.writes.names
-  if not names then return "ff:idx:" .. x.tag .. ":lane:" .. x.lane_id .. ":" .. name end
-  local lane = names[x.lane_id]
-  if not lane then
-    lane = {}
-    names[x.lane_id] = lane
+local function remembered(x, group, name, make)
+  if not x.writes then return make(x, name) end
+  local names = x.writes.names[group]
+  if not names then
+    names = {}
+    x.writes.names[group] = names
   end
-  local key = lane[name]
+  local key = names[name]
   if not key then
-    key = "ff:idx:" .. x.tag .. ":lane:" .. x.lane_id .. ":" .. name
-    lane[name] = key
+    key = make(x, name)
+    names[name] = key
   end
   return key
 end
 
-local function worker_leases(x) return M.partition(x, "worker:" .. x.current_worker_instance_id .. ":leases") end
+-- No lane's name holds a space.
+function M.partition(x, name) return remembered(x, " ", name, partition_key) end
+
+function M.lane(x, name) return remembered(x, x.lane_id, name, lane_key) end
+
+local function worker_leases(x) return remembered(x, " w", x.current_worker_instance_id, worker_key) end
 
 -- The public wire clamps what our own ports refuse (D17).
 function M.clamp_priority(priority) return math.min(math.max(priority, 0), 9000) end
@@ -72,7 +80,7 @@ function M.leave(x)
   writes.zrem(x, key)
   if x.lifecycle_phase == "active" then
     writes.zrem(x, M.partition(x, "lease_expiry"))
-    writes.zrem(x, M.partition(x, "attempt_timeout"))
+    if x.attempt_timeout_ms then writes.zrem(x, M.partition(x, "attempt_timeout")) end
     if x.current_worker_instance_id then writes.srem(x, worker_leases(x), x.id) end
   elseif x.lifecycle_phase == "suspended" then
     writes.zrem(x, M.partition(x, "suspension_timeout"))

@@ -1,5 +1,5 @@
 -- Accepting an execution: what create does for one, and submit for many.
--- @uses event index policy record reply tags
+-- @uses event index policy record reply tags writes
 local M = {}
 
 local DELAYED = {
@@ -17,12 +17,19 @@ local function given(text) return text ~= "" and text or nil end
 local function known_id(x, idempotency)
   local existing = idempotency and redis.call("GET", idempotency)
   if existing then return existing end
+  local accepted = x.writes and x.writes.accepted
+  if accepted then return accepted[x.id] end
   return redis.call("EXISTS", x.core) == 1 and x.id or nil
 end
 
+-- Most batches hold only new ids, which one question settles; then only those of the batch itself can be repeated.
+function M.look_ahead(collected, cores)
+  if #cores > 0 and redis.call("EXISTS", unpack(cores)) == 0 then collected.accepted = {} end
+end
+
 local function store_parts(x, A, tag_fields)
-  if A.input_payload ~= "" then redis.call("SET", x.base .. ":payload", A.input_payload) end
-  if A.policy_json ~= "" then redis.call("SET", x.base .. ":policy", A.policy_json) end
+  if A.input_payload ~= "" then writes.set(x, x.base .. ":payload", A.input_payload) end
+  if A.policy_json ~= "" then writes.set(x, x.base .. ":policy", A.policy_json) end
   if #tag_fields > 0 then tags.write(x, tag_fields) end
 end
 
@@ -52,6 +59,7 @@ function M.create(x, idempotency, A, now)
   if deadline then index.set_deadline(x, deadline) end
   if remembered then redis.call("SET", idempotency, x.id, "PX", A.dedup_ttl_ms) end
   event.append(x, "created", now)
+  if x.writes and x.writes.accepted then x.writes.accepted[x.id] = x.id end
   return reply.ok(x.id, record.public_state(x))
 end
 

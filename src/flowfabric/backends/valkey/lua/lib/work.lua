@@ -27,8 +27,11 @@ local function heads(keys, skip, count)
   return ids
 end
 
+-- Where the payload stands in the reply of a claim.
+local PAYLOAD = 11
+
 -- Start or resume; what a worker needs to run it comes back with the lease.
-local function take(x, now, owner)
+local function take(x, now, owner, payloads)
   local kind = "resumed"
   if x.attempt_state == "attempt_interrupted" then
     attempt.resume(x, now, owner)
@@ -36,14 +39,32 @@ local function take(x, now, owner)
     kind = attempt.next_kind(x)
     attempt.start(x, now, owner, kind)
   end
-  return {
-    1, "OK", x.id, owner.lease_id, tostring(x.current_lease_epoch), tostring(x.lease_expires_at), x.current_attempt_id,
-    tostring(x.current_attempt_index), kind, x.execution_kind or "", redis.call("GET", x.base .. ":payload") or "",
-    x.payload_encoding or "",
+  local out = {
+    1, "OK", x.id, owner.lease_id, x.current_lease_epoch, x.lease_expires_at, x.current_attempt_id,
+    x.current_attempt_index, kind, x.execution_kind or "", "", x.payload_encoding or "",
   }
+  local n = #payloads.keys + 1
+  payloads.keys[n], payloads.claims[n] = x.base .. ":payload", out
+  return out
 end
 
-local function load(tag, id, collected) return batch.load(tag, id:sub(#tag + 2), collected) end
+-- The payloads of all that were taken, with one read.
+local function add_payloads(payloads)
+  if #payloads.keys == 0 then return end
+  local found = redis.call("MGET", unpack(payloads.keys))
+  for i = 1, #found do payloads.claims[i][PAYLOAD] = found[i] or "" end
+end
+
+-- Names of the executions to look at, and what is known of all of them at once.
+local function look_at(tag, uuids, collected)
+  local found, bases = {}, {}
+  for i = 1, #uuids do
+    found[i] = batch.at(tag, uuids[i], collected)
+    bases[i] = found[i].base
+  end
+  grant.look_ahead(collected, bases)
+  return found
+end
 
 local ENTRY = {{1, "uuid"}, {2, "lease_id"}, {3, "attempt_id"}}
 local REQUEST = {
@@ -74,38 +95,48 @@ end
 
 -- Claim these very executions; one envelope each. Entries: {uuid, lease_id, attempt_id}.
 function M.claim_named(tag, request, entries, now)
-  return batch.each(entries, function(entry, collected)
+  local payloads = {keys = {}, claims = {}}
+  local outcomes = batch.each(entries, function(entry, collected)
     local wrong = batch.check(entry, ENTRY)
     if wrong then return wrong end
-    local x = load(tag, tag .. ":" .. entry[1], collected)
+    local x = batch.load(tag, entry[1], collected)
     local refusal = obstacle(x, now)
     if refusal then return refusal end
     if not index.is_queued(x) then return reply.refuse("execution_not_in_eligible_set", record.public_state(x)) end
     local code, detail = capability.check(x.required_capabilities, request.capabilities)
     if code then return reply.refuse(code, detail) end
-    return take(x, now, owner_for(request, {entry[2], entry[3]}))
+    return take(x, now, owner_for(request, {entry[2], entry[3]}), payloads)
   end)
+  add_payloads(payloads)
+  return outcomes
+end
+
+local function uuids_of(ids, tag)
+  local out, from = {}, #tag + 2
+  for i = 1, #ids do out[i] = ids[i]:sub(from) end
+  return out
 end
 
 -- Claim the best of a lane. ids: a {lease_id, attempt_id} for each that may be claimed.
 function M.claim_next(tag, request, ids, now)
   local lane = {tag = tag, lane_id = request.lane_id}
-  local taken, collected = {}, writes.collector()
+  local taken, collected, payloads = {}, writes.collector(), {keys = {}, claims = {}}
   if admission.lane_obstacle(lane, true) then return taken end
   local lane_is_open = not admission.lane_obstacle(lane, false)
   local keys, skip = queues(lane, request.capabilities), 0
   for _ = 1, MAX_PASSES do
     local candidates = heads(keys, skip, #ids - #taken)
-    for _, id in ipairs(candidates) do
-      local x = load(tag, id, collected)
+    for _, at in ipairs(look_at(tag, uuids_of(candidates, tag), collected)) do
+      local x = record.fill(at)
       if not obstacle(x, now, lane_is_open) then
-        taken[#taken + 1] = take(x, now, owner_for(request, ids[#taken + 1]))
+        taken[#taken + 1] = take(x, now, owner_for(request, ids[#taken + 1]), payloads)
       end
     end
     skip = skip + #candidates
     if #taken >= #ids or #candidates == 0 then break end
   end
   writes.flush(collected)
+  add_payloads(payloads)
   return taken
 end
 

@@ -1,8 +1,12 @@
--- Index writes: at once, or collected over a batch and written with one command a key.
+-- Writes: at once, or collected over a batch and written with one command a key.
+-- @uses event
 local M = {}
 
--- A collector; executions whose `writes` field holds it write through it.
-function M.collector() return {zadd = {}, zrem = {}, sadd = {}, srem = {}, emptied = {}, trim = {}, names = {}} end
+-- A collector; executions whose `writes` field holds it write through it. It also remembers what the batch looked up
+-- once for all of its executions (`names`, `no_grants`, `accepted`).
+function M.collector()
+  return {zadd = {}, zrem = {}, sadd = {}, srem = {}, set = {}, emptied = {}, lines = {}, names = {}}
+end
 
 local function list_at(lists, key)
   local list = lists[key]
@@ -19,6 +23,13 @@ local function push(lists, key, member)
   list[n], list.n = member, n
 end
 
+function M.set(x, key, value)
+  if not x.writes then return redis.call("SET", key, value) end
+  local list = x.writes.set
+  local n = #list
+  list[n + 1], list[n + 2] = key, value
+end
+
 function M.zadd(x, key, score)
   if not x.writes then return redis.call("ZADD", key, score, x.id) end
   local list = list_at(x.writes.zadd, key)
@@ -26,9 +37,18 @@ function M.zadd(x, key, score)
   list[n + 1], list[n + 2], list.n = score, x.id, n + 2
 end
 
+-- Removals are written before additions, so what is not there when the batch starts need not be removed.
 function M.zrem(x, key)
-  if x.writes then return push(x.writes.zrem, key, x.id) end
-  redis.call("ZREM", key, x.id)
+  local collected = x.writes
+  if not collected then return redis.call("ZREM", key, x.id) end
+  local list = collected.zrem[key]
+  if list == nil then
+    list = redis.call("EXISTS", key) == 1 and {n = 0}
+    collected.zrem[key] = list
+  end
+  if not list then return end
+  local n = list.n + 1
+  list[n], list.n = x.id, n
 end
 
 function M.sadd(x, key, member)
@@ -64,17 +84,20 @@ function M.forget_if_empty(x, key, registry, member)
 end
 
 local function write(command, lists)
-  for key, list in pairs(lists) do redis.call(command, key, unpack(list, 1, list.n)) end
+  for key, list in pairs(lists) do
+    if list then redis.call(command, key, unpack(list, 1, list.n)) end
+  end
 end
 
 -- Removals first: an execution may leave and enter the same index in one batch.
 function M.flush(collected)
+  if #collected.set > 0 then redis.call("MSET", unpack(collected.set)) end
   write("ZREM", collected.zrem)
   write("SREM", collected.srem)
   write("ZADD", collected.zadd)
   write("SADD", collected.sadd)
   for key, entry in pairs(collected.emptied) do forget(key, entry[1], entry[2]) end
-  for key, cap in pairs(collected.trim) do redis.call("XTRIM", key, "MAXLEN", "~", cap) end
+  event.flush(collected)
 end
 
 return M

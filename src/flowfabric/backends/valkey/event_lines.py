@@ -1,0 +1,82 @@
+"""The event logs as one merged list: a log's part of it, and cursors that name a line of each log."""
+
+from __future__ import annotations
+
+from flowfabric.backends.valkey.calls import FunctionCaller, Value
+from flowfabric.backends.valkey.cursors import decode_cursor, encode_cursor
+from flowfabric.backends.valkey.keys import index_of
+from flowfabric.backends.valkey.merge import Place, Source
+from flowfabric.core import contracts as c
+from flowfabric.core.contracts.events import END
+from flowfabric.core.ids import ExecutionId
+
+
+class EventLines(Source[tuple[c.Event, int]]):
+    """The log of one partition, after the line with a number."""
+
+    def __init__(self, caller: FunctionCaller, tag: str, args: c.ReadEventsArgs, after: int) -> None:
+        super().__init__()
+        self.tag = tag
+        self.truncated = False
+        self._caller = caller
+        self._start = self._scanned = after
+        self._latest_ms = 0
+        self._args: dict[str, Value] = {
+            "execution_id": args.execution_id,
+            "namespace": args.namespace,
+            "lane_id": args.lane_id,
+            "execution_kind": args.execution_kind,
+            "events": args.events,
+        }
+
+    async def ask(self, count: int) -> None:
+        fields = await self._caller.call_partition(
+            "read_events", self.tag, **self._args, after=self._scanned, limit=count
+        )
+        self.truncated = self.truncated or fields.text(0) == "1"
+        self.finished = fields.text(1) == "0"
+        self._scanned = fields.number(2)
+        partition = index_of(self.tag)
+        for row in fields.rows(4):
+            line = int(row[0])
+            self.found.append((self._place(row[5], line), (_event(row, partition, line), line)))
+        if fields.text(3):
+            self.reached = self._place(fields.text(3), self._scanned)
+
+    def _place(self, at_ms: str, line: int) -> Place:
+        """Lines stay in the order of their log, even where a server's clock went back."""
+        self._latest_ms = max(self._latest_ms, int(at_ms))
+        return self._latest_ms, index_of(self.tag), line
+
+    def place_after(self, taken: set[Place]) -> int:
+        """Where the next page starts: after all that was looked at, or after the last line that was taken."""
+        after = self._start
+        for place, (_, line) in self.found:
+            if place not in taken:
+                return after
+            after = line
+        return self._scanned
+
+
+def _event(row: list[str], partition: int, line: int) -> c.Event:
+    return c.Event(
+        execution_id=ExecutionId(row[2]),
+        event=row[1],
+        at_ms=int(row[5]),
+        lease_epoch=int(row[4]),
+        attempt_index=int(row[3]) if row[3] else None,
+        outcome=row[6] or None,
+        cursor=encode_lines({partition: line}),
+    )
+
+
+def encode_lines(places: dict[int, int]) -> str:
+    """The cursor after a line of each partition's log; nothing was read yet where the line is 0."""
+    return encode_cursor("events", sorted((index, line) for index, line in places.items() if line))
+
+
+def decode_lines(cursor: str | None) -> dict[int, int]:
+    if cursor is None or cursor == END:
+        return {}
+    (rows,) = decode_cursor("events", cursor, tuple[list[tuple[int, int]]])
+    return dict(rows)
