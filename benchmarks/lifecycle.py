@@ -1,10 +1,11 @@
 """What does one job cost the server? Submit, claim and complete, with 100-byte payload and result.
 
-    python -m benchmarks.lifecycle [--json] [--lives 3000] [--repetitions 3]
+    python -m benchmarks.lifecycle [--json] [--lives 3000] [--repetitions 3] [--aof no everysec always]
 
 Server processor time per lifecycle, lifecycles per second, bytes on the wire and bytes of memory, for the public
 functions (pipelined by 100) and the batch surface (batches of 100), with AOF off, everysec and always, as ratios to a
-reference function that is measured in the same turn: one HSET of 45 new fields and nine GETs.
+reference function: one HSET of 45 new fields and nine GETs. Reference, surfaces and the servers of the three AOF modes
+take turns of 100 lives; a ratio is that of the sums over one repetition.
 """
 
 from __future__ import annotations
@@ -12,146 +13,155 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import statistics
 import sys
-import time
-from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass
+from statistics import median
 from typing import Any
 
-from benchmarks.server import AOF, Server, batched, claim, finish, public_wire, reference, running, submit
+from benchmarks.figures import NOTHING, Sample, Spread, dearer, faster, in_turn
+from benchmarks.server import (
+    AOF,
+    Run,
+    Server,
+    batched,
+    claim,
+    finish,
+    measured,
+    public_wire,
+    reference,
+    running,
+    submit,
+)
 
 BATCH = 100
 PARTITIONS = 16
+REMEMBERED = 10_000  # executions to weigh
+REFERENCE, WIRE, BATCHES = "reference", "public wire", "batch of 100"
+SURFACES: dict[str, Run] = {REFERENCE: reference, WIRE: public_wire, BATCHES: batched}
+GOALS = {f"{BATCHES}, finished": 1_300, f"{WIRE}, finished": 2_000}
+
+Sums = dict[tuple[str, str], Sample]  # by AOF mode and surface
 
 
 @dataclass
 class Cost:
-    """One surface in one AOF mode; medians and the spread of the ratio."""
+    """One surface in one AOF mode; medians of the repetitions, and ratios with their spread."""
 
     surface: str
     aof: str
     cpu_us: float
-    ratio: float
-    ratio_low: float
-    ratio_high: float
+    to_reference: Spread
     per_second: float
+    to_no_aof: Spread | None
     wire_bytes: float
 
 
-@dataclass
-class Sample:
-    cpu_us: float
-    per_second: float
-    wire_bytes: float
+async def measure(modes: list[str], lives: int, repetitions: int) -> list[Cost]:
+    async with AsyncExitStack() as stack:
+        servers = {aof: await stack.enter_async_context(running(aof)) for aof in modes}
+        await repetition(servers, BATCH * 3)  # connections, caches
+        sums: list[Sums] = []
+        while len(sums) < repetitions:
+            print(f"repetition {len(sums) + 1} of {repetitions} ...", file=sys.stderr)
+            sums.append(await repetition(servers, lives))
+    return [cost(aof, surface, sums) for aof in modes for surface in SURFACES]
 
 
-Run = Callable[[Server, str, int], Awaitable[None]]
-
-
-async def _reference(server: Server, _: str, count: int) -> None:
-    await reference(server, count)
-
-
-SURFACES: dict[str, Run] = {"reference": _reference, "public wire": public_wire, "batch of 100": batched}
-
-
-async def sample(server: Server, run: Run, lives: int) -> Sample:
-    await server.clear()
-    cpu, sent, started = await server.cpu_us(), await server.traffic(), time.perf_counter()
+async def repetition(servers: dict[str, Server], lives: int) -> Sums:
+    for server in servers.values():
+        await server.clear()
+    sums = dict.fromkeys(((aof, surface) for aof in servers for surface in SURFACES), NOTHING)
     for turn in range(lives // BATCH):
-        await run(server, f"{{fp:{turn % PARTITIONS}}}", BATCH)
-    seconds = time.perf_counter() - started
-    cpu, sent = await server.cpu_us() - cpu, await server.traffic() - sent
-    return Sample(cpu / lives, lives / seconds, sent / lives)
+        tag = f"{{fp:{turn % PARTITIONS}}}"
+        for aof in in_turn(list(servers), turn):
+            for surface in in_turn(list(SURFACES), turn):
+                sums[aof, surface] += await measured(servers[aof], SURFACES[surface], tag, BATCH)
+    return sums
 
 
-async def measure(aof: str, lives: int, repetitions: int) -> list[Cost]:
-    """The three in turn, several times over: only ratios inside one turn are compared."""
-    turns: list[dict[str, Sample]] = []
-    async with running(aof) as server:
-        for run in SURFACES.values():
-            await sample(server, run, BATCH * 5)
-        while len(turns) < repetitions:
-            turns.append({name: await sample(server, run, lives) for name, run in SURFACES.items()})
-    return [_cost(name, aof, turns) for name in SURFACES]
-
-
-def _cost(name: str, aof: str, turns: list[dict[str, Sample]]) -> Cost:
-    ratios = [turn[name].cpu_us / turn["reference"].cpu_us for turn in turns]
-    median = statistics.median
+def cost(aof: str, surface: str, sums: list[Sums]) -> Cost:
+    mine = [each[aof, surface] for each in sums]
+    without = [each["no", surface] for each in sums if ("no", surface) in each]
     return Cost(
-        surface=name,
+        surface=surface,
         aof=aof,
-        cpu_us=median(turn[name].cpu_us for turn in turns),
-        ratio=median(ratios),
-        ratio_low=min(ratios),
-        ratio_high=max(ratios),
-        per_second=median(turn[name].per_second for turn in turns),
-        wire_bytes=median(turn[name].wire_bytes for turn in turns),
+        cpu_us=median(sample.cpu_per_life for sample in mine),
+        to_reference=dearer(mine, (each[aof, REFERENCE] for each in sums)),
+        per_second=median(sample.lives_per_second for sample in mine),
+        to_no_aof=faster(mine, without) if without else None,
+        wire_bytes=median(sample.bytes_per_life for sample in mine),
     )
 
 
 async def memory(lives: int) -> dict[str, float]:
     """Bytes per waiting, running and finished execution; the capped event log is shown by itself."""
+    print("memory ...", file=sys.stderr)
     async with running() as server:
-        tag, log = "{fp:1}", "ff:part:{fp:1}:events"
-        sizes, claims = [await server.memory()], list[list[Any]]()
-        for _ in range(lives // BATCH):
-            await submit(server, tag, BATCH)
-        sizes.append(await server.memory() - await _usage(server, log))
-        while len(claims) < lives // BATCH:
-            claims.append(await claim(server, tag, BATCH))
-        sizes.append(await server.memory() - await _usage(server, log))
-        for each in claims:
-            await finish(server, tag, each)
-        sizes.append(await server.memory() - await _usage(server, log))
-        empty, waiting, active, finished = sizes
-        return {
-            "waiting": (waiting - empty) / lives,
-            "running": (active - empty) / lives,
-            "finished": (finished - empty) / lives,
-            "event log, at most": await _usage(server, log),
-        }
+        for run in (public_wire, batched):
+            await run(server, "{fp:1}", BATCH)  # buffers
+        return await _wire_memory(server, lives) | await _batch_memory(server, lives)
 
 
-async def _usage(server: Server, key: str) -> float:
-    size = await server.connection.send("MEMORY", "USAGE", key, "SAMPLES", 0)
+async def _batch_memory(server: Server, lives: int) -> dict[str, float]:
+    await server.clear()
+    tag, turns, empty, claims = "{fp:1}", lives // BATCH, await server.memory(), list[list[Any]]()
+    for _ in range(turns):
+        await submit(server, tag, BATCH)
+    waiting = await _held(server, tag) - empty
+    while len(claims) < turns:
+        claims.append(await claim(server, tag, BATCH))
+    active = await _held(server, tag) - empty
+    for each in claims:
+        await finish(server, tag, each)
+    finished = await _held(server, tag) - empty
+    sizes = {"waiting": waiting, "running": active, "finished": finished}
+    log = {"event log, at most": await _log_size(server, tag)}
+    return {f"{BATCHES}, {name}": size / lives for name, size in sizes.items()} | log
+
+
+async def _wire_memory(server: Server, lives: int) -> dict[str, float]:
+    await server.clear()
+    empty, tag = await server.memory(), "{fp:1}"
+    for _ in range(lives // BATCH):
+        await public_wire(server, tag, BATCH)
+    return {f"{WIRE}, finished": (await _held(server, tag) - empty) / lives}
+
+
+async def _held(server: Server, tag: str) -> float:
+    return await server.memory() - await _log_size(server, tag)
+
+
+async def _log_size(server: Server, tag: str) -> float:
+    size = await server.connection.send("MEMORY", "USAGE", f"ff:part:{tag}:events", "SAMPLES", 0)
     return float(size) if isinstance(size, int) else 0.0
 
 
 def show(costs: list[Cost], sizes: dict[str, float]) -> None:
-    print(
-        f"{'aof':<10}{'surface':<14}{'server us':>10}{'x reference':>13}{'spread':>14}{'lives/s':>10}{'wire bytes':>12}"
-    )
-    for cost in costs:
-        spread = f"{cost.ratio_low:.2f}-{cost.ratio_high:.2f}"
+    heads = f"{'server us':>10}{'x reference':>20}{'lives/s':>10}{'x no AOF':>20}{'wire bytes':>12}"
+    print(f"{'aof':<10}{'surface':<14}{heads}")
+    for each in costs:
         print(
-            f"{cost.aof:<10}{cost.surface:<14}{cost.cpu_us:>10.1f}{cost.ratio:>13.2f}{spread:>14}"
-            f"{cost.per_second:>10.0f}{cost.wire_bytes:>12.0f}"
+            f"{each.aof:<10}{each.surface:<14}{each.cpu_us:>10.1f}{each.to_reference!s:>20}{each.per_second:>10.0f}"
+            f"{each.to_no_aof or '-'!s:>20}{each.wire_bytes:>12.0f}"
         )
-    speed = {cost.aof: cost.per_second for cost in costs if cost.surface == "batch of 100"}
-    for aof in set(speed) - {"no"}:
-        print(f"batch of 100: {aof} runs at {speed[aof] / speed['no']:.2f} x of no AOF")
     print("\nbytes per execution, 100-byte payload and result")
     for name, size in sizes.items():
-        print(f"  {name:<20}{size:>10.0f}")
+        goal = f"   goal {GOALS[name]:,}" if name in GOALS else ""
+        print(f"  {name:<24}{size:>10,.0f}{goal}")
 
 
 async def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    parser.add_argument("--lives", type=int, default=3000)
+    parser.add_argument("--lives", type=int, default=3000, help="of each surface in a repetition")
     parser.add_argument("--repetitions", type=int, default=3)
     parser.add_argument("--aof", nargs="+", choices=list(AOF), default=list(AOF), help="which modes to measure")
     options = parser.parse_args()
-    costs: list[Cost] = []
-    for aof in options.aof:
-        print(f"measuring with AOF {aof} ...", file=sys.stderr)
-        costs += await measure(aof, options.lives, options.repetitions)
-    sizes = await memory(10_000)
+    costs = await measure(options.aof, options.lives, options.repetitions)
+    sizes = await memory(REMEMBERED)
     if options.json:
-        print(json.dumps({"costs": [asdict(cost) for cost in costs], "bytes": sizes}, indent=2))
+        print(json.dumps({"costs": [asdict(each) for each in costs], "bytes": sizes}, indent=2))
     else:
         show(costs, sizes)
 

