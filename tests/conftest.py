@@ -14,6 +14,7 @@ from flowfabric.backends.valkey.backend import ValkeyBackend
 from flowfabric.backends.valkey.bundle import bundle
 from flowfabric.backends.valkey.embedded import EmbeddedServer
 from flowfabric.config import Settings
+from flowfabric.core.partition import PartitionConfig
 from flowfabric.testing import ManualClock
 from tests.conformance.batched import BatchedBackend
 from tests.servers import (
@@ -98,9 +99,10 @@ def kind_of(topology: str) -> type[ValkeyBackend]:
 
 
 async def open_clean(url: str, kind: type[ValkeyBackend] = ValkeyBackend) -> ValkeyBackend:
-    """An empty store whose library has the manual clock."""
+    """An empty store whose library has the manual clock, with one partition a lane on every topology."""
     backend = await kind.open(Settings(url=url), bundle(manual_clock=True))
     await backend.client.execute_on_primaries("FLUSHALL")
+    backend.partitions = PartitionConfig()  # the store's record went with the rest
     return backend
 
 

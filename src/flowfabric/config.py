@@ -21,6 +21,7 @@ _BOUNDS: Final[dict[str, tuple[int, int]]] = {
     "num_flow_partitions": (1, 65_535),
     "num_budget_partitions": (1, 65_535),
     "num_quota_partitions": (1, 65_535),
+    "lane_shards": (0, 1_024),
 }
 
 
@@ -28,7 +29,7 @@ _BOUNDS: Final[dict[str, tuple[int, int]]] = {
 class Settings:
     """How to reach the store, how long to wait for it, and how it is partitioned.
 
-    The three partition counts are written into the store by its first user and cannot change afterwards.
+    The partition counts and lane_shards are written into the store by its first user and cannot change afterwards.
     """
 
     # The URL may hold a password, so it stays out of repr, logs and tracebacks.
@@ -39,6 +40,7 @@ class Settings:
     num_flow_partitions: int = 256
     num_budget_partitions: int = 32
     num_quota_partitions: int = 32
+    lane_shards: int = 0  # 0: what the store has; the first user sets up 1 on one server and 8 in a cluster
     force_library_load: bool = False
 
     def __post_init__(self) -> None:

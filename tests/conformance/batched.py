@@ -1,9 +1,11 @@
-"""The same ports through the batch surface: each single call becomes a batch of one."""
+"""The same ports through the batch surface: single calls made at the same time travel together."""
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TypeVar
 
+from flowfabric.backends.gathering import Gatherer
 from flowfabric.backends.valkey.backend import ValkeyBackend
 from flowfabric.core import batch as b
 from flowfabric.core import contracts as c
@@ -28,8 +30,12 @@ def only(outcomes: list[T | FlowFabricError]) -> T:
 class BatchedBackend(ValkeyBackend):
     """A store whose life cycle runs over submit, claim and finish."""
 
+    @cached_property
+    def gatherer(self) -> Gatherer:
+        return Gatherer(self)
+
     async def create_execution(self, args: c.CreateExecutionArgs) -> c.CreateExecutionResult:
-        return only(await self.submit_executions([args]))
+        return await self.gatherer.submit(args)
 
     async def issue_grant_and_claim(self, args: c.IssueGrantAndClaimArgs) -> c.IssueGrantAndClaimResult:
         request = b.ClaimExecutionsArgs(
@@ -44,20 +50,19 @@ class BatchedBackend(ValkeyBackend):
         )
         return only(await self.claim_executions(request)).claim
 
-    async def _finish(self, args: b.FinishArgs) -> c.CompleteExecutionResult | c.FailExecutionResult:
-        request = b.FinishExecutionsArgs(partition=partition_of(args.execution_id), finish=(args,))
-        return only((await self.finish_executions(request)).finished)
-
     async def complete_execution(self, args: c.CompleteExecutionArgs) -> c.CompleteExecutionResult:
-        result = await self._finish(args)
+        result = await self.gatherer.finish(args)
         assert isinstance(result, c.ExecutionCompleted)
         return result
 
     async def fail_execution(self, args: c.FailExecutionArgs) -> c.FailExecutionResult:
-        result = await self._finish(args)
+        result = await self.gatherer.finish(args)
         assert not isinstance(result, c.ExecutionCompleted)
         return result
 
     async def renew_lease(self, args: c.RenewLeaseArgs) -> c.RenewLeaseResult:
-        request = b.FinishExecutionsArgs(partition=partition_of(args.execution_id), renew=(args,))
-        return only((await self.finish_executions(request)).renewed)
+        return await self.gatherer.renew(args)
+
+    async def close(self) -> None:
+        await self.gatherer.close()
+        await super().close()

@@ -83,6 +83,8 @@ def _indexes(execution_id: str, record: dict[str, str], state: StateVector) -> s
         names.add(lane + state.lifecycle_phase)
     if state.lifecycle_phase is LifecyclePhase.TERMINAL and state.terminal_outcome is not TerminalOutcome.SUCCESS:
         names.add(f"{lane}terminal:{state.terminal_outcome}")
+    if state.lifecycle_phase is LifecyclePhase.TERMINAL and "retention_ttl_ms" in record:
+        names.add(f"{lane}retention")
     if state.lifecycle_phase is LifecyclePhase.ACTIVE:
         names.add(f"ff:idx:{tag}:lease_expiry")
         if state.ownership_state is not OwnershipState.LEASE_REVOKED:

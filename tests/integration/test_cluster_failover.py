@@ -31,7 +31,7 @@ LIVES = 60
 
 
 async def opened(cluster: TestCluster) -> ValkeyBackend:
-    return await ValkeyBackend.open(Settings(url=cluster.url, retry_budget_ms=20_000))
+    return await ValkeyBackend.open(Settings(url=cluster.url, retry_budget_ms=20_000, lane_shards=1))
 
 
 def lanes_on(cluster: TestCluster, node: TestServer) -> list[LaneId]:

@@ -44,7 +44,7 @@ def cluster() -> Iterator[TestCluster]:
 
 @pytest.fixture
 async def backend(cluster: TestCluster) -> AsyncIterator[ValkeyBackend]:
-    opened = await ValkeyBackend.open(Settings(url=cluster.url))
+    opened = await ValkeyBackend.open(Settings(url=cluster.url, lane_shards=1))
     yield opened
     await opened.client.execute_on_primaries("FLUSHALL")
     await opened.close()

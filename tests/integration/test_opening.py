@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 
 import pytest
 
 from flowfabric import Settings, open_backend
+from flowfabric.backends.valkey.backend import ValkeyBackend
 from flowfabric.backends.valkey.connection import check_server
 from flowfabric.core.partition import PartitionConfig
 from flowfabric.errors import BackendUnavailable, InvalidInput, PartitionMismatch, UnsupportedServer
-from tests.servers import TestServer, free_port, start_standalone
+from tests.servers import TestCluster, TestServer, free_port, start_one_node_cluster, start_standalone
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[TestServer]:
     with start_standalone() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[TestCluster]:
+    with start_one_node_cluster() as running:
         yield running
 
 
@@ -40,6 +48,77 @@ async def test_other_partition_counts_are_refused_and_change_nothing(server: Tes
     ):
         await open_backend(server.url, Settings(num_flow_partitions=16))
     assert server.call("HGETALL", "ff:config:partitions") == before
+
+
+async def shards_of(url: str, settings: Settings | None = None) -> int:
+    backend = await open_backend(url, settings or Settings())
+    await backend.close()
+    return backend.partitions.lane_shards
+
+
+async def test_the_shards_of_a_lane_are_recorded_and_taken_over_by_those_who_name_none(server: TestServer) -> None:
+    assert await shards_of(server.url, Settings(lane_shards=4)) == 4
+    assert server.call("HGET", "ff:config:partitions", "lane_shards") == b"4"
+    # Written first, so that nobody who comes in between takes the record for one that knows no shards.
+    assert server.call("HKEYS", "ff:config:partitions")[0] == b"lane_shards"
+    assert await shards_of(server.url) == 4
+    assert await shards_of(server.url, Settings(lane_shards=4)) == 4
+
+
+async def test_other_lane_shards_are_refused_and_change_nothing(server: TestServer) -> None:
+    assert await shards_of(server.url) == 1
+    before = server.call("HGETALL", "ff:config:partitions")
+    with pytest.raises(
+        PartitionMismatch, match=r"set up with 1, the settings say 4.*FLOWFABRIC_LANE_SHARDS=1"
+    ) as caught:
+        await open_backend(server.url, Settings(lane_shards=4))
+    assert caught.value.details["field"] == "lane_shards"
+    assert server.call("HGETALL", "ff:config:partitions") == before
+
+
+async def test_a_record_that_names_no_lane_shards_means_one(server: TestServer) -> None:
+    counts = ("num_flow_partitions", 256, "num_budget_partitions", 32, "num_quota_partitions", 32)
+    server.call("HSET", "ff:config:partitions", *counts)
+    assert await shards_of(server.url) == 1
+    assert await shards_of(server.url, Settings(lane_shards=1)) == 1
+    with pytest.raises(PartitionMismatch, match="lane_shards: the store was set up with 1"):
+        await open_backend(server.url, Settings(lane_shards=2))
+    assert server.call("HLEN", "ff:config:partitions") == 3
+
+
+@pytest.mark.parametrize("recorded", ["many", "0", "257"])
+async def test_a_record_with_unusable_lane_shards_is_refused(server: TestServer, recorded: str) -> None:
+    server.call("HSET", "ff:config:partitions", "lane_shards", recorded)
+    with pytest.raises(PartitionMismatch, match="lane_shards"):
+        await open_backend(server.url)
+
+
+async def test_more_shards_than_partitions_are_refused_before_anything_is_written(server: TestServer) -> None:
+    with pytest.raises(InvalidInput, match=r"lane_shards.*at most num_flow_partitions, which is 8"):
+        await open_backend(server.url, Settings(num_flow_partitions=8, lane_shards=9))
+    assert server.call("DBSIZE") == 0
+
+
+@pytest.mark.parametrize(("partitions", "shards"), [(256, 8), (5, 5)])
+async def test_a_lane_has_eight_shards_in_a_cluster_unless_there_are_fewer_partitions(
+    cluster: TestCluster, partitions: int, shards: int
+) -> None:
+    cluster.nodes[0].call("FLUSHALL")
+    assert await shards_of(cluster.url, Settings(num_flow_partitions=partitions)) == shards
+    assert await shards_of(cluster.url, Settings(num_flow_partitions=partitions, lane_shards=shards)) == shards
+
+
+async def test_of_many_that_open_an_empty_store_at_once_one_decides(server: TestServer) -> None:
+    counts = [1, 2, 3, 4] * 3
+    openings = (open_backend(server.url, Settings(lane_shards=count)) for count in counts)
+    opened = await asyncio.gather(*openings, return_exceptions=True)
+    recorded = int(server.call("HGET", "ff:config:partitions", "lane_shards"))
+    for count, outcome in zip(counts, opened, strict=True):
+        if count == recorded:
+            assert isinstance(outcome, ValkeyBackend)
+            await outcome.close()
+        else:
+            assert isinstance(outcome, PartitionMismatch)
 
 
 async def test_a_redis_address_opens_the_same_store(server: TestServer) -> None:

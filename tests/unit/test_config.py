@@ -24,11 +24,12 @@ def test_every_setting_is_read_from_its_variable() -> None:
             "FLOWFABRIC_NUM_FLOW_PARTITIONS": "8",
             "FLOWFABRIC_NUM_BUDGET_PARTITIONS": "4",
             "FLOWFABRIC_NUM_QUOTA_PARTITIONS": "2",
+            "FLOWFABRIC_LANE_SHARDS": "3",
             "FLOWFABRIC_FORCE_LIBRARY_LOAD": "yes",
             "UNRELATED": "x",
         }
     )
-    assert settings == Settings("valkey://db:7000", 100, 200, 0, 8, 4, 2, force_library_load=True)
+    assert settings == Settings("valkey://db:7000", 100, 200, 0, 8, 4, 2, 3, force_library_load=True)
 
 
 @pytest.mark.parametrize(
@@ -39,6 +40,8 @@ def test_every_setting_is_read_from_its_variable() -> None:
         ("FLOWFABRIC_CONNECT_TIMEOUT_MS", ""),
         ("FLOWFABRIC_RETRY_BUDGET_MS", "-1"),
         ("FLOWFABRIC_NUM_FLOW_PARTITIONS", "65536"),
+        ("FLOWFABRIC_LANE_SHARDS", "-1"),
+        ("FLOWFABRIC_LANE_SHARDS", "1025"),
         ("FLOWFABRIC_FORCE_LIBRARY_LOAD", "maybe"),
         ("FLOWFABRIC_URL", ""),
     ],

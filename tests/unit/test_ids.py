@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from flowfabric.core import ids
 from flowfabric.core.ids import ExecutionId, FlowId, LaneId, LeaseId, WaitpointKey, WaitpointToken, WorkerId
-from flowfabric.core.partition import PartitionConfig
+from flowfabric.core.partition import PartitionConfig, lane_partitions
 from flowfabric.errors import InvalidInput
 
 CONFIG = PartitionConfig()
@@ -68,6 +68,21 @@ def test_a_flow_member_lives_on_its_flows_partition() -> None:
 @pytest.mark.parametrize(("lane", "index"), [("default", 86), ("workers-a", 193)])
 def test_a_stand_alone_execution_lives_on_its_lanes_partition(lane: str, index: int) -> None:
     assert ExecutionId.for_lane(LaneId(lane), CONFIG).partition_index == index
+
+
+def test_executions_with_one_idempotency_key_share_a_shard_of_their_lane() -> None:
+    lane, sharded = LaneId("default"), PartitionConfig(lane_shards=8)
+    ids = [ExecutionId.for_lane(lane, sharded, idempotency_key="order-1") for _ in range(20)]
+    assert len(set(ids)) == 20
+    assert {each.tag for each in ids} == {
+        ExecutionId.deterministic_for_lane(lane, sharded, UUID, idempotency_key="order-1").tag
+    }
+
+
+def test_executions_without_a_key_spread_over_the_shards_of_their_lane() -> None:
+    lane, sharded = LaneId("default"), PartitionConfig(lane_shards=8)
+    found = {ExecutionId.deterministic_for_lane(lane, sharded, uuid.UUID(int=number)).tag for number in range(100)}
+    assert found == {shard.tag for shard in lane_partitions(lane, sharded)}
 
 
 def test_deterministic_minting_gives_the_same_id_for_the_same_uuid() -> None:

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flowfabric.core.ids import BudgetId, FlowId, LaneId, QuotaPolicyId
@@ -12,8 +12,9 @@ from flowfabric.core.partition import (
     PartitionKey,
     budget_partition,
     crc16,
+    execution_partition,
     flow_partition,
-    lane_partition,
+    lane_partitions,
     quota_partition,
 )
 from flowfabric.errors import InvalidInput
@@ -34,7 +35,63 @@ def test_ids_and_lanes_hash_to_known_partitions() -> None:
     assert flow_partition(FlowId("11111111-1111-1111-1111-111111111111"), CONFIG).tag == "{fp:6}"
     assert budget_partition(BudgetId(UUID), CONFIG).tag == "{b:24}"
     assert quota_partition(QuotaPolicyId(UUID), CONFIG).tag == "{q:24}"
-    assert lane_partition(LaneId("default"), CONFIG).tag == "{fp:86}"
+    assert [shard.tag for shard in lane_partitions(LaneId("default"), CONFIG)] == ["{fp:86}"]
+
+
+def test_the_shards_of_a_lane_are_spread_over_the_partitions() -> None:
+    config = PartitionConfig(lane_shards=4)
+    assert [shard.index for shard in lane_partitions(LaneId("default"), config)] == [86, 150, 214, 22]
+
+
+@st.composite
+def configs(draw: st.DrawFn) -> PartitionConfig:
+    count = draw(st.integers(1, 65535))
+    return PartitionConfig(num_flow_partitions=count, lane_shards=draw(st.integers(1, min(count, 1024))))
+
+
+LANES = st.text(st.characters(min_codepoint=0x20, max_codepoint=0x7E), min_size=1, max_size=64).map(LaneId)
+
+
+@settings(deadline=None)
+@given(LANES, configs())
+def test_shards_are_distinct_and_the_first_is_that_of_an_unsharded_lane(lane: LaneId, config: PartitionConfig) -> None:
+    shards = lane_partitions(lane, config)
+    assert len(set(shards)) == len(shards) == config.lane_shards
+    assert all(shard.index < config.num_flow_partitions for shard in shards)
+    unsharded = PartitionConfig(num_flow_partitions=config.num_flow_partitions)
+    assert shards[:1] == lane_partitions(lane, unsharded)
+    assert shards[0].index == crc16(lane.encode()) % config.num_flow_partitions
+
+
+@settings(deadline=None)
+@given(LANES, configs(), st.uuids(), st.uuids())
+def test_an_execution_has_the_shard_of_its_key_or_else_of_its_uuid(
+    lane: LaneId, config: PartitionConfig, one: object, other: object
+) -> None:
+    by_key = {execution_partition(lane, config, str(each), "order-1") for each in (one, other)}
+    assert len(by_key) == 1
+    by_uuid = execution_partition(lane, config, str(one))
+    assert by_uuid == execution_partition(lane, config, str(one))
+    assert by_key | {by_uuid} <= set(lane_partitions(lane, config))
+
+
+def test_keys_and_uuids_hash_to_known_shards() -> None:
+    lane, config = LaneId("default"), PartitionConfig(lane_shards=4)
+    assert execution_partition(lane, config, UUID).index == lane_partitions(lane, config)[36888 % 4].index
+    assert execution_partition(lane, config, UUID, "123456789") == lane_partitions(lane, config)[0x31C3 % 4]
+
+
+@pytest.mark.parametrize("key", ["", "x" * 257, "line\n", "\ud800", 7])
+def test_a_shard_is_not_chosen_by_a_key_that_no_execution_can_have(key: str) -> None:
+    with pytest.raises(InvalidInput, match="idempotency_key"):
+        execution_partition(LaneId("default"), CONFIG, UUID, key)
+
+
+def test_a_lane_cannot_have_more_shards_than_there_are_partitions() -> None:
+    assert len(lane_partitions(LaneId("default"), PartitionConfig(num_flow_partitions=3, lane_shards=3))) == 3
+    with pytest.raises(InvalidInput, match="at most num_flow_partitions, which is 3") as caught:
+        PartitionConfig(num_flow_partitions=3, lane_shards=4)
+    assert caught.value.field == "lane_shards"
 
 
 @given(st.uuids(), st.integers(1, 65535))
@@ -56,9 +113,10 @@ def test_the_default_counts_are_those_other_clients_assume() -> None:
         32,
         32,
     )
+    assert CONFIG.lane_shards == 1
 
 
-@pytest.mark.parametrize("name", ["num_flow_partitions", "num_budget_partitions", "num_quota_partitions"])
+@pytest.mark.parametrize("name", PartitionConfig.__struct_fields__)
 @pytest.mark.parametrize("count", [0, -1, 65536, 1.5, True, "8"])
 def test_a_config_refuses_unusable_counts(name: str, count: object) -> None:
     with pytest.raises(InvalidInput) as caught:

@@ -162,7 +162,10 @@ class BatchPort(Protocol):
         ...
 
     async def claim_executions(self, args: b.ClaimExecutionsArgs) -> list[b.ClaimOutcome]:
-        """Claim up to `count` of a lane that the worker can run, best first, or the named ones: waiting -> active."""
+        """Claim up to `count` of a lane that the worker can run, or the named ones: waiting -> active.
+
+        The best come first; with several shards, within each of them.
+        """
         ...
 
     async def finish_executions(self, args: b.FinishExecutionsArgs) -> b.FinishExecutionsResult:

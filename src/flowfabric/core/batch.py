@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Annotated, TypeAlias
 
 import msgspec
+from msgspec.structs import force_setattr
 
 from flowfabric.core.contracts.execution import (
     CompleteExecutionArgs,
@@ -19,7 +20,7 @@ from flowfabric.core.contracts.execution import (
 from flowfabric.core.contracts.fields import BatchCount, Capabilities, Checked, DurationMs, LeaseTtlMs, Rule
 from flowfabric.core.contracts.lease import ClaimedExecution, ClaimedResumedExecution, RenewLeaseArgs, RenewLeaseResult
 from flowfabric.core.ids import ExecutionId, LaneId, WorkerId, WorkerInstanceId
-from flowfabric.core.partition import Partition
+from flowfabric.core.partition import Partition, PartitionFamily
 from flowfabric.errors import FlowFabricError, InvalidInput
 
 ExecutionIds: TypeAlias = Annotated[
@@ -32,9 +33,14 @@ RenewOutcome: TypeAlias = RenewLeaseResult | FlowFabricError
 
 
 class ClaimExecutionsArgs(Checked, frozen=True, kw_only=True):
-    """Claim up to `count` executions of a lane in one partition, or exactly the named ones."""
+    """Claim up to `count` executions of a lane, or exactly the named ones, which share a partition.
 
-    partition: Partition
+    Without a partition the shards of the lane are asked one after the other until there are enough, and each call
+    starts with another shard. The best of a shard come first, so with several of them priority is approximate: a call
+    may leave better work in a shard that it did not reach. Members of flows are claimed in the flow's partition.
+    """
+
+    partition: Partition | None = None  # None: that of the named ones, or all shards of the lane
     lane_id: LaneId
     worker_id: WorkerId
     worker_instance_id: WorkerInstanceId
@@ -46,9 +52,13 @@ class ClaimExecutionsArgs(Checked, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if not self.execution_ids:
+            return
+        partition = self.partition or Partition(PartitionFamily.FLOW, self.execution_ids[0].partition_index)
         for execution_id in self.execution_ids:
-            if execution_id.tag != self.partition.tag:
-                raise InvalidInput("execution_ids", execution_id, f"must all be of partition {self.partition.tag}")
+            if execution_id.tag != partition.tag:
+                raise InvalidInput("execution_ids", execution_id, f"must all be of partition {partition.tag}")
+        force_setattr(self, "partition", partition)
 
 
 class ClaimedWork(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,7 +74,10 @@ ClaimOutcome: TypeAlias = ClaimedWork | FlowFabricError
 
 
 class FinishExecutionsArgs(msgspec.Struct, frozen=True, kw_only=True):
-    """End some attempts, renew other leases and claim the next work, in one step of one partition."""
+    """End some attempts, renew other leases and claim the next work, in one step of one partition.
+
+    The claim names this partition or none.
+    """
 
     partition: Partition
     finish: tuple[FinishArgs, ...] = ()

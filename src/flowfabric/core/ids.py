@@ -13,7 +13,7 @@ from uuid import UUID, uuid4
 import msgspec
 
 from flowfabric.core import limits
-from flowfabric.core.partition import PartitionConfig, flow_partition, lane_partition
+from flowfabric.core.partition import PartitionConfig, execution_partition, flow_partition
 from flowfabric.errors import InvalidInput
 
 TimestampMs: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=limits.TIMESTAMP_MAX_MS)]
@@ -73,9 +73,9 @@ class ExecutionId(TextId):
         return cls.deterministic_for_flow(flow_id, config, str(uuid4()))
 
     @classmethod
-    def for_lane(cls, lane_id: LaneId, config: PartitionConfig) -> Self:
-        """A fresh id for a stand-alone execution of `lane_id`."""
-        return cls.deterministic_for_lane(lane_id, config, str(uuid4()))
+    def for_lane(cls, lane_id: LaneId, config: PartitionConfig, *, idempotency_key: str | None = None) -> Self:
+        """A fresh id for a stand-alone execution of `lane_id`; its idempotency key, if any, decides the shard."""
+        return cls.deterministic_for_lane(lane_id, config, str(uuid4()), idempotency_key=idempotency_key)
 
     @classmethod
     def deterministic_for_flow(cls, flow_id: FlowId, config: PartitionConfig, uuid: str | UUID) -> Self:
@@ -83,9 +83,11 @@ class ExecutionId(TextId):
         return cls(f"{flow_partition(flow_id, config).tag}:{uuid}")
 
     @classmethod
-    def deterministic_for_lane(cls, lane_id: LaneId, config: PartitionConfig, uuid: str | UUID) -> Self:
-        """The id of `uuid` in the lane's partition; the same as long as the partition count is."""
-        return cls(f"{lane_partition(lane_id, config).tag}:{uuid}")
+    def deterministic_for_lane(
+        cls, lane_id: LaneId, config: PartitionConfig, uuid: str | UUID, *, idempotency_key: str | None = None
+    ) -> Self:
+        """The id of `uuid` in the lane's shard for it, or for the key; the same as long as the partition counts are."""
+        return cls(f"{execution_partition(lane_id, config, str(uuid), idempotency_key).tag}:{uuid}")
 
     @property
     def tag(self) -> str:

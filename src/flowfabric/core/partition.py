@@ -39,15 +39,19 @@ _FAMILIES = {"fp": PartitionFamily.FLOW, "b": PartitionFamily.BUDGET, "q": Parti
 
 
 class PartitionConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """How many partitions each family has; fixed for the life of a store, because ids carry the index."""
+    """How many partitions each family and each lane has; fixed for the life of a store, because ids carry the index."""
 
     num_flow_partitions: int = 256
     num_budget_partitions: int = 32
     num_quota_partitions: int = 32
+    lane_shards: int = 1
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
             limits.whole(name, getattr(self, name), 1, limits.MAX_U16)
+        if self.lane_shards > self.num_flow_partitions:
+            problem = f"must be at most num_flow_partitions, which is {self.num_flow_partitions}"
+            raise InvalidInput("lane_shards", self.lane_shards, problem)
 
 
 class Partition(msgspec.Struct, frozen=True):
@@ -119,9 +123,28 @@ def flow_partition(flow_id: FlowId, config: PartitionConfig) -> Partition:
     return Partition(PartitionFamily.FLOW, index)
 
 
-def lane_partition(lane_id: LaneId, config: PartitionConfig) -> Partition:
-    """Where the stand-alone executions of a lane live."""
-    return Partition(PartitionFamily.FLOW, crc16(lane_id.encode()) % config.num_flow_partitions)
+def lane_partitions(lane_id: LaneId, config: PartitionConfig) -> list[Partition]:
+    """The shards of a lane, where its stand-alone executions live; programs that know no shards use the first."""
+    return [_lane_shard(lane_id, config, shard) for shard in range(config.lane_shards)]
+
+
+def execution_partition(
+    lane_id: LaneId, config: PartitionConfig, uuid: str, idempotency_key: str | None = None
+) -> Partition:
+    """The shard of one stand-alone execution: its key's, so that the key meets its earlier submit, or its uuid's."""
+    if idempotency_key is None:
+        chosen = _uuid_crc("execution_id", uuid)
+    else:
+        key = limits.label("idempotency_key", idempotency_key, 1, limits.IDEMPOTENCY_KEY_MAX_BYTES)
+        chosen = crc16(key.encode())
+    return _lane_shard(lane_id, config, chosen % config.lane_shards)
+
+
+def _lane_shard(lane_id: LaneId, config: PartitionConfig, shard: int) -> Partition:
+    """Shards are spread evenly over the range, so no two of a lane are the same."""
+    count = config.num_flow_partitions
+    offset = shard * count // config.lane_shards
+    return Partition(PartitionFamily.FLOW, (crc16(lane_id.encode()) + offset) % count)
 
 
 def budget_partition(budget_id: BudgetId, config: PartitionConfig) -> Partition:

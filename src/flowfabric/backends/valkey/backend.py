@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from flowfabric.backends.valkey import keys
 from flowfabric.backends.valkey.batches import ValkeyBatches
 from flowfabric.backends.valkey.bundle import Bundle, bundle
@@ -19,9 +21,12 @@ from flowfabric.backends.valkey.scheduling import ValkeyScheduling
 from flowfabric.backends.valkey.tail import EventTail
 from flowfabric.config import Settings
 from flowfabric.core.partition import PartitionConfig
-from flowfabric.errors import PartitionMismatch
+from flowfabric.errors import InvalidInput, PartitionMismatch
 
+_RECORD = keys.PARTITION_RECORD
 _COUNTS = ("num_flow_partitions", "num_budget_partitions", "num_quota_partitions")
+_LANE_SHARDS = "lane_shards"
+_CLUSTER_SHARDS = 8
 
 
 class ValkeyBackend(
@@ -41,6 +46,7 @@ class ValkeyBackend(
         self._library = library
         self._caller = FunctionCaller(library)
         self._tail = EventTail(client)
+        self._turns = {}
         self.partitions = partitions
 
     @classmethod
@@ -68,16 +74,31 @@ class ValkeyBackend(
 
 async def agree_on_partitions(client: Client, settings: Settings) -> PartitionConfig:
     """The first boot records the partition counts; ids were minted by them, so nobody may come with others."""
-    wanted = {name: getattr(settings, name) for name in _COUNTS}
-    record = keys.PARTITION_RECORD
-    for name, count in wanted.items():
-        await client.execute("HSETNX", record, name, count, key=record, repeatable=True)
-    stored = flat_to_dict(await client.execute("HGETALL", record, key=record, repeatable=True))
-    for name, count in wanted.items():
-        if stored.get(name) != str(count):
+    ours = _first_counts(client, settings)
+    # lane_shards goes first into a new record: one without it is another program's, whose lanes have one partition.
+    names = _COUNTS if await _stored_counts(client) else (_LANE_SHARDS, *_COUNTS)
+    for name in names:
+        await client.execute("HSETNX", _RECORD, name, getattr(ours, name), key=_RECORD, repeatable=True)
+    stored = {_LANE_SHARDS: "1", **await _stored_counts(client)}
+    for name in (*_COUNTS, _LANE_SHARDS) if settings.lane_shards else _COUNTS:
+        if stored.get(name) != str(getattr(ours, name)):
             raise PartitionMismatch(
-                f"{name}: the store was set up with {stored.get(name)}, the settings say {count}; "
+                f"{name}: the store was set up with {stored.get(name)}, the settings say {getattr(ours, name)}; "
                 f"set FLOWFABRIC_{name.upper()}={stored.get(name)}",
                 field=name,
             )
-    return PartitionConfig(**wanted)
+    try:
+        return replace(ours, lane_shards=int(stored[_LANE_SHARDS]))
+    except (ValueError, InvalidInput) as error:
+        raise PartitionMismatch(f"lane_shards: the store's record is unusable ({error})", field=_LANE_SHARDS) from error
+
+
+def _first_counts(client: Client, settings: Settings) -> PartitionConfig:
+    """What the settings make of a new store; a lane needs several nodes to gain from several shards."""
+    usual = min(_CLUSTER_SHARDS, settings.num_flow_partitions) if client.topology == "cluster" else 1
+    counts = {name: getattr(settings, name) for name in _COUNTS}
+    return PartitionConfig(**counts, lane_shards=settings.lane_shards or usual)
+
+
+async def _stored_counts(client: Client) -> dict[str, str]:
+    return flat_to_dict(await client.execute("HGETALL", _RECORD, key=_RECORD, repeatable=True))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from random import randrange
 
 from flowfabric.backends.valkey import keys, replays
 from flowfabric.backends.valkey.calls import Fields, FunctionCaller, Value, at_once, parse_envelope
@@ -14,7 +15,8 @@ from flowfabric.core import batch as b
 from flowfabric.core import capability
 from flowfabric.core import contracts as c
 from flowfabric.core.codec import to_msgpack
-from flowfabric.core.ids import AttemptId, ExecutionId, LeaseId
+from flowfabric.core.ids import AttemptId, ExecutionId, LaneId, LeaseId
+from flowfabric.core.partition import Partition, PartitionConfig, lane_partitions
 from flowfabric.core.states import PublicState
 from flowfabric.errors import BadReply, ExecutionNotActive, FlowFabricError, InvalidInput
 
@@ -27,6 +29,8 @@ class ValkeyBatches:
     """Many at once."""
 
     _caller: FunctionCaller
+    _turns: dict[LaneId, int]  # the shard with which the next claim of a lane starts
+    partitions: PartitionConfig
 
     async def submit_executions(self, batch: Sequence[c.CreateExecutionArgs]) -> list[b.SubmitOutcome]:
         outcomes: list[b.SubmitOutcome | None] = [None] * len(batch)
@@ -49,7 +53,33 @@ class ValkeyBatches:
         return [outcome for outcome in outcomes if outcome is not None]
 
     async def claim_executions(self, args: b.ClaimExecutionsArgs) -> list[b.ClaimOutcome]:
-        fields = await self._call("claim_batch", args.partition.tag, request=to_msgpack(_claim_request(args)))
+        if args.partition is not None:
+            return await self._claim_in(args.partition, args, args.count)
+        claimed: list[b.ClaimOutcome] = []
+        for shard in self._shards_in_turn(args.lane_id):
+            try:
+                claimed += await self._claim_in(shard, args, args.count - len(claimed))
+            except FlowFabricError:
+                # What is claimed already holds leases; the trouble shows when a claim starts with this shard.
+                if not claimed:
+                    raise
+                break
+            if len(claimed) == args.count:
+                break
+        return claimed
+
+    def _shards_in_turn(self, lane_id: LaneId) -> list[Partition]:
+        """The shards of a lane, each time starting with the next one: none waits for ever behind a full one."""
+        shards = lane_partitions(lane_id, self.partitions)
+        if len(shards) == 1:
+            return shards
+        # The first start is any: workers that claim once and leave must not all take from the same shard.
+        start = self._turns.get(lane_id, randrange(len(shards)))  # noqa: S311 - not a secret
+        self._turns[lane_id] = (start + 1) % len(shards)
+        return shards[start:] + shards[:start]
+
+    async def _claim_in(self, partition: Partition, args: b.ClaimExecutionsArgs, count: int) -> list[b.ClaimOutcome]:
+        fields = await self._call("claim_batch", partition.tag, request=to_msgpack(_claim_request(args, count)))
         named = args.execution_ids
         return [_claimed(args, reply, named[at] if named else "") for at, reply in enumerate(_list(fields, 0))]
 
@@ -60,7 +90,7 @@ class ValkeyBatches:
             args.partition.tag,
             finish=to_msgpack([_finish_item(item) for item in args.finish]) if args.finish else _NOTHING,
             renew=to_msgpack([_renew_item(item) for item in args.renew]) if args.renew else _NOTHING,
-            claim=to_msgpack(_claim_request(args.claim)) if args.claim else "",
+            claim=to_msgpack(_claim_request(args.claim, args.claim.count)) if args.claim else "",
             payloads=[_result(item) for item in args.finish],
         )
         finished = zip(args.finish, _list(fields, 0), strict=True)
@@ -94,6 +124,9 @@ def _check_partition(args: b.FinishExecutionsArgs) -> None:
     for item in (*args.finish, *args.renew):
         if item.execution_id.tag != args.partition.tag:
             raise InvalidInput("execution_id", item.execution_id, f"must be of partition {args.partition.tag}")
+    claim_in = args.claim.partition if args.claim else None
+    if claim_in is not None and claim_in.tag != args.partition.tag:
+        raise InvalidInput("claim.partition", claim_in.tag, f"must be {args.partition.tag}, as for the rest, or None")
 
 
 def _submitted(reply: Reply, execution_id: ExecutionId) -> b.SubmitOutcome:
@@ -106,7 +139,7 @@ def _submitted(reply: Reply, execution_id: ExecutionId) -> b.SubmitOutcome:
     return c.ExecutionCreated(execution_id=execution_id, public_state=PublicState(fields.text(1)))
 
 
-def _claim_request(args: b.ClaimExecutionsArgs) -> dict[str, object]:
+def _claim_request(args: b.ClaimExecutionsArgs, count: int) -> dict[str, object]:
     request: dict[str, object] = {
         "lane_id": args.lane_id,
         "worker_id": args.worker_id,
@@ -118,7 +151,7 @@ def _claim_request(args: b.ClaimExecutionsArgs) -> dict[str, object]:
     if args.execution_ids:
         request["named"] = [(each.uuid, LeaseId.new(), AttemptId.new()) for each in args.execution_ids]
     else:
-        request["ids"] = [(LeaseId.new(), AttemptId.new()) for _ in range(args.count)]
+        request["ids"] = [(LeaseId.new(), AttemptId.new()) for _ in range(count)]
     return request
 
 

@@ -4,7 +4,7 @@
 -- @reply   claims
 -- @errors  invalid_input
 -- @events  claimed resumed
--- @repeat  unsafe
+-- @repeat  safe
 -- @uses    batch clock work
 return function(K, A)
   local now, tag = clock.now_ms(), batch.tag(K.partition)

@@ -4,7 +4,7 @@
 -- @reply   finished renewed claims
 -- @errors  invalid_input
 -- @events  completed retry_scheduled failed claimed resumed
--- @repeat  unsafe
+-- @repeat  safe
 -- @uses    batch clock holder reply work
 local FENCE = {{2, "uuid"}, {3, "lease_id"}, {4, "lease_epoch"}, {5, "attempt_id"}, {6, "source"}}
 local COMPLETE = {{7, "result_encoding"}}

@@ -6,27 +6,48 @@
 -- @repeat  safe
 -- @uses    clock listing reply retention writes
 local MAX_DELETED = 1000
-local SCANNED, PAGE, LANE_COST = 1000, 100, 5
+local SCANNED, PAGE, LANE_COST, LATER = 1000, 100, 5, 60000
 
--- What an execution asked for itself wins; otherwise its age decides, or how many of its lane ended after it.
-local function is_over(rule, own, ended_at, newer)
-  if own then return ended_at + own <= rule.now end
+-- Its age decides, or how many of its lane ended after it. Without a rule everything stays.
+local function is_over(rule, ended_at, newer)
   if rule.older_than_ms then return ended_at + rule.older_than_ms <= rule.now end
   return rule.keep_last ~= nil and newer >= rule.keep_last
 end
 
-local function policies(tag, page)
-  local keys = {}
-  for i = 1, #page, 2 do keys[#keys + 1] = "ff:exec:" .. tag .. ":" .. page[i] .. ":policy" end
-  return redis.call("MGET", unpack(keys))
+-- When those of a lane may go that asked for a time of their own: it wins over the rule.
+local function own_times(tag, lane) return "ff:idx:" .. tag .. ":lane:" .. lane .. ":retention" end
+
+local function own_times_of(tag, lane, page)
+  local ids = {}
+  for i = 1, #page, 2 do ids[#ids + 1] = page[i] end
+  return redis.call("ZMSCORE", own_times(tag, lane), unpack(ids))
+end
+
+-- Delete those whose own time has come. One whose flow is still open is looked at again later.
+local function trim_own(tag, lane, rule, left)
+  local key = own_times(tag, lane)
+  while left.scanned > 0 and left.deleted > 0 do
+    local count, collected = math.min(PAGE, left.deleted), writes.collector()
+    local ids = redis.call("ZRANGE", key, "-inf", rule.now, "BYSCORE", "LIMIT", 0, count)
+    for _, id in ipairs(ids) do
+      if retention.delete(tag, lane, id, collected) then
+        left.deleted = left.deleted - 1
+      else
+        redis.call("ZADD", key, rule.now + LATER, id)
+      end
+    end
+    writes.flush(collected)
+    left.scanned = left.scanned - #ids
+    if #ids < count then return end
+  end
 end
 
 -- Delete what is over of a page of entries; how many were looked at, and how many of them deleted.
 local function trim_page(tag, lane, rule, page, newer, left)
-  local texts, collected, seen, gone = policies(tag, page), writes.collector(), 0, 0
+  local own, collected, seen, gone = own_times_of(tag, lane, page), writes.collector(), 0, 0
   for i = 1, #page, 2 do
     seen = seen + 1
-    local is_due = is_over(rule, retention.own_ttl(texts[seen]), page[i + 1], newer - seen)
+    local is_due = not own[seen] and is_over(rule, page[i + 1], newer - seen)
     if is_due and retention.delete(tag, lane, page[i], collected) then
       gone = gone + 1
       if gone == left.deleted then break end
@@ -37,14 +58,18 @@ local function trim_page(tag, lane, rule, page, newer, left)
   return seen, gone
 end
 
+-- Whether the rule keeps everything that ended then and later.
+local function keeps_from(rule, ended_at, newer) return not is_over(rule, tonumber(ended_at), newer - 1) end
+
 -- Look through one lane; the place where the budget ended, or nil when there is nothing more to look at.
 local function trim_lane(tag, lane, rule, place, left)
+  trim_own(tag, lane, rule, left)
   local key = "ff:idx:" .. tag .. ":lane:" .. lane .. ":terminal"
   local rank = place and listing.rank(key, place[1], place[2], true) or 0
   local newer = redis.call("ZCARD", key) - rank
   while left.scanned > 0 and left.deleted > 0 do
     local page = redis.call("ZRANGE", key, rank, rank + PAGE - 1, "WITHSCORES")
-    if #page == 0 then return nil end
+    if #page == 0 or keeps_from(rule, page[2], newer) then return nil end
     local seen, gone = trim_page(tag, lane, rule, page, newer, left)
     -- Past those that are kept, so that they never stand in the way of those behind them.
     rank, newer, place = rank + seen - gone, newer - seen, {page[2 * seen], page[2 * seen - 1]}

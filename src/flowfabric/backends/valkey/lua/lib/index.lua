@@ -44,7 +44,7 @@ function M.partition(x, name) return remembered(x, " ", name, partition_key) end
 
 function M.lane(x, name) return remembered(x, x.lane_id, name, lane_key) end
 
-local function worker_leases(x) return remembered(x, " w", x.current_worker_instance_id, worker_key) end
+function M.worker_leases(x) return remembered(x, " w", x.current_worker_instance_id, worker_key) end
 
 -- The public wire clamps what our own ports refuse (D17).
 function M.clamp_priority(priority) return math.min(math.max(priority, 0), 9000) end
@@ -81,11 +81,12 @@ function M.leave(x)
   if x.lifecycle_phase == "active" then
     writes.zrem(x, M.partition(x, "lease_expiry"))
     if x.attempt_timeout_ms then writes.zrem(x, M.partition(x, "attempt_timeout")) end
-    if x.current_worker_instance_id then writes.srem(x, worker_leases(x), x.id) end
+    if x.current_worker_instance_id then writes.srem(x, M.worker_leases(x), x.id) end
   elseif x.lifecycle_phase == "suspended" then
     writes.zrem(x, M.partition(x, "suspension_timeout"))
   elseif x.lifecycle_phase == "terminal" then
     if outcome_queue(x) then writes.zrem(x, outcome_queue(x)) end
+    if x.retention_ttl_ms then writes.zrem(x, M.lane(x, "retention")) end
   elseif x.eligibility_state == "eligible_now" and x.required_capabilities then
     writes.forget_if_empty(x, key, M.lane(x, "capability_sets"), x.required_capabilities)
   end
@@ -97,9 +98,10 @@ function M.enter(x, now)
   writes.zadd(x, M.lane(x, name), queue_score(x, name, now))
   if name == "active" then
     writes.zadd(x, M.partition(x, "lease_expiry"), x.lease_expires_at)
-    writes.sadd(x, worker_leases(x), x.id)
+    writes.sadd(x, M.worker_leases(x), x.id)
   elseif name == "terminal" then
     if outcome_queue(x) then writes.zadd(x, outcome_queue(x), now) end
+    if x.retention_ttl_ms then writes.zadd(x, M.lane(x, "retention"), now + x.retention_ttl_ms) end
   elseif x.eligibility_state == "eligible_now" and x.required_capabilities then
     writes.sadd(x, M.lane(x, "capability_sets"), x.required_capabilities)
   end
@@ -117,7 +119,7 @@ end
 -- A revoked lease is due at once, so that whoever looks for lost leases finds it (D10).
 function M.revoke(x, now)
   writes.zadd(x, M.partition(x, "lease_expiry"), now)
-  if x.current_worker_instance_id then writes.srem(x, worker_leases(x), x.id) end
+  if x.current_worker_instance_id then writes.srem(x, M.worker_leases(x), x.id) end
 end
 
 function M.set_attempt_timeout(x, due) writes.zadd(x, M.partition(x, "attempt_timeout"), due) end

@@ -27,13 +27,14 @@ local function check_backoff(backoff)
 end
 
 local function check_sections(policy)
-  for _, name in ipairs({"retry_policy", "timeout_policy"}) do
+  for _, name in ipairs({"retry_policy", "timeout_policy", "stream_policy"}) do
     if given(policy[name]) and type(policy[name]) ~= "table" then return name .. ":not_object" end
   end
-  local retries, timeout = policy.retry_policy, policy.timeout_policy
+  local retries, timeout, output = policy.retry_policy, policy.timeout_policy, policy.stream_policy
   return check_counts(policy, "", {"max_reclaim_count", "max_replay_count"})
     or given(retries) and (check_counts(retries, "retry_policy.", {"max_retries"}) or check_backoff(retries.backoff))
     or given(timeout) and check_counts(timeout, "timeout_policy.", {"attempt_timeout_ms", "execution_deadline_ms"})
+    or given(output) and check_counts(output, "stream_policy.", {"retention_ttl_ms"})
     or nil
 end
 
@@ -51,7 +52,8 @@ local function required_capabilities(policy)
   return csv
 end
 
--- What create keeps at hand of a policy text: {required_capabilities, attempt_timeout_ms, execution_deadline_ms}.
+-- What create keeps at hand of a policy text: {required_capabilities, attempt_timeout_ms, execution_deadline_ms,
+-- retention_ttl_ms}.
 function M.digest(text)
   if text == "" or text == "{}" then return {required_capabilities = ""} end
   local ok, policy = pcall(cjson.decode, text)
@@ -65,6 +67,8 @@ function M.digest(text)
     required_capabilities = csv,
     attempt_timeout_ms = given(timeout.attempt_timeout_ms) and timeout.attempt_timeout_ms or nil,
     execution_deadline_ms = M.deadline_of(policy),
+    retention_ttl_ms = given(policy.stream_policy) and given(policy.stream_policy.retention_ttl_ms)
+      and policy.stream_policy.retention_ttl_ms or nil,
   }
 end
 

@@ -11,7 +11,7 @@ local OWN = {
 local OF_ATTEMPT = {"", ":usage", ":policy", ":summary"}
 local DUE = {"all_executions", "attempt_timeout", "execution_deadline", "suspension_timeout", "lease_expiry"}
 local LANE = {
-  "eligible", "capability_sets", "delayed", "active", "suspended", "terminal", "blocked:dependencies",
+  "eligible", "capability_sets", "delayed", "active", "suspended", "terminal", "retention", "blocked:dependencies",
   "blocked:budget", "blocked:quota", "blocked:route", "blocked:operator", "blocked:lane_state",
 }
 
@@ -67,7 +67,7 @@ function M.delete(tag, lane, id, collected)
   local x = record.load(core)
   if not x then
     x = record.at(core)
-    x.lane_id, x.lifecycle_phase, x.terminal_outcome = lane, "terminal", "success"
+    x.lane_id, x.lifecycle_phase, x.terminal_outcome, x.retention_ttl_ms = lane, "terminal", "success", "0"
   elseif x.lifecycle_phase ~= "terminal" or flow_is_open(x) then
     return false
   end
@@ -81,15 +81,6 @@ function M.delete(tag, lane, id, collected)
   index.drop(x, DUE)
   unlink(keys)
   return true
-end
-
--- How long the execution itself asked to be kept, in ms; nil when its policy does not say.
-function M.own_ttl(policy_text)
-  if not policy_text or not policy_text:find("retention_ttl_ms", 1, true) then return nil end
-  local ok, stored = pcall(cjson.decode, policy_text)
-  local section = ok and type(stored) == "table" and stored.stream_policy
-  local ttl = type(section) == "table" and section.retention_ttl_ms
-  return type(ttl) == "number" and ttl >= 0 and ttl or nil
 end
 
 -- Take a lane that has nothing left in this partition off the list of lanes.

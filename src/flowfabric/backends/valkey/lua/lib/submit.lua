@@ -51,6 +51,7 @@ function M.create(x, idempotency, A, now)
     namespace = given(A.namespace), lane_id = A.lane_id, execution_kind = given(A.execution_kind), created_at = now,
     priority = priority > 0 and priority or nil, creator_identity = given(A.creator_identity),
     required_capabilities = given(digest.required_capabilities), attempt_timeout_ms = digest.attempt_timeout_ms,
+    retention_ttl_ms = digest.retention_ttl_ms,
     delay_until = delayed and A.delay_until or nil, payload_encoding = given(A.payload_encoding),
   }, nil, true)
   store_parts(x, A, tag_fields)

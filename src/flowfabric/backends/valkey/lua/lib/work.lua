@@ -1,36 +1,24 @@
 -- Who gets what next: up to N executions of a lane for one worker, by priority and age, over the queues it can serve.
--- @uses admission attempt batch capability grant index record reply writes
+-- @uses admission answered attempt batch candidates capability grant index record reply writes
 local M = {}
 
 local MAX_PASSES = 4
 
--- The queues of a lane whose requirements the worker meets.
-local function queues(x, offered)
-  local keys = {index.lane(x, "eligible")}
-  for _, required in ipairs(redis.call("SMEMBERS", index.lane(x, "capability_sets"))) do
-    if not capability.check(required, offered) then keys[#keys + 1] = index.lane(x, "eligible:" .. required) end
-  end
-  return keys
-end
-
--- The next ids over all queues, best first. One queue is the common case and needs no merge.
-local function heads(keys, skip, count)
-  if #keys == 1 then return redis.call("ZRANGE", keys[1], skip, skip + count - 1) end
-  local found = {}
-  for _, key in ipairs(keys) do
-    local entries = redis.call("ZRANGE", key, 0, skip + count - 1, "WITHSCORES")
-    for i = 1, #entries, 2 do found[#found + 1] = {tonumber(entries[i + 1]), entries[i]} end
-  end
-  table.sort(found, function(a, b) return a[1] < b[1] or (a[1] == b[1] and a[2] < b[2]) end)
-  local ids = {}
-  for i = skip + 1, math.min(skip + count, #found) do ids[#ids + 1] = found[i][2] end
-  return ids
-end
-
 -- Where the payload stands in the reply of a claim.
 local PAYLOAD = 11
 
--- Start or resume; what a worker needs to run it comes back with the lease.
+-- What a worker needs to run it, with the lease; its payload comes when all are known.
+local function answer(x, kind, payloads)
+  local out = {
+    1, "OK", x.id, x.current_lease_id, x.current_lease_epoch, x.lease_expires_at, x.current_attempt_id,
+    x.current_attempt_index, kind, x.execution_kind or "", "", x.payload_encoding or "",
+  }
+  local n = #payloads.keys + 1
+  payloads.keys[n], payloads.claims[n] = x.base .. ":payload", out
+  return out
+end
+
+-- Start or resume.
 local function take(x, now, owner, payloads)
   local kind = "resumed"
   if x.attempt_state == "attempt_interrupted" then
@@ -39,13 +27,7 @@ local function take(x, now, owner, payloads)
     kind = attempt.next_kind(x)
     attempt.start(x, now, owner, kind)
   end
-  local out = {
-    1, "OK", x.id, owner.lease_id, x.current_lease_epoch, x.lease_expires_at, x.current_attempt_id,
-    x.current_attempt_index, kind, x.execution_kind or "", "", x.payload_encoding or "",
-  }
-  local n = #payloads.keys + 1
-  payloads.keys[n], payloads.claims[n] = x.base .. ":payload", out
-  return out
+  return answer(x, kind, payloads)
 end
 
 -- The payloads of all that were taken, with one read.
@@ -100,6 +82,8 @@ function M.claim_named(tag, request, entries, now)
     local wrong = batch.check(entry, ENTRY)
     if wrong then return wrong end
     local x = batch.load(tag, entry[1], collected)
+    local kind = answered.kind(x, entry[2], entry[3])
+    if kind then return answer(x, kind, payloads) end
     local refusal = obstacle(x, now)
     if refusal then return refusal end
     if not index.is_queued(x) then return reply.refuse("execution_not_in_eligible_set", record.public_state(x)) end
@@ -121,21 +105,28 @@ end
 function M.claim_next(tag, request, ids, now)
   local lane = {tag = tag, lane_id = request.lane_id}
   local taken, collected, payloads = {}, writes.collector(), {keys = {}, claims = {}}
+  local earlier = answered.earlier(tag, request.worker_instance_id, ids)
+  if earlier then
+    for i, each in ipairs(earlier) do taken[i] = answer(each[1], each[2], payloads) end
+    add_payloads(payloads)
+    return taken
+  end
   if admission.lane_obstacle(lane, true) then return taken end
   local lane_is_open = not admission.lane_obstacle(lane, false)
-  local keys, skip = queues(lane, request.capabilities), 0
+  local keys, skip = candidates.queues(lane, request.capabilities), 0
   for _ = 1, MAX_PASSES do
-    local candidates = heads(keys, skip, #ids - #taken)
-    for _, at in ipairs(look_at(tag, uuids_of(candidates, tag), collected)) do
+    local next_ids = candidates.heads(keys, skip, #ids - #taken)
+    for _, at in ipairs(look_at(tag, uuids_of(next_ids, tag), collected)) do
       local x = record.fill(at)
       if not obstacle(x, now, lane_is_open) then
         taken[#taken + 1] = take(x, now, owner_for(request, ids[#taken + 1]), payloads)
       end
     end
-    skip = skip + #candidates
-    if #taken >= #ids or #candidates == 0 then break end
+    skip = skip + #next_ids
+    if #taken >= #ids or #next_ids == 0 then break end
   end
   writes.flush(collected)
+  if #taken > 0 then answered.remember(tag, ids) end
   add_payloads(payloads)
   return taken
 end

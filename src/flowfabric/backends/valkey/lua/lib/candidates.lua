@@ -1,0 +1,28 @@
+-- Where the next work of a lane is found: the queues that a worker can serve, and what stands first in them.
+-- @uses capability index
+local M = {}
+
+-- The queues of a lane whose requirements the worker meets.
+function M.queues(x, offered)
+  local keys = {index.lane(x, "eligible")}
+  for _, required in ipairs(redis.call("SMEMBERS", index.lane(x, "capability_sets"))) do
+    if not capability.check(required, offered) then keys[#keys + 1] = index.lane(x, "eligible:" .. required) end
+  end
+  return keys
+end
+
+-- The next ids over all queues, best first. One queue is the common case and needs no merge.
+function M.heads(keys, skip, count)
+  if #keys == 1 then return redis.call("ZRANGE", keys[1], skip, skip + count - 1) end
+  local found = {}
+  for _, key in ipairs(keys) do
+    local entries = redis.call("ZRANGE", key, 0, skip + count - 1, "WITHSCORES")
+    for i = 1, #entries, 2 do found[#found + 1] = {tonumber(entries[i + 1]), entries[i]} end
+  end
+  table.sort(found, function(a, b) return a[1] < b[1] or (a[1] == b[1] and a[2] < b[2]) end)
+  local ids = {}
+  for i = skip + 1, math.min(skip + count, #found) do ids[#ids + 1] = found[i][2] end
+  return ids
+end
+
+return M
