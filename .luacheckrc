@@ -7,8 +7,10 @@ exclude_files = {"build/**", ".venv/**"}
 -- Each file is wrapped by the bundler, which puts the modules of its `@uses` line in scope as locals.
 files["src/flowfabric/backends/valkey/lua"] = {
   read_globals = {
-    "admission", "answered", "args", "attempt", "batch", "candidates", "capability", "claim", "clock", "dependency", "digits", "due", "event",
-    "failure", "grant", "holder", "index", "lease", "listing", "policy", "reclaim", "record", "reply", "retention",
-    "retry", "state", "stream", "submit", "suspension", "tags", "terminal", "transition", "work", "writes",
+    "admission", "answered", "args", "attempt", "batch", "blocked", "candidates", "capability", "claim", "clock",
+    "content", "dependency", "digits", "due", "event", "failure", "grant", "holder", "implied", "index", "keyed",
+    "lanes", "lease", "listing", "order", "policy", "reclaim", "record", "repair", "replace", "reply", "retention",
+    "retry", "roster", "state", "stream", "submit", "suspension", "tags", "taking", "terminal", "tour", "transition",
+    "turns", "wake", "work", "writes",
   },
 }

@@ -84,6 +84,9 @@ CODES: dict[str, CodeInfo] = {
     "capability_mismatch": CodeInfo(_F.CONFLICT, _C.RETRYABLE, "the worker lacks required capabilities"),
     # the execution as a whole
     "execution_not_found": CodeInfo(_F.NOT_FOUND, _C.TERMINAL, "no such execution"),
+    "execution_already_exists": CodeInfo(
+        _F.CONFLICT, _C.TERMINAL, "the idempotency key belongs to another execution; use that one, or another key"
+    ),
     "execution_not_terminal": CodeInfo(
         _F.CONFLICT, _C.TERMINAL, "it has not finished; only finished executions are replayed"
     ),
@@ -181,6 +184,10 @@ CODES: dict[str, CodeInfo] = {
     "terminal": CodeInfo(_F.CONFLICT, _C.TERMINAL, "it has finished"),
     "invariant_violation": CodeInfo(_F.INTERNAL, _C.BUG, "stored state contradicts itself"),
     "corruption": CodeInfo(_F.INTERNAL, _C.BUG, "stored state is unreadable"),
+    # workers
+    "worker_instance_in_use": CodeInfo(
+        _F.CONFLICT, _C.TERMINAL, "another worker lives under this instance id; choose another one"
+    ),
     # the store itself
     "backend_unavailable": CodeInfo(_F.UNAVAILABLE, _C.RETRYABLE, "the store cannot be reached"),
     "backend_timeout": CodeInfo(_F.UNAVAILABLE, _C.RETRYABLE, "the store did not answer in time"),

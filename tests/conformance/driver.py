@@ -8,6 +8,7 @@ from typing import Any
 
 from flowfabric.backends.valkey import keys
 from flowfabric.backends.valkey.backend import ValkeyBackend
+from flowfabric.core import batch as b
 from flowfabric.core import contracts as c
 from flowfabric.core.ids import AttemptId, ExecutionId, LaneId, LeaseId, Namespace, WorkerId, WorkerInstanceId
 from flowfabric.core.policy import ExecutionPolicy, FixedBackoff, RetryPolicy
@@ -51,6 +52,9 @@ class Driver:
 
     async def create(self, **overrides: Any) -> Subject:
         """A waiting execution with a deadline far away."""
+        return Subject((await self.submit(**overrides)).execution_id)
+
+    async def submit(self, **overrides: Any) -> c.CreateExecutionResult:
         args: dict[str, Any] = {
             "execution_id": self.mint(overrides.get("lane_id", LANE)),
             "namespace": Namespace("tests"),
@@ -60,8 +64,26 @@ class Driver:
             "execution_deadline_at": self.clock.now_ms + DEADLINE_IN,
             **overrides,
         }
-        result = await self.backend.create_execution(c.CreateExecutionArgs(**args))
-        return Subject(result.execution_id)
+        return await self.backend.create_execution(c.CreateExecutionArgs(**args))
+
+    async def configure(self, **settings: Any) -> c.ConfigureLaneResult:
+        """Settings of the lane; what is not given is not limited."""
+        return await self.backend.configure_lane(c.ConfigureLaneArgs(**{"lane_id": LANE, **settings}))
+
+    async def take(self, count: int = 1, **overrides: Any) -> list[Subject]:
+        """What a worker of the lane gets when it asks for so many."""
+        args: dict[str, Any] = {
+            "lane_id": LANE, "worker_id": WORKER, "worker_instance_id": INSTANCE, "lease_ttl_ms": TTL, "count": count,
+            **overrides,
+        }  # fmt: skip
+        works = await self.backend.claim_executions(b.ClaimExecutionsArgs(**args))
+        return [self.held(work) for work in works]
+
+    def held(self, work: b.ClaimOutcome) -> Subject:
+        """The execution of a claim that succeeded."""
+        assert isinstance(work, b.ClaimedWork), work
+        claim = work.claim
+        return Subject(claim.execution_id, claim.fence, claim.attempt_index, attempted=True)
 
     async def grant(self, x: Subject, **overrides: Any) -> c.IssueClaimGrantResult:
         args: dict[str, Any] = {

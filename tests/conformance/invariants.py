@@ -8,6 +8,7 @@ from flowfabric.backends.valkey.calls import flat_to_dict
 from flowfabric.backends.valkey.client import Client
 from flowfabric.core.states import (
     PHASE_DEFAULTS,
+    BlockingReason,
     EligibilityState,
     LifecyclePhase,
     OwnershipState,
@@ -57,7 +58,10 @@ async def check_store(client: Client) -> dict[str, StateVector]:
             assert record[name] != getattr(usual, name), f"a default is stored: {name} in {record}"
         for name in _indexes(execution_id, record, state):
             expected[name].add(execution_id)
+        if "waits_for_key" in record and "required_capabilities" in record:
+            expected[_of_key("groups", execution_id, record)].add(record["required_capabilities"])
     assert await _actual_indexes(client) == dict(expected)
+    await _check_keys(client, records, expected)
     return states
 
 
@@ -72,7 +76,7 @@ async def _records(client: Client) -> dict[str, dict[str, str]]:
 
 
 def _indexes(execution_id: str, record: dict[str, str], state: StateVector) -> set[str]:
-    tag = execution_id.partition(":")[0] + ":" + execution_id.split(":")[1]
+    tag = _tag(execution_id)
     lane = f"ff:idx:{tag}:lane:{record['lane_id']}:"
     names = {f"ff:idx:{tag}:all_executions"}
     if state.lifecycle_phase is LifecyclePhase.RUNNABLE:
@@ -89,7 +93,44 @@ def _indexes(execution_id: str, record: dict[str, str], state: StateVector) -> s
         names.add(f"ff:idx:{tag}:lease_expiry")
         if state.ownership_state is not OwnershipState.LEASE_REVOKED:
             names.add(f"ff:idx:{tag}:worker:{record['current_worker_instance_id']}:leases")
+    if "concurrency_key" in record:
+        names |= _key_indexes(execution_id, record, state)
     return names
+
+
+def _tag(execution_id: str) -> str:
+    return execution_id[: execution_id.index("}") + 1]
+
+
+def _of_key(kind: str, execution_id: str, record: dict[str, str], *group: str) -> str:
+    """An index of the executions that share a concurrency key."""
+    owner = [text.replace("%", "%25").replace(":", "%3A") for text in (record["lane_id"], record["namespace"], *group)]
+    return f"ff:idx:{_tag(execution_id)}:key_{kind}:{':'.join(owner)}:{record['concurrency_key']}"
+
+
+def _key_indexes(execution_id: str, record: dict[str, str], state: StateVector) -> set[str]:
+    needs = record.get("required_capabilities", "")
+    if state.lifecycle_phase is LifecyclePhase.ACTIVE:
+        return {_of_key("active", execution_id, record)}
+    if state.eligibility_state is EligibilityState.ELIGIBLE_NOW:
+        return {_of_key("ready", execution_id, record, needs)}
+    if "waits_for_key" in record:
+        assert state.blocking_reason is BlockingReason.WAITING_FOR_QUOTA, (execution_id, state)
+        return {_of_key("waiting", execution_id, record, needs)}
+    return set()
+
+
+async def _check_keys(client: Client, records: dict[str, dict[str, str]], indexes: dict[str, set[str]]) -> None:
+    """Nothing waits for its concurrency key while the key has room for it."""
+    for execution_id, record in records.items():
+        if "waits_for_key" not in record:
+            continue
+        config = f"ff:lane:{_tag(execution_id)}:{record['lane_id']}:config"
+        limit = await client.execute("HGET", config, "key_concurrency", key=config)
+        ready = _of_key("ready", execution_id, record, record.get("required_capabilities", ""))
+        running = _of_key("active", execution_id, record)
+        taken = len(indexes.get(ready, ())) + len(indexes.get(running, ()))
+        assert taken >= int(limit or 1), f"{execution_id} waits for its key, of which only {taken} go first"  # type: ignore[arg-type]
 
 
 async def _actual_indexes(client: Client) -> dict[str, set[str]]:

@@ -10,6 +10,7 @@ from flowfabric.backends.ports import (
     BatchPort,
     EventPort,
     ExecutionPort,
+    LanePort,
     LeasePort,
     ListingPort,
     ReadPort,
@@ -99,6 +100,23 @@ BAD: list[tuple[str, str, Bad]] = [
     ("promote_delayed", "execution_id", lambda d, x: d.promote(Subject("{fp:x}:y"))),
     ("set_lane_state", "state", lambda d, x: d.backend.set_lane_state(
         c.SetLaneStateArgs(lane_id="default", state="asleep"))),
+    ("configure_lane", "max_concurrency", lambda d, x: d.configure(max_concurrency=0)),
+    ("configure_lane", "key_concurrency", lambda d, x: d.configure(key_concurrency=-1)),
+    ("configure_lane", "ageing_ms_per_priority", lambda d, x: d.configure(ageing_ms_per_priority=0)),
+    ("configure_lane", "lane_id", lambda d, x: d.configure(lane_id="")),
+    ("describe_lane", "lane_id", lambda d, x: d.backend.describe_lane("l" * 65)),
+    ("list_lanes", "limit", lambda d, x: d.backend.list_lanes(c.ListLanesArgs(limit=0))),
+    ("list_lanes", "cursor", lambda d, x: d.backend.list_lanes(c.ListLanesArgs(cursor=""))),
+    ("claim_for_worker", "grant_ttl_ms", lambda d, x: d.backend.claim_for_worker(c.ClaimForWorkerArgs(
+        lane_id="default", worker_id="w", worker_instance_id="w-1", grant_ttl_ms=0))),
+    ("scan_eligible_executions", "limit", lambda d, x: d.backend.scan_eligible_executions(c.ScanEligibleArgs(
+        lane_id="default", partition=Partition(PartitionFamily.FLOW, 1), limit=1_001))),
+    ("block_route", "reason_code", lambda d, x: d.backend.block_route(
+        c.BlockRouteArgs(execution_id=x.execution_id, lane_id="default", reason_code="moody"))),
+    ("explain_execution", "execution_id", lambda d, x: d.backend.explain_execution(ExecutionId("x"))),
+    ("create_execution", "on_duplicate", lambda d, x: d.create(on_duplicate="overwrite")),
+    ("create_execution", "concurrency_key", lambda d, x: d.create(concurrency_key="k" * 257)),
+    ("create_execution", "delay_ms", lambda d, x: d.create(delay_ms=-1)),
     ("describe_execution", "execution_id", lambda d, x: d.backend.describe_execution(ExecutionId("x"))),
     ("get_execution", "execution_id", lambda d, x: d.backend.get_execution(ExecutionId("x"))),
     ("get_execution_state", "execution_id", lambda d, x: d.backend.get_execution_state(ExecutionId("x"))),
@@ -150,6 +168,8 @@ async def test_bad_input_is_refused_by_name_and_changes_nothing(
 
 
 def test_every_port_is_given_bad_input() -> None:
-    protocols = (ExecutionPort, LeasePort, SchedulingPort, BatchPort, ReadPort, EventPort, ListingPort, RetentionPort)
+    protocols = (
+        ExecutionPort, LeasePort, SchedulingPort, LanePort, BatchPort, ReadPort, EventPort, ListingPort, RetentionPort,
+    )  # fmt: skip
     ports = {name for protocol in protocols for name in vars(protocol) if not name.startswith("_")}
     assert ports == {port for port, _, _ in BAD}

@@ -439,7 +439,7 @@ def test_replay(x: Execution) -> None:
     x.run()
     assert x.replay()[:2] == [0, "execution_not_terminal"]
     x.complete()
-    assert x.replay() == [1, "OK", "0"]
+    assert x.replay() == [1, "OK", "0", "waiting"]
     x.grant()
     assert x.claim()[-2:] == ["1", "replay"]
 

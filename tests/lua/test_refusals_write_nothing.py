@@ -134,6 +134,35 @@ def interrupted_with_expiring_grant(x: Execution) -> None:
     x.client.hset(x.exec("claim_grant"), "grant_expires_at", 1)
 
 
+def full_lane(arrange: Step) -> Step:
+    """The lane may run one execution, and runs another one than this."""
+
+    def run(x: Execution) -> None:
+        arrange(x)
+        Execution(x.client).run()
+        x.fcall("ff_configure_lane", [f"ff:lane:{x.tag}:default:config"], "default", 1, 1)
+
+    return run
+
+
+def known_key(x: Execution) -> None:
+    """Its idempotency key belongs to another execution that waits."""
+    Execution(x.client).create(idem="once", ttl=60_000)
+
+
+def submit_again(
+    x: Execution, mode: str = "reject", *, idem: str = "once", lane: str = "default", policy: str = ""
+) -> Reply:
+    idempotency = f"ff:idem:{x.tag}:ns:{idem}" if idem else f"ff:noop:{x.tag}"
+    keys = [x.core, *[f"ff:noop:{x.tag}"] * 4, idempotency, *[f"ff:noop:{x.tag}"] * 2]
+    return x.fcall("ff_create_execution", keys, x.id, "ns", lane, "kind", 0, "", policy, "", "", 60_000, "", "", 7, "",
+                   mode)  # fmt: skip
+
+
+def lane_call(function: str, *args: object) -> Step:
+    return lambda x: x.fcall(function, [f"ff:lane:{x.tag}:default:config"], *args)
+
+
 def replayed_out(x: Execution) -> None:
     x.create(policy='{"max_replay_count":0}')
     x.cancel()
@@ -178,12 +207,41 @@ def partition_call(function: str, *args: object) -> Step:
     return lambda x: x.fcall(function, [f"ff:part:{x.tag}:events"], *args)
 
 
+def worker_call(function: str, keys: int, *args: object, name: str = "ns:w-1") -> Step:
+    """The function with the same key of one worker in every position."""
+    return lambda x: x.fcall(function, [f"ff:worker:{{workers}}:{name}:caps"] * keys, *args)
+
+
+register = worker_call("ff_register_worker", 3, "w-1", "w", "default", "", 30_000)
+
+
 SCENARIOS: list[tuple[str, str, Step, Step]] = [
     ("create_execution", "invalid_input", nothing, lambda x: x.create(priority="high")),
     ("create_execution", "invalid_policy_json", nothing, lambda x: x.create(policy="{")),
     ("create_execution", "invalid_capabilities", nothing,
      lambda x: x.create(policy='{"routing_requirements":{"required_capabilities":[""]}}')),
+    ("create_execution", "invalid_input", known_key, lambda x: submit_again(x, "overwrite")),
+    ("create_execution", "invalid_input", nothing, lambda x: submit_again(x, "replace_while_waiting", idem="")),
+    ("create_execution", "invalid_input", nothing, lambda x: submit_again(x, "debounce")),
+    ("create_execution", "invalid_input", known_key,
+     lambda x: submit_again(x, "replace_while_waiting", lane="other")),
+    ("create_execution", "invalid_policy_json", known_key,
+     lambda x: submit_again(x, "replace_while_waiting", policy="{")),
+    ("create_execution", "execution_already_exists", known_key, submit_again),
     ("issue_claim_grant", "invalid_input", created, lambda x: x.grant(ttl=0)),
+    ("issue_claim_grant", "concurrency_limit_exceeded", full_lane(created), lambda x: x.grant()),
+    ("claim_execution", "concurrency_limit_exceeded", full_lane(granted), lambda x: x.claim()),
+    ("claim_resumed_execution", "concurrency_limit_exceeded", full_lane(interrupted), lambda x: x.claim_resumed()),
+    ("issue_grant_and_claim", "concurrency_limit_exceeded", full_lane(created), lambda x: x.grant_and_claim()),
+    ("configure_lane", "invalid_input", created, lane_call("ff_configure_lane", "default", 5)),
+    ("configure_lane", "invalid_input", created, lane_call("ff_configure_lane", "other", 5, 5)),
+    ("settle_lane", "invalid_input", created, partition_call("ff_settle_lane", "default", "somewhere", 10)),
+    ("settle_lane", "invalid_input", created, partition_call("ff_settle_lane", "default", "", 1001)),
+    ("list_lanes", "invalid_input", created, partition_call("ff_list_lanes", "", 1002)),
+    ("scan_eligible_executions", "invalid_input", created,
+     partition_call("ff_scan_eligible_executions", "default", 1001)),
+    ("claim_for_worker", "invalid_input", created, partition_call("ff_claim_for_worker", "default", "w", "wi", "", 0)),
+    ("explain_execution", "execution_not_found", nothing, raw("ff_explain_execution", 1)),
     ("issue_claim_grant", "execution_not_found", nothing, lambda x: x.grant()),
     ("issue_claim_grant", "execution_not_eligible", delayed, lambda x: x.grant()),
     ("issue_claim_grant", "grant_already_exists", granted, lambda x: x.grant()),
@@ -292,6 +350,21 @@ SCENARIOS: list[tuple[str, str, Step, Step]] = [
     ("list_attempts", "invalid_input", created, raw("ff_list_attempts", 1, 0, 1001)),
     ("list_attempts", "execution_not_found", nothing, raw("ff_list_attempts", 1, 0, 10)),
     ("read_events", "invalid_input", created, raw("ff_read_events", 1, "", "", "", "first", 10)),
+    ("announce_work", "invalid_input", created, raw("ff_announce_work", 1)),
+    ("register_worker", "invalid_input", nothing,
+     worker_call("ff_register_worker", 3, "w-2", "w", "default", "", 30_000)),
+    ("register_worker", "worker_instance_in_use", register,
+     worker_call("ff_register_worker", 3, "w-1", "another", "default", "", 30_000)),
+    ("heartbeat_worker", "invalid_input", register, worker_call("ff_heartbeat_worker", 2, name="no_namespace")),
+    ("mark_worker_dead", "invalid_input", register, worker_call("ff_mark_worker_dead", 3, name="no_namespace")),
+    ("expire_workers", "invalid_input", register, worker_call("ff_expire_workers", 1, 10)),
+    ("list_workers", "invalid_input", register, worker_call("ff_list_workers", 1, "", "", 10)),
+    ("hold_share", "invalid_input", nothing,
+     lambda x: x.fcall("ff_hold_share", ["ff:engine:{engines}:shares"], "engine-1", 0)),
+    ("next_due", "invalid_input", running, raw("ff_next_due", 1)),
+    ("repair_indexes", "invalid_input", running,
+     partition_call("ff_repair_indexes", "", "key", "first", "id", 10)),
+    ("reevaluate_blocked", "invalid_input", running, partition_call("ff_reevaluate_blocked", "", "", "", "", 1001)),
     ("list_executions", "invalid_input", created,
      lambda x: x.fcall("ff_list_executions", [f"ff:part:{x.tag}:events"], "", "", "", "", "best", "", "", "", "", 10)),
     ("count_executions", "invalid_input", created,

@@ -79,6 +79,12 @@ def test_executions_with_one_idempotency_key_share_a_shard_of_their_lane() -> No
     }
 
 
+def test_executions_with_one_concurrency_key_share_a_shard_of_their_lane() -> None:
+    lane, sharded = LaneId("default"), PartitionConfig(lane_shards=8)
+    ids = [ExecutionId.for_lane(lane, sharded, concurrency_key="c", idempotency_key=str(n)) for n in range(20)]
+    assert len({each.tag for each in ids}) == 1
+
+
 def test_executions_without_a_key_spread_over_the_shards_of_their_lane() -> None:
     lane, sharded = LaneId("default"), PartitionConfig(lane_shards=8)
     found = {ExecutionId.deterministic_for_lane(lane, sharded, uuid.UUID(int=number)).tag for number in range(100)}

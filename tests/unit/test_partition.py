@@ -81,6 +81,15 @@ def test_keys_and_uuids_hash_to_known_shards() -> None:
     assert execution_partition(lane, config, UUID, "123456789") == lane_partitions(lane, config)[0x31C3 % 4]
 
 
+def test_a_concurrency_key_chooses_the_shard_before_an_idempotency_key() -> None:
+    lane, config = LaneId("default"), PartitionConfig(lane_shards=4)
+    wanted = lane_partitions(lane, config)[0x31C3 % 4]
+    for idempotency_key in (None, "a", "b", "c", "d"):
+        assert execution_partition(lane, config, UUID, idempotency_key, "123456789") == wanted
+    with pytest.raises(InvalidInput, match="concurrency_key"):
+        execution_partition(lane, config, UUID, "fine", "")
+
+
 @pytest.mark.parametrize("key", ["", "x" * 257, "line\n", "\ud800", 7])
 def test_a_shard_is_not_chosen_by_a_key_that_no_execution_can_have(key: str) -> None:
     with pytest.raises(InvalidInput, match="idempotency_key"):

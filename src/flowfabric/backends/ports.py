@@ -6,13 +6,14 @@ raises an error of `flowfabric.errors`; a refused call has written nothing (G4).
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 from flowfabric.core import batch as b
 from flowfabric.core import contracts as c
 from flowfabric.core.ids import ExecutionId, LaneId
-from flowfabric.core.partition import PartitionConfig
+from flowfabric.core.partition import Partition, PartitionConfig
 from flowfabric.core.states import PublicState
 
 
@@ -119,8 +120,36 @@ class SchedulingPort(Protocol):
         """Make a delayed execution eligible once its time has come: delayed -> waiting."""
         ...
 
+    async def claim_for_worker(self, args: c.ClaimForWorkerArgs) -> c.ClaimForWorkerOutcome:
+        """Grant the best eligible execution of a lane that the worker can run; with several shards, of one of them."""
+        ...
+
+    async def scan_eligible_executions(self, args: c.ScanEligibleArgs) -> list[ExecutionId]:
+        """The executions of a lane in one partition that may start, the next one first."""
+        ...
+
+    async def block_route(self, args: c.BlockRouteArgs) -> c.BlockRouteOutcome:
+        """Set an execution aside that no worker can run: runnable -> blocked. An operator's tool; no claim does it."""
+        ...
+
+
+class LanePort(Protocol):
+    """Which lanes there are, and what they let through. Settings take effect partition by partition."""
+
     async def set_lane_state(self, args: c.SetLaneStateArgs) -> c.SetLaneStateResult:
-        """Say whether a lane's executions may start. Takes effect partition by partition."""
+        """Say whether a lane's executions may start."""
+        ...
+
+    async def configure_lane(self, args: c.ConfigureLaneArgs) -> c.ConfigureLaneResult:
+        """Say how many executions of a lane run at once, in all and of one key, and how age counts."""
+        ...
+
+    async def describe_lane(self, lane_id: LaneId) -> c.LaneSettings:
+        """What was set for a lane."""
+        ...
+
+    async def list_lanes(self, args: c.ListLanesArgs) -> c.ListLanesPage:
+        """The lanes that have executions, over all partitions, by name."""
         ...
 
 
@@ -145,6 +174,10 @@ class ReadPort(Protocol):
 
     async def read_execution_context(self, execution_id: ExecutionId) -> c.ExecutionContext:
         """What a handler needs: kind, payload, labels."""
+        ...
+
+    async def explain_execution(self, execution_id: ExecutionId) -> c.Explanation:
+        """All that bears on why an execution does or does not run; `scheduling.explain` makes a sentence of it."""
         ...
 
     async def list_attempts(
@@ -217,8 +250,93 @@ class RetentionPort(Protocol):
         ...
 
 
+class WorkListener(Protocol):
+    """Hears of queues that have work."""
+
+    async def wait(self) -> frozenset[tuple[LaneId, Partition]]:
+        """Return when work was announced since the last call: where. An empty set means anywhere: look everywhere."""
+        ...
+
+
+class WakeupPort(Protocol):
+    """Being told of work instead of asking for it."""
+
+    def listen_for_work(
+        self, lane_ids: Collection[LaneId], capabilities: Collection[str] = ()
+    ) -> AbstractAsyncContextManager[WorkListener]:
+        """Hear of work of these lanes that the capabilities suffice for, from the moment this is entered.
+
+        The first wait returns at once with an empty set, as does the first one after a lost connection.
+        """
+        ...
+
+    async def announce_work(self, partition: Partition) -> int:
+        """Announce every queue of a partition that has work again: the safety net for lost messages."""
+        ...
+
+
+class WorkerPort(Protocol):
+    """Which workers there are."""
+
+    async def register_worker(self, args: c.RegisterWorkerArgs) -> c.RegisterWorkerResult:
+        """Make a worker known, or what it offers now."""
+        ...
+
+    async def heartbeat_worker(self, args: c.HeartbeatWorkerArgs) -> c.HeartbeatWorkerResult:
+        """Keep a worker alive."""
+        ...
+
+    async def mark_worker_dead(self, args: c.MarkWorkerDeadArgs) -> c.MarkWorkerDeadResult:
+        """Take a worker off the list; what it runs is lost with its leases, not before."""
+        ...
+
+    async def list_workers(self, args: c.ListWorkersArgs) -> c.ListWorkersPage:
+        """Live workers, by instance id."""
+        ...
+
+    async def expire_workers(self, *, limit: int = 100) -> int:
+        """Forget workers that were silent for too long; how many."""
+        ...
+
+
+class MaintenancePort(Protocol):
+    """What an engine needs besides the work itself."""
+
+    async def hold_share(self, args: c.HoldShareArgs) -> c.EngineShares:
+        """Live for a while, and learn who else does."""
+        ...
+
+    async def partitions_in_use(self) -> list[Partition]:
+        """The partitions that hold executions."""
+        ...
+
+    async def next_due(self, partition: Partition) -> c.NextDue:
+        """When the partition's earliest lease, delay, time-out or deadline is due."""
+        ...
+
+    async def repair_indexes(self, args: c.RepairIndexesArgs) -> c.IndexesRepaired:
+        """Put right index entries that do not agree with their records."""
+        ...
+
+    async def reevaluate_blocked(self, args: c.ReevaluateBlockedArgs) -> c.BlockedReevaluated:
+        """Let go what is held back for a reason that is gone: blocked -> waiting."""
+        ...
+
+
 class EngineBackend(
-    ExecutionPort, LeasePort, SchedulingPort, BatchPort, ReadPort, EventPort, ListingPort, RetentionPort, Protocol
+    ExecutionPort,
+    LeasePort,
+    SchedulingPort,
+    LanePort,
+    BatchPort,
+    ReadPort,
+    EventPort,
+    ListingPort,
+    RetentionPort,
+    WakeupPort,
+    WorkerPort,
+    MaintenancePort,
+    Protocol,
 ):
     """One store: all ports, and its own end."""
 

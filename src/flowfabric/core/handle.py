@@ -28,6 +28,8 @@ from flowfabric.errors import InvalidInput
 _MAGIC = 0x02
 _VERSION = 0x01
 _LEGACY = 0x01
+_U32 = struct.Struct("<I")
+_U64_PAIR = struct.Struct("<QQ")
 
 
 class HandleKind(StrEnum):
@@ -74,20 +76,48 @@ class HandlePayload(msgspec.Struct, frozen=True, kw_only=True):
         limits.whole("lease_ttl_ms", self.lease_ttl_ms, limits.LEASE_TTL_MIN_MS, limits.LEASE_TTL_MAX_MS)
 
 
-def encode_handle(backend: BackendTag, kind: HandleKind, payload: HandlePayload) -> Handle:
-    body = b"".join(
-        (
-            bytes((_MAGIC, _VERSION, _TAGS[backend])),
-            _pack(payload.execution_id),
-            struct.pack("<I", payload.attempt_index),
-            _pack(payload.attempt_id),
-            _pack(payload.lease_id),
-            struct.pack("<QQ", payload.lease_epoch, payload.lease_ttl_ms),
-            _pack(payload.lane_id),
-            _pack(payload.worker_instance_id),
+class HandleWriter:
+    """Handles for the claims of one worker: what they share is packed once, and nothing is checked."""
+
+    def __init__(
+        self, backend: BackendTag, *, lease_ttl_ms: int, lane_id: LaneId, worker_instance_id: WorkerInstanceId
+    ) -> None:
+        self._backend = backend
+        self._lease_ttl_ms = lease_ttl_ms
+        self._header = bytes((_MAGIC, _VERSION, _TAGS[backend]))
+        self._owner = _pack(lane_id.encode()) + _pack(worker_instance_id.encode())
+
+    def write(
+        self, kind: HandleKind, *, execution_id: bytes, attempt: tuple[int, bytes], lease: tuple[int, bytes]
+    ) -> Handle:
+        """attempt: index and id; lease: epoch and id."""
+        attempt_index, attempt_id = attempt
+        lease_epoch, lease_id = lease
+        parts = (
+            self._header,
+            _pack(execution_id),
+            _U32.pack(attempt_index),
+            _pack(attempt_id),
+            _pack(lease_id),
+            _U64_PAIR.pack(lease_epoch, self._lease_ttl_ms),
+            self._owner,
         )
+        return Handle(self._backend, kind, b"".join(parts))
+
+
+def encode_handle(backend: BackendTag, kind: HandleKind, payload: HandlePayload) -> Handle:
+    writer = HandleWriter(
+        backend,
+        lease_ttl_ms=payload.lease_ttl_ms,
+        lane_id=payload.lane_id,
+        worker_instance_id=payload.worker_instance_id,
     )
-    return Handle(backend, kind, body)
+    return writer.write(
+        kind,
+        execution_id=payload.execution_id.encode(),
+        attempt=(payload.attempt_index, payload.attempt_id.encode()),
+        lease=(payload.lease_epoch, payload.lease_id.encode()),
+    )
 
 
 def decode_handle(handle: Handle) -> HandlePayload:
@@ -131,9 +161,8 @@ def _check_header(reader: _Reader, backend: BackendTag) -> None:
         reader.refuse(f"was made by {found}, must be of {backend}")
 
 
-def _pack(text: str) -> bytes:
-    data = text.encode()
-    return struct.pack("<I", len(data)) + data
+def _pack(data: bytes) -> bytes:
+    return _U32.pack(len(data)) + data
 
 
 class _Reader:

@@ -129,14 +129,25 @@ def lane_partitions(lane_id: LaneId, config: PartitionConfig) -> list[Partition]
 
 
 def execution_partition(
-    lane_id: LaneId, config: PartitionConfig, uuid: str, idempotency_key: str | None = None
+    lane_id: LaneId,
+    config: PartitionConfig,
+    uuid: str,
+    idempotency_key: str | None = None,
+    concurrency_key: str | None = None,
 ) -> Partition:
-    """The shard of one stand-alone execution: its key's, so that the key meets its earlier submit, or its uuid's."""
-    if idempotency_key is None:
-        chosen = _uuid_crc("execution_id", uuid)
-    else:
+    """The shard of one stand-alone execution: its concurrency key's, its idempotency key's, or its uuid's.
+
+    All executions of a concurrency key must share a partition, where they are counted. So it goes before the
+    idempotency key, which meets its earlier submit only in the same partition.
+    """
+    if concurrency_key is not None:
+        key = limits.label("concurrency_key", concurrency_key, 1, limits.CONCURRENCY_KEY_MAX_BYTES)
+        chosen = crc16(key.encode())
+    elif idempotency_key is not None:
         key = limits.label("idempotency_key", idempotency_key, 1, limits.IDEMPOTENCY_KEY_MAX_BYTES)
         chosen = crc16(key.encode())
+    else:
+        chosen = _uuid_crc("execution_id", uuid)
     return _lane_shard(lane_id, config, chosen % config.lane_shards)
 
 

@@ -11,14 +11,18 @@ from flowfabric.backends.valkey.calls import FunctionCaller, flat_to_dict
 from flowfabric.backends.valkey.client import Client
 from flowfabric.backends.valkey.events import ValkeyEvents
 from flowfabric.backends.valkey.executions import ValkeyExecutions
+from flowfabric.backends.valkey.lanes import ValkeyLanes
 from flowfabric.backends.valkey.leases import ValkeyLeases
 from flowfabric.backends.valkey.library import Library
 from flowfabric.backends.valkey.listing import ValkeyListing
+from flowfabric.backends.valkey.maintenance import ValkeyMaintenance
 from flowfabric.backends.valkey.opening import open_client
 from flowfabric.backends.valkey.reads import ValkeyReads
 from flowfabric.backends.valkey.retention import ValkeyRetention
 from flowfabric.backends.valkey.scheduling import ValkeyScheduling
 from flowfabric.backends.valkey.tail import EventTail
+from flowfabric.backends.valkey.wakeups import Announcements, ValkeyWakeups
+from flowfabric.backends.valkey.workers import ValkeyWorkers
 from flowfabric.config import Settings
 from flowfabric.core.partition import PartitionConfig
 from flowfabric.errors import InvalidInput, PartitionMismatch
@@ -33,10 +37,14 @@ class ValkeyBackend(
     ValkeyExecutions,
     ValkeyLeases,
     ValkeyScheduling,
+    ValkeyLanes,
     ValkeyBatches,
     ValkeyEvents,
     ValkeyListing,
     ValkeyRetention,
+    ValkeyWakeups,
+    ValkeyWorkers,
+    ValkeyMaintenance,
     ValkeyReads,
 ):
     """All ports on one Valkey, standalone, cluster or embedded."""
@@ -46,6 +54,7 @@ class ValkeyBackend(
         self._library = library
         self._caller = FunctionCaller(library)
         self._tail = EventTail(client)
+        self._announcements = Announcements(client)
         self._turns = {}
         self.partitions = partitions
 
@@ -68,6 +77,7 @@ class ValkeyBackend(
         return self._client
 
     async def close(self) -> None:
+        await self._announcements.close()
         await self._tail.close()
         await self._client.close()
 

@@ -8,9 +8,9 @@ from random import randrange
 
 from flowfabric.backends.valkey import keys, replays
 from flowfabric.backends.valkey.calls import Fields, FunctionCaller, Value, at_once, parse_envelope
+from flowfabric.backends.valkey.claims import ClaimReader
 from flowfabric.backends.valkey.client import Reply
-from flowfabric.backends.valkey.executions import create_items
-from flowfabric.backends.valkey.leases import claimed_from
+from flowfabric.backends.valkey.executions import create_items, created_from
 from flowfabric.core import batch as b
 from flowfabric.core import capability
 from flowfabric.core import contracts as c
@@ -56,7 +56,7 @@ class ValkeyBatches:
         if args.partition is not None:
             return await self._claim_in(args.partition, args, args.count)
         claimed: list[b.ClaimOutcome] = []
-        for shard in self._shards_in_turn(args.lane_id):
+        for shard in shards_in_turn(self._turns, args.lane_id, self.partitions):
             try:
                 claimed += await self._claim_in(shard, args, args.count - len(claimed))
             except FlowFabricError:
@@ -68,20 +68,11 @@ class ValkeyBatches:
                 break
         return claimed
 
-    def _shards_in_turn(self, lane_id: LaneId) -> list[Partition]:
-        """The shards of a lane, each time starting with the next one: none waits for ever behind a full one."""
-        shards = lane_partitions(lane_id, self.partitions)
-        if len(shards) == 1:
-            return shards
-        # The first start is any: workers that claim once and leave must not all take from the same shard.
-        start = self._turns.get(lane_id, randrange(len(shards)))  # noqa: S311 - not a secret
-        self._turns[lane_id] = (start + 1) % len(shards)
-        return shards[start:] + shards[:start]
-
     async def _claim_in(self, partition: Partition, args: b.ClaimExecutionsArgs, count: int) -> list[b.ClaimOutcome]:
         fields = await self._call("claim_batch", partition.tag, request=to_msgpack(_claim_request(args, count)))
         named = args.execution_ids
-        return [_claimed(args, reply, named[at] if named else "") for at, reply in enumerate(_list(fields, 0))]
+        claims = ClaimReader(args)
+        return [claims.read(reply, named[at] if named else "") for at, reply in enumerate(_list(fields, 0))]
 
     async def finish_executions(self, args: b.FinishExecutionsArgs) -> b.FinishExecutionsResult:
         _check_partition(args)
@@ -95,7 +86,7 @@ class ValkeyBatches:
         )
         finished = zip(args.finish, _list(fields, 0), strict=True)
         renewed = zip(args.renew, _list(fields, 1), strict=True)
-        claims = [_claimed(args.claim, reply, "") for reply in _list(fields, 2)] if args.claim else []
+        claims = list(map(ClaimReader(args.claim).read, _list(fields, 2))) if args.claim else []
         return b.FinishExecutionsResult(
             finished=[_finished(item, reply) for item, reply in finished],
             renewed=[_renewed(item, reply) for item, reply in renewed],
@@ -111,6 +102,17 @@ class ValkeyBatches:
 
     async def _call(self, operation: str, tag: str, **args: Value) -> Fields:
         return await self._caller.call(operation, {"partition": keys.events(tag)}, args, subject=tag)
+
+
+def shards_in_turn(turns: dict[LaneId, int], lane_id: LaneId, partitions: PartitionConfig) -> list[Partition]:
+    """The shards of a lane, each time starting with the next one: none waits for ever behind a full one."""
+    shards = lane_partitions(lane_id, partitions)
+    if len(shards) == 1:
+        return shards
+    # The first start is any: workers that claim once and leave must not all take from the same shard.
+    start = turns.get(lane_id, randrange(len(shards)))  # noqa: S311 - not a secret
+    turns[lane_id] = (start + 1) % len(shards)
+    return shards[start:] + shards[:start]
 
 
 def _list(fields: Fields, at: int) -> list[Reply]:
@@ -134,9 +136,7 @@ def _submitted(reply: Reply, execution_id: ExecutionId) -> b.SubmitOutcome:
         fields = parse_envelope("submit_batch", reply, execution_id)
     except FlowFabricError as error:
         return error
-    if fields.status == "DUPLICATE":
-        return c.ExecutionDuplicate(execution_id=ExecutionId(fields.text(0)))
-    return c.ExecutionCreated(execution_id=execution_id, public_state=PublicState(fields.text(1)))
+    return created_from(fields, execution_id)
 
 
 def _claim_request(args: b.ClaimExecutionsArgs, count: int) -> dict[str, object]:
@@ -149,23 +149,12 @@ def _claim_request(args: b.ClaimExecutionsArgs, count: int) -> dict[str, object]
         "attempt_timeout_ms": args.attempt_timeout_ms or 0,
     }
     if args.execution_ids:
-        request["named"] = [(each.uuid, LeaseId.new(), AttemptId.new()) for each in args.execution_ids]
+        count = len(args.execution_ids)
+        uuids = [each.uuid for each in args.execution_ids]
+        request["named"] = list(zip(uuids, LeaseId.new_many(count), AttemptId.new_many(count), strict=True))
     else:
-        request["ids"] = [(LeaseId.new(), AttemptId.new()) for _ in range(count)]
+        request["ids"] = list(zip(LeaseId.new_many(count), AttemptId.new_many(count), strict=True))
     return request
-
-
-def _claimed(args: b.ClaimExecutionsArgs, reply: Reply, subject: str) -> b.ClaimOutcome:
-    try:
-        fields = parse_envelope("claim_batch", reply, subject)
-    except FlowFabricError as error:
-        return error
-    return b.ClaimedWork(
-        claim=claimed_from(args, fields),
-        execution_kind=fields.text(7),
-        input_payload=fields.raw(8),
-        payload_encoding=fields.text(9) or None,
-    )
 
 
 def _result(args: b.FinishArgs) -> bytes:

@@ -56,6 +56,10 @@ class Fields:
             raise BadReply(f"{self.operation}: field {at} is not a list")
         return [flat_to_dict(item) for item in value]
 
+    def texts(self, at: int) -> list[str]:
+        """A field that is a list of text."""
+        return self._row(self.values[at])
+
     def rows(self, at: int) -> list[list[str]]:
         """A field that is a list of lists of text."""
         value = self.values[at]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from flowfabric.backends.valkey import keys, replays
-from flowfabric.backends.valkey.calls import FunctionCaller, Value
+from flowfabric.backends.valkey.calls import Fields, FunctionCaller, Value
 from flowfabric.core import contracts as c
 from flowfabric.core import limits
 from flowfabric.core.codec import to_json
@@ -36,9 +36,7 @@ class ValkeyExecutions:
             _create_args(args),
             subject=args.execution_id,
         )
-        if fields.status == "DUPLICATE":
-            return c.ExecutionDuplicate(execution_id=ExecutionId(fields.text(0)))
-        return c.ExecutionCreated(execution_id=ExecutionId(fields.text(0)), public_state=PublicState(fields.text(1)))
+        return created_from(fields, args.execution_id)
 
     async def complete_execution(self, args: c.CompleteExecutionArgs) -> c.CompleteExecutionResult:
         done = c.ExecutionCompleted(execution_id=args.execution_id, public_state=PublicState.COMPLETED)
@@ -140,8 +138,8 @@ class ValkeyExecutions:
                 raise BadReply(f"expire_execution: unknown status {other!r}")
 
     async def replay_execution(self, args: c.ReplayExecutionArgs) -> c.ReplayExecutionResult:
-        await self._caller.call_execution("replay_execution", args.execution_id)
-        return c.ExecutionReplayed(public_state=PublicState.WAITING)
+        fields = await self._caller.call_execution("replay_execution", args.execution_id)
+        return c.ExecutionReplayed(public_state=PublicState(fields.text(1)))
 
     async def change_priority(self, args: c.ChangePriorityArgs) -> c.ChangePriorityResult:
         fields = await self._caller.call_execution("change_priority", args.execution_id, new_priority=args.new_priority)
@@ -165,6 +163,16 @@ class ValkeyExecutions:
         return c.TagsSet(count=fields.number(0))
 
 
+def created_from(fields: Fields, execution_id: ExecutionId) -> c.CreateExecutionResult:
+    """What became of the submit of `execution_id`."""
+    if fields.status == "DUPLICATE":
+        return c.ExecutionDuplicate(execution_id=ExecutionId(fields.text(0)))
+    public_state = PublicState(fields.text(1))
+    if fields.status == "REPLACED":
+        return c.ExecutionReplaced(execution_id=ExecutionId(fields.text(0)), public_state=public_state)
+    return c.ExecutionCreated(execution_id=execution_id, public_state=public_state)
+
+
 def _create_args(args: c.CreateExecutionArgs) -> dict[str, Value]:
     return {
         "execution_id": args.execution_id,
@@ -181,13 +189,16 @@ def _create_args(args: c.CreateExecutionArgs) -> dict[str, Value]:
         "execution_deadline_at": args.execution_deadline_at,
         "partition_id": args.execution_id.partition_index,
         "payload_encoding": args.payload_encoding,
+        "on_duplicate": args.on_duplicate if args.on_duplicate is not c.DuplicateMode.RETURN_EXISTING else None,
+        "concurrency_key": args.concurrency_key,
+        "delay_ms": args.delay_ms,
     }
 
 
 def create_items(args: c.CreateExecutionArgs) -> tuple[str | int, ...]:
     """The same for a batch, in the order of `submit_batch`; payloads go beside the items."""
     key = args.idempotency_key
-    return (
+    items = (
         args.execution_id.uuid,
         args.namespace,
         args.lane_id,
@@ -202,6 +213,9 @@ def create_items(args: c.CreateExecutionArgs) -> tuple[str | int, ...]:
         args.execution_deadline_at or 0,
         args.payload_encoding or "",
     )
+    if args.on_duplicate is c.DuplicateMode.RETURN_EXISTING and not args.concurrency_key and not args.delay_ms:
+        return items
+    return (*items, args.on_duplicate, args.concurrency_key or "", args.delay_ms or 0)
 
 
 def _dedup_ttl_ms(args: c.CreateExecutionArgs) -> int:

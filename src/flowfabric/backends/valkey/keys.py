@@ -10,6 +10,10 @@ from flowfabric.core.ids import ExecutionId, LaneId
 from flowfabric.core.partition import Partition, PartitionConfig, PartitionFamily
 
 PARTITION_RECORD = "ff:config:partitions"
+# Workers, and engines, are few: all of each kind share a slot.
+WORKERS_BY_EXPIRY = "ff:worker:{workers}:by_expiry"
+WORKERS_BY_NAME = "ff:worker:{workers}:by_name"
+ENGINE_SHARES = "ff:engine:{engines}:shares"
 
 
 def core(execution_id: ExecutionId) -> str:
@@ -29,8 +33,16 @@ def idempotency_owner(namespace: str) -> str:
     return namespace.replace("%", "%25").replace(":", "%3A")
 
 
+def worker(namespace: str, worker_instance_id: str) -> str:
+    return f"ff:worker:{{workers}}:{idempotency_owner(namespace)}:{worker_instance_id}:caps"
+
+
 def lane_config(tag: str, lane_id: LaneId) -> str:
     return f"ff:lane:{tag}:{lane_id}:config"
+
+
+def wake_channel(lane_id: LaneId) -> str:
+    return f"ff:wake:{lane_id}"
 
 
 def events(tag: str) -> str:

@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 from flowfabric.backends.valkey.calls import Fields, FunctionCaller, Value
 from flowfabric.backends.valkey.executions import fence_args
-from flowfabric.core import batch as b
 from flowfabric.core import capability
 from flowfabric.core import contracts as c
 from flowfabric.core.handle import BackendTag, Handle, HandleKind, HandlePayload, encode_handle
@@ -176,21 +175,6 @@ def _resumed(args: c.LeaseRequest, given: _Given) -> c.ClaimedResumedExecution:
         lease_expires_at=given.expires_at,
         handle=_handle(args, HandleKind.RESUMED, given),
     )
-
-
-def claimed_from(args: b.ClaimExecutionsArgs, fields: Fields) -> c.ClaimedExecution | c.ClaimedResumedExecution:
-    """A claim of a batch; the store picked the execution, so it tells which one."""
-    request = c.LeaseRequest(
-        execution_id=ExecutionId(fields.text(0)),
-        worker_id=args.worker_id,
-        worker_instance_id=args.worker_instance_id,
-        lane_id=args.lane_id,
-        lease_id=LeaseId(fields.text(1)),
-        lease_ttl_ms=args.lease_ttl_ms,
-    )
-    given = _Given(fields.number(2), fields.number(3), fields.number(5), fields.text(4))
-    kind = fields.text(6)
-    return _resumed(request, given) if kind == "resumed" else _claimed(request, given, kind)
 
 
 def _handle(args: c.LeaseRequest, kind: HandleKind, given: _Given) -> Handle:

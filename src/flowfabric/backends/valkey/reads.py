@@ -5,6 +5,7 @@ from __future__ import annotations
 from flowfabric.backends.valkey import keys
 from flowfabric.backends.valkey.calls import FunctionCaller, flat_to_dict
 from flowfabric.backends.valkey.client import Client
+from flowfabric.backends.valkey.explanations import explanation
 from flowfabric.core import contracts as c
 from flowfabric.core.ids import (
     AttemptId,
@@ -82,6 +83,10 @@ class ValkeyReads:
             tags=fields.mapping(3),
         )
 
+    async def explain_execution(self, execution_id: ExecutionId) -> c.Explanation:
+        fields = await self._caller.call_execution("explain_execution", execution_id)
+        return explanation(execution_id, fields.mapping(0), fields.mapping(1))
+
     async def list_attempts(
         self, execution_id: ExecutionId, *, from_index: int = 0, limit: int = 100
     ) -> list[c.AttemptRecord]:
@@ -130,6 +135,7 @@ def _snapshot(execution_id: ExecutionId, record: Record, tags: dict[str, str]) -
         progress_message=record.get("progress_message"),
         failure_reason=record.get("failure_reason"),
         failure_category=record.get("failure_category"),
+        concurrency_key=record.get("concurrency_key"),
         tags=tags,
     )
 
@@ -190,6 +196,7 @@ def _info(execution_id: ExecutionId, record: Record) -> c.ExecutionInfo:
         current_attempt_index=_number(record, "current_attempt_index"),
         flow_id=_flow(record),
         blocking_detail=record.get("blocking_detail", ""),
+        concurrency_key=record.get("concurrency_key"),
     )
 
 

@@ -13,6 +13,8 @@ _DETAILS: dict[str, tuple[str, ...]] = {
         "public_state",
     ),
     "capability_mismatch": ("missing",),
+    "concurrency_limit_exceeded": ("limit",),
+    "execution_already_exists": ("existing_execution_id",),
     "execution_not_reclaimable": ("lifecycle_phase", "ownership_state"),
     "execution_not_eligible": ("state",),
     "execution_not_leaseable": ("state",),
@@ -21,6 +23,7 @@ _DETAILS: dict[str, tuple[str, ...]] = {
     "max_replays_exhausted": ("max_replay_count",),
     "invalid_blocking_reason": ("blocking_reason",),
     "invalid_tag_key": ("tag_key",),
+    "worker_instance_in_use": ("worker_id",),
 }  # fmt: skip
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from flowfabric.backends.valkey.calls import FunctionCaller, at_once
+from flowfabric.backends.valkey.calls import FunctionCaller
 from flowfabric.backends.valkey.client import Client
 from flowfabric.backends.valkey.cursors import decode_cursor, encode_cursor
-from flowfabric.backends.valkey.keys import tags_of
+from flowfabric.backends.valkey.keys import index_of, tags_of
+from flowfabric.backends.valkey.maintenance import tags_in_use
 from flowfabric.core import contracts as c
 from flowfabric.core.partition import PartitionConfig
 
@@ -28,7 +29,8 @@ class ValkeyRetention:
     async def trim_executions(self, args: c.TrimExecutionsArgs) -> c.TrimExecutionsResult:
         index, place = _decode(args.cursor)
         deleted = calls = 0
-        for at, tag in await self._in_use(index):
+        for tag in await tags_in_use(self._client, tags_of(self.partitions)[index:]):
+            at = index_of(tag)
             after: Place | None = place if at == index else _BEGINNING
             while after is not None:
                 if deleted == args.limit or calls == _MOST_CALLS:
@@ -36,16 +38,6 @@ class ValkeyRetention:
                 gone, after = await self._trim(tag, args, after, min(_DELETED_PER_CALL, args.limit - deleted))
                 deleted, calls = deleted + gone, calls + 1
         return c.ExecutionsTrimmed(deleted=deleted)
-
-    async def _in_use(self, index: int) -> list[tuple[int, str]]:
-        """The partitions from `index` on that have executions: most of a small store's have none."""
-        tags = tags_of(self.partitions)[index:]
-        found = await at_once(self._has_lanes(tag) for tag in tags)
-        return [(at, tag) for at, (tag, has) in enumerate(zip(tags, found, strict=True), index) if has]
-
-    async def _has_lanes(self, tag: str) -> bool:
-        key = f"ff:idx:{tag}:lanes"
-        return await self._client.execute("EXISTS", key, key=key, repeatable=True) == 1
 
     async def _trim(self, tag: str, args: c.TrimExecutionsArgs, after: Place, limit: int) -> tuple[int, Place | None]:
         lane, ended_at, last_id = after

@@ -1,20 +1,23 @@
-"""SchedulingPort on Valkey: grants, blocks, due delays, and the state of a lane."""
+"""SchedulingPort on Valkey: grants, blocks and due delays."""
 
 from __future__ import annotations
 
 from flowfabric.backends.valkey import keys
-from flowfabric.backends.valkey.calls import FunctionCaller, Value, at_once
+from flowfabric.backends.valkey.batches import shards_in_turn
+from flowfabric.backends.valkey.calls import FunctionCaller, Value
 from flowfabric.backends.valkey.leases import reclaim_cap_exceeded
 from flowfabric.core import capability
 from flowfabric.core import contracts as c
-from flowfabric.core.partition import Partition, PartitionConfig, PartitionFamily, PartitionKey
-from flowfabric.errors import Conflict, Limited
+from flowfabric.core.ids import ExecutionId, LaneId
+from flowfabric.core.partition import PartitionConfig, PartitionKey
+from flowfabric.errors import Conflict, Limited, NotFound
 
 
 class ValkeyScheduling:
     """Who may start what, and when."""
 
     _caller: FunctionCaller
+    _turns: dict[LaneId, int]
     partitions: PartitionConfig
 
     async def issue_claim_grant(self, args: c.IssueClaimGrantArgs) -> c.IssueClaimGrantResult:
@@ -69,14 +72,47 @@ class ValkeyScheduling:
             case other:
                 return c.NothingToPromote(reason=other)
 
-    async def set_lane_state(self, args: c.SetLaneStateArgs) -> c.SetLaneStateResult:
-        """One call a partition, since each partition of a lane may live on another node."""
-        tags = [Partition(PartitionFamily.FLOW, index).tag for index in range(self.partitions.num_flow_partitions)]
-        named = [{"lane_config": keys.lane_config(tag, args.lane_id)} for tag in tags]
-        await at_once(
-            self._caller.call("set_lane_state", each, {"state": args.state}, subject=args.lane_id) for each in named
+    async def claim_for_worker(self, args: c.ClaimForWorkerArgs) -> c.ClaimForWorkerOutcome:
+        for shard in shards_in_turn(self._turns, args.lane_id, self.partitions):
+            fields = await self._caller.call_partition(
+                "claim_for_worker",
+                shard.tag,
+                lane_id=args.lane_id,
+                worker_id=args.worker_id,
+                worker_instance_id=args.worker_instance_id,
+                worker_capabilities_csv=capability.to_csv(args.worker_capabilities),
+                grant_ttl_ms=args.grant_ttl_ms,
+            )
+            if fields.text(0):
+                return c.WorkGranted(grant=_claim_grant(ExecutionId(fields.text(0)), fields.number(1)))
+        return c.NoWork()
+
+    async def scan_eligible_executions(self, args: c.ScanEligibleArgs) -> list[ExecutionId]:
+        fields = await self._caller.call_partition(
+            "scan_eligible_executions", args.partition.tag, lane_id=args.lane_id, limit=args.limit
         )
-        return c.LaneStateSet(partitions=len(tags))
+        return [ExecutionId(text) for text in fields.texts(0)]
+
+    async def block_route(self, args: c.BlockRouteArgs) -> c.BlockRouteOutcome:
+        try:
+            await self._caller.call_execution(
+                "block_execution_for_admission",
+                args.execution_id,
+                blocking_reason=args.reason_code,
+                blocking_detail=args.reason_detail,
+            )
+        except (Conflict, NotFound) as error:
+            return c.RouteBlockRejected(message=error.code)
+        return c.RouteBlocked(execution_id=args.execution_id)
+
+
+def _claim_grant(execution_id: ExecutionId, expires_at_ms: int) -> c.ClaimGrant:
+    return c.ClaimGrant(
+        execution_id=execution_id,
+        partition_key=PartitionKey(execution_id.tag),
+        grant_key=keys.claim_grant(execution_id),
+        expires_at_ms=expires_at_ms,
+    )
 
 
 def _grant_args(args: c.GrantRequest) -> dict[str, Value]:

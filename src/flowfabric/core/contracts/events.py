@@ -24,6 +24,7 @@ class EventKind(StrEnum):
     """What a line of the log reports."""
 
     CREATED = "created"
+    REPLACED = "replaced"
     CLAIMED = "claimed"
     RECLAIMED = "reclaimed"
     RESUMED = "resumed"
@@ -73,12 +74,12 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     """One transition, or progress, of one execution."""
 
     execution_id: ExecutionId
-    event: str = ""  # an EventKind; text, because a newer library may know more of them
-    at_ms: TimestampMs = 0
+    event: str  # an EventKind; text, because a newer library may know more of them
+    at_ms: TimestampMs
     lease_epoch: LeaseEpoch = 0
     attempt_index: AttemptIndex | None = None  # None: never claimed
     outcome: str | None = None  # how it ended, why an attempt started or failed, the per cent done
-    cursor: str = ""  # reading its partition from here goes on after it
+    cursor: str  # reading its partition from here goes on after it
 
 
 class ReadEventsArgs(Checked, frozen=True, kw_only=True):

@@ -11,6 +11,7 @@ from msgspec.structs import force_setattr
 from flowfabric.core.contracts.fields import (
     AttemptPolicyJson,
     Checked,
+    ConcurrencyKey,
     CreatorIdentity,
     DurationMs,
     Encoding,
@@ -46,8 +47,28 @@ class ExpireReason(StrEnum):
     EXECUTION_DEADLINE = "execution_deadline"
 
 
+class DuplicateMode(StrEnum):
+    """What a submit makes of the execution that its idempotency key belongs to already.
+
+    Replacing needs one that has not started; one that has is returned as it is. The very same id is always answered
+    as a duplicate: that is how a repeated call looks.
+    """
+
+    RETURN_EXISTING = "return_existing"
+    REJECT = "reject"
+    REPLACE_WHILE_WAITING = "replace_while_waiting"  # new content, and the new delay, in its place
+    DEBOUNCE = "debounce"  # the same, and the delay starts anew: a burst runs once, after it has calmed down
+
+
+_REPLACING = (DuplicateMode.REPLACE_WHILE_WAITING, DuplicateMode.DEBOUNCE)
+
+
 class CreateExecutionArgs(Checked, frozen=True, kw_only=True):
-    """Nothing becomes runnable: eligible now, or delayed if `delay_until` lies ahead."""
+    """Nothing becomes runnable: eligible now, or delayed if `delay_until` lies ahead or there is a `delay_ms`.
+
+    Executions of one `concurrency_key`, in one lane and namespace, run at most `key_concurrency` at once (the lane's
+    setting, 1 without it). Mint their ids with the key, so that they share a partition.
+    """
 
     execution_id: ExecutionId
     namespace: Namespace
@@ -62,14 +83,22 @@ class CreateExecutionArgs(Checked, frozen=True, kw_only=True):
     policy: ExecutionPolicy | None = None
     delay_until: TimestampMs | None = None
     execution_deadline_at: TimestampMs | None = None
+    on_duplicate: DuplicateMode = DuplicateMode.RETURN_EXISTING
+    concurrency_key: ConcurrencyKey | None = None
+    delay_ms: DurationMs | None = None  # from the store's now; in place of delay_until
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.policy is None:
-            return
-        _agree("priority", self.priority, self.policy.priority)
-        if self.delay_until is not None:
-            _agree("delay_until", self.delay_until, self.policy.delay_until)
+        if self.policy is not None:
+            _agree("priority", self.priority, self.policy.priority)
+            if self.delay_until is not None:
+                _agree("delay_until", self.delay_until, self.policy.delay_until)
+        if self.delay_ms is not None and self.effective_delay_until is not None:
+            raise InvalidInput("delay_ms", self.delay_ms, "cannot be given together with delay_until")
+        if self.on_duplicate in _REPLACING and self.idempotency_key is None:
+            raise InvalidInput("idempotency_key", None, f"must be given with on_duplicate {self.on_duplicate}")
+        if self.on_duplicate is DuplicateMode.DEBOUNCE and not self.delay_ms and self.effective_delay_until is None:
+            raise InvalidInput("delay_ms", self.delay_ms, "must be given with on_duplicate debounce")
 
     @property
     def effective_delay_until(self) -> TimestampMs | None:
@@ -95,7 +124,14 @@ class ExecutionDuplicate(Outcome, frozen=True, kw_only=True, tag="duplicate"):
     execution_id: ExecutionId
 
 
-CreateExecutionResult: TypeAlias = ExecutionCreated | ExecutionDuplicate
+class ExecutionReplaced(Outcome, frozen=True, kw_only=True, tag="replaced"):
+    """The idempotency key belongs to this execution, which had not started: it has the new content now."""
+
+    execution_id: ExecutionId
+    public_state: PublicState
+
+
+CreateExecutionResult: TypeAlias = ExecutionCreated | ExecutionDuplicate | ExecutionReplaced
 
 
 class CompleteExecutionArgs(Checked, frozen=True, kw_only=True):

@@ -17,7 +17,14 @@ from flowfabric.core.ids import (
     WaitpointId,
     WorkerInstanceId,
 )
-from flowfabric.core.states import AttemptRecordState, AttemptType, BlockingReason, PublicState, StateVector
+from flowfabric.core.states import (
+    AttemptRecordState,
+    AttemptType,
+    BlockingReason,
+    LaneState,
+    PublicState,
+    StateVector,
+)
 
 
 class AttemptSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,6 +66,7 @@ class ExecutionSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     progress_message: str | None = None
     failure_reason: str | None = None  # of the current or last attempt
     failure_category: str | None = None
+    concurrency_key: str | None = None
     tags: dict[str, str] = msgspec.field(default_factory=dict)
 
 
@@ -78,6 +86,7 @@ class ExecutionInfo(msgspec.Struct, frozen=True, kw_only=True):
     current_attempt_index: AttemptIndex | None = None  # None: never claimed
     flow_id: FlowId | None = None
     blocking_detail: str = ""
+    concurrency_key: str | None = None
 
 
 class StateSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -116,3 +125,41 @@ class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True):
     failure_category: str | None = None
     worker_instance_id: WorkerInstanceId | None = None
     lease_epoch: LeaseEpoch | None = None
+
+
+class Explanation(msgspec.Struct, frozen=True, kw_only=True):
+    """What bears on why an execution does or does not run, all of one moment.
+
+    `flowfabric.scheduling.explain` makes a sentence of it.
+    """
+
+    execution_id: ExecutionId
+    lane_id: LaneId
+    state_vector: StateVector
+    public_state: PublicState
+    now_ms: TimestampMs
+    created_at: TimestampMs
+    blocking_detail: str | None = None
+    required_capabilities: tuple[str, ...] = ()
+    delay_until: TimestampMs | None = None
+    failure_reason: str | None = None  # of the current or last attempt
+    open_dependencies: int = 0
+    flow_is_cancelled: bool = False
+    # who has it
+    worker_instance_id: WorkerInstanceId | None = None  # who holds the lease, or lost it
+    lease_expires_at: TimestampMs | None = None
+    granted_to: WorkerInstanceId | None = None  # a grant is out
+    grant_expires_at: TimestampMs | None = None
+    # its lane, in the execution's partition
+    lane_state: LaneState = LaneState.ACTIVE
+    lane_running: int = 0
+    lane_limit: int | None = None  # how many may run in this partition: a shard's part of max_concurrency
+    lane_max_concurrency: int | None = None
+    # its concurrency key
+    concurrency_key: str | None = None
+    key_limit: int | None = None
+    key_running: int = 0
+    key_ahead: int | None = None  # how many of its key wait before it; None: it does not wait for its key
+    # its queue
+    ahead: int | None = None  # how many stand before it; None: it is in no queue
+    first_in_queue: ExecutionId | None = None

@@ -1,4 +1,4 @@
-"""Scheduling: grants to claim, what keeps an execution from being claimed, and the state of a lane."""
+"""Scheduling: grants to claim, and what keeps an execution from being claimed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from flowfabric.core.contracts.fields import (
 from flowfabric.core.contracts.lease import NotReclaimable, ReclaimCapExceeded
 from flowfabric.core.ids import ExecutionId, LaneId, TimestampMs, WorkerId, WorkerInstanceId
 from flowfabric.core.partition import Partition, PartitionKey
-from flowfabric.core.states import BlockingReason, LaneState
+from flowfabric.core.states import BlockingReason
 from flowfabric.errors import InvalidInput
 
 
@@ -95,7 +95,10 @@ IssueReclaimGrantResult: TypeAlias = ReclaimGrantIssued | NotReclaimable | Recla
 
 
 class ClaimForWorkerArgs(Checked, frozen=True, kw_only=True):
-    """Find the next execution of a lane that this worker may run, and grant it."""
+    """Find the next execution of a lane that this worker may run, and grant it.
+
+    The grant is for `claim_execution`, or for `claim_resumed_execution` where an attempt was interrupted.
+    """
 
     lane_id: LaneId
     worker_id: WorkerId
@@ -123,13 +126,34 @@ class ScanEligibleArgs(Checked, frozen=True, kw_only=True):
     limit: ScanLimit
 
 
+ADMISSION_REASONS = frozenset(
+    {
+        BlockingReason.WAITING_FOR_BUDGET,
+        BlockingReason.WAITING_FOR_QUOTA,
+        BlockingReason.WAITING_FOR_CAPABLE_WORKER,
+        BlockingReason.PAUSED_BY_OPERATOR,
+        BlockingReason.PAUSED_BY_POLICY,
+    }
+)
+
+
+def _check_reason(field: str, reason: BlockingReason) -> None:
+    if reason not in ADMISSION_REASONS:
+        problem = f"must be one of {', '.join(sorted(ADMISSION_REASONS))}"
+        raise InvalidInput(field, reason, problem, code="invalid_blocking_reason")
+
+
 class BlockRouteArgs(Checked, frozen=True, kw_only=True):
-    """Set an execution aside because no worker that asked can run it."""
+    """Set an execution aside because no worker can run it: by an operator's hand, never by a claim."""
 
     execution_id: ExecutionId
     lane_id: LaneId
     reason_code: BlockingReason = BlockingReason.WAITING_FOR_CAPABLE_WORKER
     reason_detail: Reason = ""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_reason("reason_code", self.reason_code)
 
 
 class RouteBlocked(Outcome, frozen=True, kw_only=True, tag="blocked"):
@@ -144,16 +168,6 @@ class RouteBlockRejected(Outcome, frozen=True, kw_only=True, tag="lua_rejected")
 
 BlockRouteOutcome: TypeAlias = RouteBlocked | RouteBlockRejected
 
-ADMISSION_REASONS = frozenset(
-    {
-        BlockingReason.WAITING_FOR_BUDGET,
-        BlockingReason.WAITING_FOR_QUOTA,
-        BlockingReason.WAITING_FOR_CAPABLE_WORKER,
-        BlockingReason.PAUSED_BY_OPERATOR,
-        BlockingReason.PAUSED_BY_POLICY,
-    }
-)
-
 
 class BlockExecutionArgs(Checked, frozen=True, kw_only=True):
     """A runnable execution leaves the queue until what `blocking_reason` names is over."""
@@ -164,9 +178,7 @@ class BlockExecutionArgs(Checked, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.blocking_reason not in ADMISSION_REASONS:
-            problem = f"must be one of {', '.join(sorted(ADMISSION_REASONS))}"
-            raise InvalidInput("blocking_reason", self.blocking_reason, problem, code="invalid_blocking_reason")
+        _check_reason("blocking_reason", self.blocking_reason)
 
 
 class ExecutionBlocked(Outcome, frozen=True, kw_only=True, tag="blocked"):
@@ -211,17 +223,3 @@ class NothingToPromote(Outcome, frozen=True, kw_only=True, tag="cleaned"):
 
 
 PromoteDelayedResult: TypeAlias = DelayedPromoted | NotYetDue | NothingToPromote
-
-
-class SetLaneStateArgs(Checked, frozen=True, kw_only=True):
-    """Pause, drain, disable or reopen a lane on every partition."""
-
-    lane_id: LaneId
-    state: LaneState
-
-
-class LaneStateSet(Outcome, frozen=True, kw_only=True, tag="set"):
-    partitions: int
-
-
-SetLaneStateResult: TypeAlias = LaneStateSet

@@ -3,7 +3,7 @@
 -- @args    request:id
 -- @reply   claims
 -- @errors  invalid_input
--- @events  claimed resumed
+-- @events  claimed resumed blocked
 -- @repeat  safe
 -- @uses    batch clock work
 return function(K, A)

@@ -5,7 +5,7 @@
 --          renew_before_ms:nat attempt_id:id attempt_policy_json attempt_timeout_ms:nat? execution_deadline_at:nat?
 -- @reply   lease_id lease_epoch lease_expires_at attempt_id attempt_index attempt_type
 -- @errors  invalid_input execution_not_found execution_not_leaseable lease_conflict active_attempt_exists
---          use_claim_resumed_execution invalid_claim_grant claim_grant_expired
+--          use_claim_resumed_execution concurrency_limit_exceeded invalid_claim_grant claim_grant_expired
 -- @events  claimed
 -- @repeat  unsafe
 -- @uses    attempt claim clock grant index record reply

@@ -4,8 +4,8 @@
 -- @args    execution_id:id worker_id:id worker_instance_id:id lane_id capability_hash lease_id:id lease_ttl_ms:pos
 --          remaining_attempt_timeout_ms:nat?
 -- @reply   lease_id lease_epoch lease_expires_at attempt_id attempt_index attempt_type
--- @errors  invalid_input execution_not_found execution_not_leaseable not_a_resumed_execution invalid_claim_grant
---          claim_grant_expired
+-- @errors  invalid_input execution_not_found execution_not_leaseable not_a_resumed_execution
+--          concurrency_limit_exceeded invalid_claim_grant claim_grant_expired
 -- @events  resumed
 -- @repeat  unsafe
 -- @uses    attempt claim clock grant record reply

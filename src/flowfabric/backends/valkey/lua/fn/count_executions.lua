@@ -5,7 +5,7 @@
 -- @errors  invalid_input
 -- @flags   no-writes
 -- @repeat  safe
--- @uses    clock listing reply
+-- @uses    clock lanes listing reply
 local MAX_LANES = 1000
 local ENDS = {"failed", "cancelled", "expired", "skipped"}
 local BAND, DAY, MAX_BANDS = 1000000000000, 86400000, 64
@@ -26,10 +26,20 @@ local function oldest_created(key, now)
   return oldest
 end
 
-local function age(tag, lane, now)
+-- Where age counts against priority the score does not tell; look at those that come first.
+local function oldest_of_first(tag, key)
   local oldest = nil
+  for _, id in ipairs(redis.call("ZRANGE", key, 0, MAX_BANDS - 1)) do
+    local created = tonumber(redis.call("HGET", "ff:exec:" .. tag .. ":" .. id .. ":core", "created_at"))
+    if created and (not oldest or created < oldest) then oldest = created end
+  end
+  return oldest
+end
+
+local function age(tag, lane, now)
+  local oldest, is_ageing = nil, lanes.settings({tag = tag, lane_id = lane}).ageing_ms_per_priority
   for _, key in ipairs(listing.eligible(tag, lane)) do
-    local created = oldest_created(key, now)
+    local created = is_ageing and oldest_of_first(tag, key) or oldest_created(key, now)
     if created and (not oldest or created < oldest) then oldest = created end
   end
   return oldest and tostring(math.max(0, now - oldest)) or ""
@@ -52,7 +62,7 @@ return function(K, A)
   if A.limit > MAX_LANES then return reply.invalid("limit", "at most " .. MAX_LANES, A.limit) end
 
   local now, out = clock.now_ms(), {}
-  local lanes = listing.lanes(tag, A.lane_id, A.from_lane)
-  for i = 1, math.min(#lanes, A.limit) do out[i] = count(tag, lanes[i], now) end
-  return {1, "OK", lanes[A.limit + 1] or "", out}
+  local names = listing.lanes(tag, A.lane_id, A.from_lane)
+  for i = 1, math.min(#names, A.limit) do out[i] = count(tag, names[i], now) end
+  return {1, "OK", names[A.limit + 1] or "", out}
 end

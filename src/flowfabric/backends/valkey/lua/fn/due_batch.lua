@@ -5,19 +5,33 @@
 -- @errors  invalid_input
 -- @events  requeued promoted retry_scheduled expired failed
 -- @repeat  safe
--- @uses    batch clock due index reply writes
-local MAX_LIMIT = 1000
+-- @uses    batch clock digits due index reply writes
+local MAX_LIMIT, SET_ASIDE_MS = 1000, 60000
 
 local function due_ids(key, now, limit) return redis.call("ZRANGE", key, "-inf", now, "BYSCORE", "LIMIT", 0, limit) end
 
--- Look again at each due entry; the entry of one that has moved on is dropped, so that it cannot block the rest.
+-- Look again at one due entry. One that has moved on is dropped, one that is not due yet by its record goes where it
+-- belongs, and one whose record cannot be read is set aside for a while, so that none of them can block the rest.
+local function look(tag, key, id, now, collected, one)
+  local readable, x = pcall(batch.load, tag, id:sub(#tag + 2), collected)
+  if not readable then
+    redis.call("ZADD", key, digits.of(now + SET_ASIDE_MS), id)
+    return "unreadable"
+  end
+  local status = one(x or batch.at(tag, id:sub(#tag + 2), collected), x)[3]
+  if status == "not_lost" or status:sub(-8) == "_cleaned" then
+    redis.call("ZREM", key, id)
+  elseif status == "not_yet_due" and x.delay_until then
+    redis.call("ZADD", key, x.delay_until, id)
+  end
+  return status
+end
+
 local function each_due(tag, key, now, limit, counts, one)
   local ids, collected = due_ids(key, now, limit), writes.collector()
   for _, id in ipairs(ids) do
-    local x = batch.load(tag, id:sub(#tag + 2), collected)
-    local status = one(x or batch.at(tag, id:sub(#tag + 2), collected), x)[3]
+    local status = look(tag, key, id, now, collected, one)
     counts[status] = (counts[status] or 0) + 1
-    if status == "not_lost" or status:sub(-8) == "_cleaned" then redis.call("ZREM", key, id) end
   end
   writes.flush(collected)
   if #ids == limit then counts.more = 1 end

@@ -3,9 +3,9 @@
 -- @args    finish:id renew:id claim= *payloads
 -- @reply   finished renewed claims
 -- @errors  invalid_input
--- @events  completed retry_scheduled failed claimed resumed
+-- @events  completed retry_scheduled failed claimed resumed blocked unblocked
 -- @repeat  safe
--- @uses    batch clock holder reply work
+-- @uses    batch clock holder reply work writes
 local FENCE = {{2, "uuid"}, {3, "lease_id"}, {4, "lease_epoch"}, {5, "attempt_id"}, {6, "source"}}
 local COMPLETE = {{7, "result_encoding"}}
 local FAIL = {{7, "failure_reason"}, {8, "failure_category"}, {9, "retry_policy_json"}, {10, "retry_from"}}
@@ -61,11 +61,16 @@ return function(K, A)
   local refusal = bad_finish or bad_renew or bad_request or (request and work.check_request(request))
   if refusal then return refusal end
 
+  local endings
   local finished = batch.each(finish, function(item, collected, i)
     return finish_one(tag, item, collected, now, A.payloads[i])
+  end, function(collected)
+    -- This worker is the first to fill what it leaves; the others are told of the rest.
+    endings, collected.tells_later = collected, true
   end)
   local renewed = batch.each(renew, function(item, collected) return renew_one(tag, item, collected, now) end)
   local claims = request and work.claim_next(tag, request, request.ids or {}, now) or {}
+  writes.tell_of_room(endings)
 
   return {1, "OK", finished, renewed, claims}
 end

@@ -4,7 +4,7 @@
 --          route_snapshot_json admission_summary worker_capabilities_csv
 -- @reply   execution_id grant_expires_at
 -- @errors  invalid_input execution_not_found execution_not_eligible grant_already_exists
---          execution_not_in_eligible_set invalid_capabilities capability_mismatch
+--          execution_not_in_eligible_set invalid_capabilities capability_mismatch concurrency_limit_exceeded
 -- @repeat  unsafe
 -- @uses    admission capability clock grant index record reply
 return function(K, A)
@@ -21,6 +21,8 @@ return function(K, A)
   if not index.is_queued(x) then return reply.refuse("execution_not_in_eligible_set") end
   local code, detail = capability.check(x.required_capabilities, A.worker_capabilities_csv)
   if code then return reply.refuse(code, detail) end
+  local full = admission.check_limits(x)
+  if full then return full end
 
   local due = grant.issue(x, now, A)
 

@@ -6,7 +6,8 @@
 --          worker_capabilities_csv=
 -- @reply   lease_id lease_epoch attempt_index attempt_id lease_expires_at attempt_type
 -- @errors  invalid_input execution_not_found execution_not_eligible lease_conflict active_attempt_exists
---          grant_already_exists execution_not_in_eligible_set invalid_capabilities capability_mismatch
+--          grant_already_exists execution_not_in_eligible_set concurrency_limit_exceeded invalid_capabilities
+--          capability_mismatch
 -- @events  claimed resumed
 -- @repeat  safe
 -- @uses    admission attempt capability claim clock grant index record reply
@@ -22,6 +23,7 @@ local function refuse_state(x, now)
   end
   local obstacle = admission.obstacle(x, x.attempt_state == "attempt_interrupted")
   if obstacle then return reply.refuse("execution_not_eligible", obstacle) end
+  return admission.check_limits(x)
 end
 
 -- The lease was given to this very call before, and its answer was lost.

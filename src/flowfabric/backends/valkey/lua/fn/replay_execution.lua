@@ -1,7 +1,7 @@
 --- Run a finished execution again: terminal -> waiting, with a replay attempt to come.
 -- @keys    core ~terminal ~eligible ~lease_history
 -- @args    execution_id:id now_ms *edge_ids
--- @reply   unsatisfied_count
+-- @reply   unsatisfied_count public_state
 -- @errors  execution_not_found execution_not_terminal max_replays_exhausted replay_not_allowed
 -- @events  replayed
 -- @repeat  unsafe
@@ -33,5 +33,5 @@ return function(K, _)
   local deadline = policy.deadline_of(stored)
   if deadline then index.set_deadline(x, now + deadline) end
 
-  return reply.ok("0")
+  return reply.ok("0", record.public_state(x))
 end

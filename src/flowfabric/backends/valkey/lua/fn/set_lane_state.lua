@@ -4,16 +4,18 @@
 -- @reply   state
 -- @errors  invalid_input
 -- @repeat  safe
--- @uses    reply
+-- @uses    reply wake
 local STATES = {active = true, paused = true, draining = true, disabled = true}
 
 return function(K, A)
   if not STATES[A.state] then return reply.invalid("state", "active, paused, draining or disabled", A.state) end
+  local tag, lane = K.lane_config:match("^ff:lane:(%b{}):(.+):config$")
+  if not tag then return reply.invalid("lane_config", "ff:lane:{tag}:<lane>:config", K.lane_config) end
 
-  if A.state == "active" then
-    redis.call("HDEL", K.lane_config, "state")
-  else
+  if A.state ~= "active" then
     redis.call("HSET", K.lane_config, "state", A.state)
+  elseif redis.call("HDEL", K.lane_config, "state") == 1 then
+    wake.announce(tag, lane)
   end
 
   return reply.ok(A.state)

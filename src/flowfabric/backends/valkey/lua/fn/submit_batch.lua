@@ -3,7 +3,7 @@
 -- @args    items:id *payloads
 -- @reply   outcomes
 -- @errors  invalid_input
--- @events  created
+-- @events  created replaced blocked unblocked
 -- @repeat  safe
 -- @uses    batch clock submit
 local SHAPE = {
@@ -11,12 +11,23 @@ local SHAPE = {
   {7, "policy_json"}, {8, "delay_until", true}, {9, "idempotency_key"}, {10, "dedup_ttl_ms", true}, {11, "tags_json"},
   {12, "execution_deadline_at", true}, {13, "payload_encoding"},
 }
+-- Few have these, which come together; no delay is less than none.
+local MORE = {{14, "on_duplicate"}, {15, "concurrency_key"}, {16, "delay_ms", true}}
+
+local function check(item)
+  local wrong = batch.check(item, SHAPE)
+  if wrong or #item <= #SHAPE then return wrong end
+  return batch.check(item, MORE)
+end
 
 local function arguments(item, payload)
   return {
     namespace = item[2], lane_id = item[3], execution_kind = item[4], priority = item[5], creator_identity = item[6],
-    policy_json = item[7], input_payload = payload or "", delay_until = item[8], dedup_ttl_ms = item[10],
-    tags_json = item[11], execution_deadline_at = item[12] > 0 and item[12] or nil, payload_encoding = item[13],
+    policy_json = item[7], input_payload = payload or "", delay_until = item[8] > 0 and item[8] or nil,
+    dedup_ttl_ms = item[10], tags_json = item[11], execution_deadline_at = item[12] > 0 and item[12] or nil,
+    payload_encoding = item[13],
+    on_duplicate = item[14] or "return_existing", concurrency_key = item[15] or "",
+    delay_ms = item[16] and item[16] > 0 and item[16] or nil,
   }
 end
 
@@ -32,7 +43,7 @@ return function(K, A)
     return submit.create(executions[i], idempotency, arguments(item, A.payloads[i]), now)
   end, function(collected)
     for i = 1, #items do
-      wrongs[i] = batch.check(items[i], SHAPE)
+      wrongs[i] = check(items[i])
       executions[i] = not wrongs[i] and batch.at(tag, items[i][1], collected)
       if executions[i] then cores[#cores + 1] = executions[i].core end
     end

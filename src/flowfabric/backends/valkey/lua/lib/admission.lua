@@ -1,9 +1,11 @@
--- What stands between an eligible execution and its claim besides the grant: its lane and its flow (D22, G9).
+-- What stands between an eligible execution and its claim besides the grant: its lane, its flow and its concurrency key
+-- (D22, G9).
+-- @uses keyed lanes reply
 local M = {}
 
 -- nil, or why the lane starts nothing now. A draining lane finishes what was started and starts nothing new.
 function M.lane_obstacle(x, is_resume)
-  local lane = redis.call("HGET", "ff:lane:" .. x.tag .. ":" .. x.lane_id .. ":config", "state")
+  local lane = lanes.settings(x).state
   if lane == "paused" or lane == "disabled" or (lane == "draining" and not is_resume) then return "lane_" .. lane end
 end
 
@@ -16,5 +18,17 @@ end
 
 -- nil, or why this execution must not start now.
 function M.obstacle(x, is_resume) return M.lane_obstacle(x, is_resume) or M.flow_obstacle(x) end
+
+-- A refusal when as many run as may: of its lane in this partition, or of its key. started: how many of the lane a
+-- batch has started without the index knowing of it yet.
+function M.check_limits(x, started)
+  local free = lanes.free(x)
+  if free and free <= (started or 0) then
+    return reply.refuse("concurrency_limit_exceeded", "max_concurrency of lane " .. x.lane_id)
+  end
+  if x.concurrency_key and keyed.is_full(x) then
+    return reply.refuse("concurrency_limit_exceeded", "concurrency_key " .. x.concurrency_key)
+  end
+end
 
 return M

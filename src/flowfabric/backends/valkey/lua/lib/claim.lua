@@ -1,5 +1,5 @@
 -- Who may be claimed: the guards that every way of claiming shares.
--- @uses admission record reply
+-- @uses admission grant record reply
 local M = {}
 
 local function not_leaseable(x, why) return reply.refuse("execution_not_leaseable", why or record.public_state(x)) end
@@ -14,6 +14,7 @@ function M.check_fresh(x)
   if x.attempt_state == "attempt_interrupted" then return reply.refuse("use_claim_resumed_execution") end
   local obstacle = admission.obstacle(x, false)
   if obstacle then return not_leaseable(x, obstacle) end
+  return admission.check_limits(x)
 end
 
 -- The interrupted attempt may go on; unlike the wire's first version, only when it is eligible (D22).
@@ -23,6 +24,19 @@ function M.check_resumed(x)
   if x.eligibility_state ~= "eligible_now" then return not_leaseable(x) end
   local obstacle = admission.obstacle(x, true)
   if obstacle then return not_leaseable(x, obstacle) end
+  return admission.check_limits(x)
+end
+
+-- Why one that was found in a queue, or named, cannot be claimed, limits apart; nil when it can.
+function M.check_found(x, now)
+  if not x then return reply.refuse("execution_not_found") end
+  if x.lifecycle_phase ~= "runnable" then return reply.refuse("execution_not_eligible", record.public_state(x)) end
+  if x.eligibility_state ~= "eligible_now" then
+    return reply.refuse("execution_not_in_eligible_set", record.public_state(x))
+  end
+  if grant.is_out(x, now) then return reply.refuse("grant_already_exists") end
+  local obstacle = admission.obstacle(x, x.attempt_state == "attempt_interrupted")
+  if obstacle then return reply.refuse("execution_not_eligible", obstacle) end
 end
 
 -- The attempt's policy snapshot as flat fields: one per top-level member, nested values as JSON.

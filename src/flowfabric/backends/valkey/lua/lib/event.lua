@@ -32,7 +32,7 @@ function M.append(x, name, now, outcome)
   if outcome and outcome:find("\n", 1, true) then outcome = outcome:gsub("\n", " ") end
   local line = name .. " " .. x.id .. " " .. (x.current_attempt_index or "") .. " " .. (x.current_lease_epoch or "0")
     .. " " .. (outcome or "")
-  local collected = x.writes
+  local collected = x.writes or x.beside
   if not collected then return write(x.tag, 1, digits.of(now), line) end
   local lines = collected.lines
   lines[#lines + 1] = line

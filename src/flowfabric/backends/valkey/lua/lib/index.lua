@@ -1,6 +1,6 @@
 -- Where an execution is listed follows from its state: this is the only module that adds or removes entries.
 -- In a batch the entries of all executions are collected and written together (lib/writes.lua).
--- @uses digits writes
+-- @uses keyed order writes
 local M = {}
 
 local QUEUES = {
@@ -46,12 +46,6 @@ function M.lane(x, name) return remembered(x, x.lane_id, name, lane_key) end
 
 function M.worker_leases(x) return remembered(x, " w", x.current_worker_instance_id, worker_key) end
 
--- The public wire clamps what our own ports refuse (D17).
-function M.clamp_priority(priority) return math.min(math.max(priority, 0), 9000) end
-
--- Higher priority first, older first inside one priority.
-function M.score(x) return digits.of(x.created_at - (x.priority or 0) * 1000000000000) end
-
 -- Work that needs capabilities waits in a queue of its own, so that a worker without them never sees it.
 local function queue(x)
   if x.lifecycle_phase ~= "runnable" then return x.lifecycle_phase end
@@ -61,7 +55,7 @@ local function queue(x)
 end
 
 local function queue_score(x, name, now)
-  if x.eligibility_state == "eligible_now" then return M.score(x) end
+  if x.eligibility_state == "eligible_now" then return order.score(x) end
   if name == "delayed" then return x.delay_until end
   if name == "blocked:dependencies" then return x.created_at end
   if name == "active" then return x.lease_expires_at end
@@ -78,7 +72,9 @@ end
 function M.leave(x)
   local key = M.lane(x, queue(x))
   writes.zrem(x, key)
+  if x.concurrency_key then keyed.leave(x) end
   if x.lifecycle_phase == "active" then
+    writes.stopped(x)
     writes.zrem(x, M.partition(x, "lease_expiry"))
     if x.attempt_timeout_ms then writes.zrem(x, M.partition(x, "attempt_timeout")) end
     if x.current_worker_instance_id then writes.srem(x, M.worker_leases(x), x.id) end
@@ -95,21 +91,29 @@ end
 -- Put it where its new state belongs.
 function M.enter(x, now)
   local name = queue(x)
-  writes.zadd(x, M.lane(x, name), queue_score(x, name, now))
+  local key = M.lane(x, name)
+  writes.zadd(x, key, queue_score(x, name, now))
+  if x.concurrency_key then keyed.enter(x, order.score(x)) end
   if name == "active" then
     writes.zadd(x, M.partition(x, "lease_expiry"), x.lease_expires_at)
     writes.sadd(x, M.worker_leases(x), x.id)
   elseif name == "terminal" then
     if outcome_queue(x) then writes.zadd(x, outcome_queue(x), now) end
     if x.retention_ttl_ms then writes.zadd(x, M.lane(x, "retention"), now + x.retention_ttl_ms) end
-  elseif x.eligibility_state == "eligible_now" and x.required_capabilities then
-    writes.sadd(x, M.lane(x, "capability_sets"), x.required_capabilities)
+  elseif x.eligibility_state == "eligible_now" then
+    if x.required_capabilities then writes.sadd(x, M.lane(x, "capability_sets"), x.required_capabilities) end
+    writes.wake(x, key)
   end
 end
 
-function M.is_queued(x) return redis.call("ZSCORE", M.lane(x, queue(x)), x.id) end
+function M.queue_key(x) return M.lane(x, queue(x)) end
 
-function M.requeue(x) writes.zadd(x, M.lane(x, queue(x)), M.score(x)) end
+function M.is_queued(x) return redis.call("ZSCORE", M.queue_key(x), x.id) end
+
+function M.requeue(x)
+  writes.zadd(x, M.queue_key(x), order.score(x))
+  if x.concurrency_key then keyed.enter(x, order.score(x)) end
+end
 
 function M.renew(x)
   writes.zadd(x, M.partition(x, "lease_expiry"), x.lease_expires_at)

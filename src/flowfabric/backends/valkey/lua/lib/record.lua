@@ -5,7 +5,9 @@ local M = {}
 local DIMENSIONS = {"ownership_state", "eligibility_state", "blocking_reason", "terminal_outcome", "attempt_state"}
 
 -- What explains a block or a lost lease; the transition out of it drops it.
-local EXPLANATION = {"blocking_detail", "lease_expired_at", "lease_revoked_at", "lease_revoke_reason"}
+local EXPLANATION = {
+  "blocking_detail", "waits_for_key", "lease_expired_at", "lease_revoked_at", "lease_revoke_reason",
+}
 
 -- The fields of a held lease.
 M.LEASE = {"current_lease_id", "lease_acquired_at", "lease_expires_at", "lease_last_renewed_at"}
@@ -28,6 +30,7 @@ function M.fill(x)
     if not x[name] then x[name] = defaults[name] end
   end
   x.current_lease_epoch = x.current_lease_epoch or "0"
+  if x.concurrency_key then x.beside, x.writes = x.writes, nil end
   return x
 end
 

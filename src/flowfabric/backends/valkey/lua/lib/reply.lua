@@ -15,6 +15,8 @@ function M.satisfied(...) return textual({1, "ALREADY_SATISFIED", ...}) end
 
 function M.duplicate(...) return textual({1, "DUPLICATE", ...}) end
 
+function M.replaced(...) return textual({1, "REPLACED", ...}) end
+
 -- A refusal. It must come before the first write: Valkey keeps what was written (G4).
 function M.refuse(code, ...) return textual({0, code, ...}) end
 

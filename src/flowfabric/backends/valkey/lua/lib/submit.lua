@@ -1,17 +1,9 @@
 -- Accepting an execution: what create does for one, and submit for many.
--- @uses event index policy record reply tags writes
+-- @uses content event index record replace reply tags turns writes
 local M = {}
 
-local DELAYED = {
-  lifecycle_phase = "runnable", eligibility_state = "not_eligible_until_time", blocking_reason = "waiting_for_delay",
-  attempt_state = "pending_first_attempt",
-}
-local WAITING = {
-  lifecycle_phase = "runnable", eligibility_state = "eligible_now", blocking_reason = "waiting_for_worker",
-  attempt_state = "pending_first_attempt",
-}
-
-local function given(text) return text ~= "" and text or nil end
+-- What a submit makes of an execution that its idempotency key belongs to; true: it may replace it.
+local MODES = {return_existing = false, reject = false, replace_while_waiting = true, debounce = true}
 
 -- The id that was accepted before, under this idempotency key or this very id.
 local function known_id(x, idempotency)
@@ -27,41 +19,84 @@ function M.look_ahead(collected, cores)
   if #cores > 0 and redis.call("EXISTS", unpack(cores)) == 0 then collected.accepted = {} end
 end
 
-local function store_parts(x, A, tag_fields)
-  if A.input_payload ~= "" then writes.set(x, x.base .. ":payload", A.input_payload) end
-  if A.policy_json ~= "" then writes.set(x, x.base .. ":policy", A.policy_json) end
-  if #tag_fields > 0 then tags.write(x, tag_fields) end
+local function check_mode(A, idempotency)
+  local mode = A.on_duplicate
+  if MODES[mode] == nil then return reply.invalid("on_duplicate", "a known mode", mode) end
+  if MODES[mode] and not idempotency then return reply.invalid("idempotency_key", "one with " .. mode, "") end
+  if mode == "debounce" and not A.delay_ms and not A.delay_until then
+    return reply.invalid("delay_ms", "a delay with debounce", "")
+  end
 end
 
--- x: record.at of the core key. idempotency: its key, or nil. A: the arguments of create.
-function M.create(x, idempotency, A, now)
-  local existing = known_id(x, idempotency)
-  if existing then return reply.duplicate(existing) end
-  local digest, refusal = policy.digest(A.policy_json)
-  if refusal then return refusal end
-  local tag_fields, bad_tags = tags.from_json(A.tags_json)
-  if bad_tags then return bad_tags end
+local function remember(x, idempotency, A)
+  if idempotency and A.dedup_ttl_ms and A.dedup_ttl_ms > 0 then
+    redis.call("SET", idempotency, x.id, "PX", A.dedup_ttl_ms)
+    return idempotency:sub(#x.tag + 10)
+  end
+end
 
-  local delayed = A.delay_until ~= nil and A.delay_until > now
-  local deadline = A.execution_deadline_at or (digest.execution_deadline_ms and now + digest.execution_deadline_ms)
-  local priority = index.clamp_priority(A.priority)
-  local remembered = idempotency and A.dedup_ttl_ms and A.dedup_ttl_ms > 0
-  record.change(x, now, delayed and DELAYED or WAITING, {
-    idempotency_key = remembered and idempotency:sub(#x.tag + 10) or nil,
-    namespace = given(A.namespace), lane_id = A.lane_id, execution_kind = given(A.execution_kind), created_at = now,
-    priority = priority > 0 and priority or nil, creator_identity = given(A.creator_identity),
-    required_capabilities = given(digest.required_capabilities), attempt_timeout_ms = digest.attempt_timeout_ms,
-    retention_ttl_ms = digest.retention_ttl_ms,
-    delay_until = delayed and A.delay_until or nil, payload_encoding = given(A.payload_encoding),
-  }, nil, true)
-  store_parts(x, A, tag_fields)
+local function store_parts(x, new)
+  if new.payload ~= "" then writes.set(x, x.base .. ":payload", new.payload) end
+  if new.policy ~= "" then writes.set(x, x.base .. ":policy", new.policy) end
+  if #new.labels > 0 then tags.write(x, new.labels) end
+end
+
+-- One of a concurrency key may have to wait from the start. Others of the batch may be of its key: it writes at once.
+local function admit(x, fields, wanted, now)
+  x.beside, x.writes = x.writes, nil
+  if wanted.eligibility_state ~= "eligible_now" then return wanted end
+  local candidate = {tag = x.tag, beside = x.beside}
+  for name, value in pairs(fields) do candidate[name] = value end
+  return turns.admit(candidate, now, wanted, fields)
+end
+
+local function accept(x, idempotency, A, new, now)
+  local fields, vector = new.fields, new.state
+  fields.lane_id, fields.created_at = A.lane_id, now
+  if A.namespace ~= "" then fields.namespace = A.namespace end
+  fields.idempotency_key = remember(x, idempotency, A)
+  if fields.concurrency_key then vector = admit(x, fields, vector, now) end
+  record.change(x, now, vector, fields, nil, true)
+  store_parts(x, new)
   index.enter(x, now)
   index.register(x)
-  if deadline then index.set_deadline(x, deadline) end
-  if remembered then redis.call("SET", idempotency, x.id, "PX", A.dedup_ttl_ms) end
+  if new.deadline then index.set_deadline(x, new.deadline) end
   event.append(x, "created", now)
-  if x.writes and x.writes.accepted then x.writes.accepted[x.id] = x.id end
+  if x.concurrency_key then turns.pass_on(x, now) end
+  local collected = x.writes or x.beside
+  if collected and collected.accepted then collected.accepted[x.id] = x.id end
   return reply.ok(x.id, record.public_state(x))
+end
+
+-- Its key belongs to an execution already, which may still be waiting.
+local function replace_waiting(x, idempotency, A, existing, now)
+  local other = record.load("ff:exec:" .. x.tag .. ":" .. existing .. ":core")
+  if not other or not replace.is_open(other) then return reply.duplicate(existing) end
+  if other.lane_id ~= A.lane_id then return reply.invalid("lane_id", "that of " .. existing, A.lane_id) end
+  local new, refusal = content.read(A, now)
+  if refusal then return refusal end
+
+  -- Earlier items of a batch may have created or moved it.
+  if x.writes then writes.write_through(x.writes) end
+  other.beside = x.writes
+  remember(other, idempotency, A)
+  return replace.apply(other, new, now)
+end
+
+-- x: record.at of the core key. idempotency: its key, or nil. A: the arguments of create. The very id that was accepted
+-- before is the same call again, whatever the mode (G3).
+function M.create(x, idempotency, A, now)
+  local mode = A.on_duplicate
+  local wrong = mode ~= "return_existing" and check_mode(A, idempotency)
+  if wrong then return wrong end
+  local existing = known_id(x, idempotency)
+  if existing and (mode == "return_existing" or existing == x.id) then return reply.duplicate(existing) end
+  if existing and mode == "reject" then return reply.refuse("execution_already_exists", existing) end
+  if existing then return replace_waiting(x, idempotency, A, existing, now) end
+  local new, refusal = content.read(A, now)
+  if refusal then return refusal end
+
+  return accept(x, idempotency, A, new, now)
 end
 
 return M

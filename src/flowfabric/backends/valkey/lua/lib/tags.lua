@@ -32,6 +32,14 @@ function M.write(x, fields)
   if #fields > 0 then redis.call("HSET", key, unpack(fields)) end
 end
 
+-- Forget all labels.
+function M.clear(x)
+  local key = x.base .. ":tags"
+  local fields = redis.call("HGETALL", key)
+  for i = 1, #fields, 2 do redis.call("ZREM", entry(x, fields[i], fields[i + 1]), x.id) end
+  redis.call("DEL", key)
+end
+
 -- Tags set later live in the namespace of their owner: `team.key`.
 function M.is_key(text) return text:find("^[a-z][a-z0-9_]*%.[^.]") ~= nil end
 

@@ -1,9 +1,21 @@
 -- A transition is one step: out of the old index, into the record, into the new index, one line in the event log.
--- @uses record index event
+-- @uses record index event turns
 local M = {}
+
+-- One of a concurrency key may have to wait for the others, and others may go on because of it.
+local function apply_keyed(x, now, step)
+  local vector, set = step.state, step.set or {}
+  index.leave(x)
+  if vector.eligibility_state == "eligible_now" then vector = turns.admit(x, now, vector, set) end
+  record.change(x, now, vector, set, step.clear, step.is_timed)
+  index.enter(x, now)
+  event.append(x, step.event, now, step.outcome)
+  turns.pass_on(x, now)
+end
 
 -- step: event, outcome?, state (the whole state vector), set?, clear?, is_timed? (set holds the time of the change)
 function M.apply(x, now, step)
+  if x.concurrency_key then return apply_keyed(x, now, step) end
   index.leave(x)
   record.change(x, now, step.state, step.set, step.clear, step.is_timed)
   index.enter(x, now)

@@ -1,52 +1,9 @@
 -- Who gets what next: up to N executions of a lane for one worker, by priority and age, over the queues it can serve.
--- @uses admission answered attempt batch candidates capability grant index record reply writes
+-- @uses admission answered batch candidates capability claim grant index keyed lanes record reply taking turns writes
 local M = {}
 
-local MAX_PASSES = 4
-
--- Where the payload stands in the reply of a claim.
-local PAYLOAD = 11
-
--- What a worker needs to run it, with the lease; its payload comes when all are known.
-local function answer(x, kind, payloads)
-  local out = {
-    1, "OK", x.id, x.current_lease_id, x.current_lease_epoch, x.lease_expires_at, x.current_attempt_id,
-    x.current_attempt_index, kind, x.execution_kind or "", "", x.payload_encoding or "",
-  }
-  local n = #payloads.keys + 1
-  payloads.keys[n], payloads.claims[n] = x.base .. ":payload", out
-  return out
-end
-
--- Start or resume.
-local function take(x, now, owner, payloads)
-  local kind = "resumed"
-  if x.attempt_state == "attempt_interrupted" then
-    attempt.resume(x, now, owner)
-  else
-    kind = attempt.next_kind(x)
-    attempt.start(x, now, owner, kind)
-  end
-  return answer(x, kind, payloads)
-end
-
--- The payloads of all that were taken, with one read.
-local function add_payloads(payloads)
-  if #payloads.keys == 0 then return end
-  local found = redis.call("MGET", unpack(payloads.keys))
-  for i = 1, #found do payloads.claims[i][PAYLOAD] = found[i] or "" end
-end
-
--- Names of the executions to look at, and what is known of all of them at once.
-local function look_at(tag, uuids, collected)
-  local found, bases = {}, {}
-  for i = 1, #uuids do
-    found[i] = batch.at(tag, uuids[i], collected)
-    bases[i] = found[i].base
-  end
-  grant.look_ahead(collected, bases)
-  return found
-end
+-- What cannot be claimed stands in nobody's way: after a first look for what is missing, further looks see more.
+local MAX_PASSES, FURTHER = 4, 50
 
 local ENTRY = {{1, "uuid"}, {2, "lease_id"}, {3, "attempt_id"}}
 local REQUEST = {
@@ -55,79 +12,92 @@ local REQUEST = {
   {"attempt_timeout_ms", "attempt_timeout_ms", true},
 }
 
--- Why it cannot be claimed, as a refusal; nil when it can.
-local function obstacle(x, now, lane_is_open)
-  if not x then return reply.refuse("execution_not_found") end
-  if x.lifecycle_phase ~= "runnable" then return reply.refuse("execution_not_eligible", record.public_state(x)) end
-  if x.eligibility_state ~= "eligible_now" then
-    return reply.refuse("execution_not_in_eligible_set", record.public_state(x))
-  end
-  if grant.is_out(x, now) then return reply.refuse("grant_already_exists") end
-  local why = not lane_is_open and admission.lane_obstacle(x, x.attempt_state == "attempt_interrupted")
-    or admission.flow_obstacle(x)
-  if why then return reply.refuse("execution_not_eligible", why) end
-end
-
-local function owner_for(request, ids)
-  return {
-    worker_id = request.worker_id, worker_instance_id = request.worker_instance_id, lease_ttl_ms = request.lease_ttl_ms,
-    attempt_timeout_ms = request.attempt_timeout_ms, lease_id = ids[1], attempt_id = ids[2],
-  }
+-- Why this very execution cannot be claimed, as a refusal; nil when it can.
+local function obstacle(x, now, request, started)
+  local refusal = claim.check_found(x, now)
+  if refusal then return refusal end
+  if not index.is_queued(x) then return reply.refuse("execution_not_in_eligible_set", record.public_state(x)) end
+  local code, detail = capability.check(x.required_capabilities, request.capabilities)
+  if code then return reply.refuse(code, detail) end
+  return admission.check_limits(x, started[x.lane_id])
 end
 
 -- Claim these very executions; one envelope each. Entries: {uuid, lease_id, attempt_id}.
 function M.claim_named(tag, request, entries, now)
-  local payloads = {keys = {}, claims = {}}
+  local payloads, started = taking.payloads(), {}
   local outcomes = batch.each(entries, function(entry, collected)
     local wrong = batch.check(entry, ENTRY)
     if wrong then return wrong end
     local x = batch.load(tag, entry[1], collected)
     local kind = answered.kind(x, entry[2], entry[3])
-    if kind then return answer(x, kind, payloads) end
-    local refusal = obstacle(x, now)
+    if kind then return taking.answer(x, kind, payloads) end
+    local refusal = obstacle(x, now, request, started)
     if refusal then return refusal end
-    if not index.is_queued(x) then return reply.refuse("execution_not_in_eligible_set", record.public_state(x)) end
-    local code, detail = capability.check(x.required_capabilities, request.capabilities)
-    if code then return reply.refuse(code, detail) end
-    return take(x, now, owner_for(request, {entry[2], entry[3]}), payloads)
+    if x.writes then started[x.lane_id] = (started[x.lane_id] or 0) + 1 end
+    return taking.take(x, now, request, entry[2], entry[3], payloads)
   end)
-  add_payloads(payloads)
+  taking.add_payloads(payloads)
   return outcomes
 end
 
-local function uuids_of(ids, tag)
-  local out, from = {}, #tag + 2
-  for i = 1, #ids do out[i] = ids[i]:sub(from) end
-  return out
+-- What the call was given before, when it comes again.
+local function answer_again(earlier)
+  local taken, payloads = {}, taking.payloads()
+  for i, each in ipairs(earlier) do taken[i] = taking.answer(each[1], each[2], payloads) end
+  taking.add_payloads(payloads)
+  return taken
+end
+
+-- Names of the executions to look at, and what is known of all of them at once.
+local function look_at(tag, ids, collected)
+  local found, bases = {}, {}
+  for i = 1, #ids do
+    found[i] = batch.at(tag, ids[i]:sub(#tag + 2), collected)
+    bases[i] = found[i].base
+  end
+  grant.look_ahead(collected, bases)
+  return found
+end
+
+-- Take what can be taken of those found, up to `wanted` in all. One of a full key is set aside, so that it is met once.
+-- Answers how many have left their queue already; the others leave it when the batch is written.
+local function take_found(found, now, request, ids, wanted, taken, payloads)
+  local gone = 0
+  for _, at in ipairs(found) do
+    local x = #taken < wanted and record.fill(at)
+    if x and not claim.check_found(x, now) then
+      if x.concurrency_key then gone = gone + 1 end
+      if x.concurrency_key and keyed.is_full(x) then
+        turns.hold(x, now)
+      else
+        local pair = ids[#taken + 1]
+        taken[#taken + 1] = taking.take(x, now, request, pair[1], pair[2], payloads)
+      end
+    end
+  end
+  return gone
 end
 
 -- Claim the best of a lane. ids: a {lease_id, attempt_id} for each that may be claimed.
 function M.claim_next(tag, request, ids, now)
-  local lane = {tag = tag, lane_id = request.lane_id}
-  local taken, collected, payloads = {}, writes.collector(), {keys = {}, claims = {}}
   local earlier = answered.earlier(tag, request.worker_instance_id, ids)
-  if earlier then
-    for i, each in ipairs(earlier) do taken[i] = answer(each[1], each[2], payloads) end
-    add_payloads(payloads)
-    return taken
-  end
+  if earlier then return answer_again(earlier) end
+  local taken, collected, payloads = {}, writes.collector(), taking.payloads()
+  local lane = {tag = tag, lane_id = request.lane_id, writes = collected}
   if admission.lane_obstacle(lane, true) then return taken end
-  local lane_is_open = not admission.lane_obstacle(lane, false)
+  local wanted = math.min(#ids, lanes.free(lane) or #ids)
   local keys, skip = candidates.queues(lane, request.capabilities), 0
-  for _ = 1, MAX_PASSES do
-    local next_ids = candidates.heads(keys, skip, #ids - #taken)
-    for _, at in ipairs(look_at(tag, uuids_of(next_ids, tag), collected)) do
-      local x = record.fill(at)
-      if not obstacle(x, now, lane_is_open) then
-        taken[#taken + 1] = take(x, now, owner_for(request, ids[#taken + 1]), payloads)
-      end
-    end
-    skip = skip + #next_ids
-    if #taken >= #ids or #next_ids == 0 then break end
+  for pass = 1, MAX_PASSES do
+    if #taken >= wanted then break end
+    local missing = wanted - #taken
+    local next_ids = candidates.heads(keys, skip, pass == 1 and missing or math.max(missing, FURTHER))
+    if #next_ids == 0 then break end
+    local found = look_at(tag, next_ids, collected)
+    skip = skip + #next_ids - take_found(found, now, request, ids, wanted, taken, payloads)
   end
   writes.flush(collected)
   if #taken > 0 then answered.remember(tag, ids) end
-  add_payloads(payloads)
+  taking.add_payloads(payloads)
   return taken
 end
 

@@ -1,11 +1,15 @@
 -- Writes: at once, or collected over a batch and written with one command a key.
--- @uses event
+-- @uses event lanes wake
 local M = {}
 
 -- A collector; executions whose `writes` field holds it write through it. It also remembers what the batch looked up
--- once for all of its executions (`names`, `no_grants`, `accepted`).
+-- once for all of its executions (`names`, `lanes`, `no_grants`, `accepted`). One of a concurrency key writes at once,
+-- beside the batch (`beside` in place of `writes`): others look for it in the same batch.
 function M.collector()
-  return {zadd = {}, zrem = {}, sadd = {}, srem = {}, set = {}, emptied = {}, lines = {}, names = {}}
+  return {
+    zadd = {}, zrem = {}, sadd = {}, srem = {}, set = {}, emptied = {}, wake = {}, stopped = {}, lines = {}, names = {},
+    lanes = {},
+  }
 end
 
 local function list_at(lists, key)
@@ -83,6 +87,31 @@ function M.forget_if_empty(x, key, registry, member)
   end
 end
 
+-- Workers are told when the queue at `key`, which the execution has just entered, was empty before.
+function M.wake(x, key)
+  if x.writes then
+    x.writes.wake[key] = x
+  else
+    wake.added(key, 1, x.tag, x.lane_id, x.required_capabilities)
+  end
+end
+
+-- The execution has just left the running ones of its lane.
+function M.stopped(x)
+  if not x.writes then return lanes.stopped(x, 1) end
+  local stopped = x.writes.stopped[x.lane_id]
+  if not stopped then
+    stopped = {x = x, count = 0}
+    x.writes.stopped[x.lane_id] = stopped
+  end
+  stopped.count = stopped.count + 1
+end
+
+-- Tell workers of lanes that have room again.
+function M.tell_of_room(collected)
+  for _, stopped in pairs(collected.stopped) do lanes.stopped(stopped.x, stopped.count) end
+end
+
 local function write(command, lists)
   for key, list in pairs(lists) do
     if list then redis.call(command, key, unpack(list, 1, list.n)) end
@@ -97,7 +126,19 @@ function M.flush(collected)
   write("ZADD", collected.zadd)
   write("SADD", collected.sadd)
   for key, entry in pairs(collected.emptied) do forget(key, entry[1], entry[2]) end
+  for key, x in pairs(collected.wake) do
+    wake.added(key, collected.zadd[key].n / 2, x.tag, x.lane_id, x.required_capabilities)
+  end
+  if not collected.tells_later then M.tell_of_room(collected) end
   event.flush(collected)
+end
+
+-- What was collected so far is written, so that the next item of the batch finds it.
+function M.write_through(collected)
+  M.flush(collected)
+  for _, name in ipairs({"zadd", "zrem", "sadd", "srem", "set", "emptied", "wake", "stopped", "lines"}) do
+    collected[name] = {}
+  end
 end
 
 return M

@@ -1,0 +1,28 @@
+--- When the earliest lease, delay, time-out or deadline of a partition is due.
+-- @keys    partition
+-- @args
+-- @reply   at_ms now_ms
+-- @errors  invalid_input
+-- @flags   no-writes
+-- @repeat  safe
+-- @uses    clock digits index listing reply
+local DUE = {"lease_expiry", "attempt_timeout", "execution_deadline", "suspension_timeout"}
+
+local function earliest(key, known)
+  local at = tonumber(redis.call("ZRANGE", key, 0, 0, "WITHSCORES")[2])
+  if not at or (known and known <= at) then return known end
+  return at
+end
+
+return function(K)
+  local tag, refusal = listing.tag(K.partition)
+  if refusal then return refusal end
+
+  local at
+  for _, name in ipairs(DUE) do at = earliest(index.partition({tag = tag}, name), at) end
+  for _, lane in ipairs(listing.lanes(tag, "", "")) do
+    at = earliest(index.lane({tag = tag, lane_id = lane}, "delayed"), at)
+  end
+
+  return reply.ok(at and digits.of(at) or "", digits.of(clock.now_ms()))
+end

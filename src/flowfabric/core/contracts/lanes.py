@@ -1,0 +1,69 @@
+"""Lanes: which there are, whether they let work through, and how much of it at once."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import msgspec
+
+from flowfabric.core.contracts.fields import AgeingMs, Checked, Concurrency, Outcome, ScanLimit
+from flowfabric.core.ids import LaneId
+from flowfabric.core.states import LaneState
+
+
+class SetLaneStateArgs(Checked, frozen=True, kw_only=True):
+    """Pause, drain, disable or reopen a lane on every partition."""
+
+    lane_id: LaneId
+    state: LaneState
+
+
+class LaneStateSet(Outcome, frozen=True, kw_only=True, tag="set"):
+    partitions: int
+
+
+SetLaneStateResult: TypeAlias = LaneStateSet
+
+
+class ConfigureLaneArgs(Checked, frozen=True, kw_only=True):
+    """The whole of a lane's settings, on every partition: what is None is not limited, or as it is without settings.
+
+    max_concurrency is shared out evenly among the lane's shards, so it must be at least `lane_shards`. The partition of
+    a flow counts the flow's members by itself.
+    """
+
+    lane_id: LaneId
+    max_concurrency: Concurrency | None = None  # how many executions run at once
+    key_concurrency: Concurrency | None = None  # how many of one concurrency key; None: 1
+    ageing_ms_per_priority: AgeingMs | None = None  # so much waiting outweighs a step of priority; None: nothing does
+
+
+class LaneConfigured(Outcome, frozen=True, kw_only=True, tag="configured"):
+    partitions: int
+
+
+ConfigureLaneResult: TypeAlias = LaneConfigured
+
+
+class LaneSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What was set for a lane."""
+
+    lane_id: LaneId
+    state: LaneState = LaneState.ACTIVE
+    max_concurrency: int | None = None
+    key_concurrency: int | None = None
+    ageing_ms_per_priority: int | None = None
+
+
+class ListLanesArgs(Checked, frozen=True, kw_only=True):
+    """Lanes that have executions, by name, after `cursor`."""
+
+    cursor: LaneId | None = None
+    limit: ScanLimit = 100
+
+
+class ListLanesPage(msgspec.Struct, frozen=True, kw_only=True):
+    """Some lanes and where to go on; None when there are no more."""
+
+    lanes: tuple[LaneId, ...] = ()
+    next_cursor: LaneId | None = None

@@ -1,0 +1,119 @@
+"""Workers as the store knows them: who is alive, what it offers, what it runs on."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, TypeAlias
+
+import msgspec
+
+from flowfabric.core import codec, limits
+from flowfabric.core.contracts.events import Cursor
+from flowfabric.core.contracts.fields import Capabilities, Checked, Outcome, Reason, Rule, ScanLimit
+from flowfabric.core.ids import LaneId, Namespace, TimestampMs, WorkerId, WorkerInstanceId
+from flowfabric.errors import InvalidInput
+
+
+def _lanes(field: str, value: Any) -> tuple[LaneId, ...]:
+    """The names without repeats, in order; a lone string is a collection, too, and would become a lane a letter."""
+    if not isinstance(value, tuple | list | set | frozenset) or not value:
+        raise InvalidInput(field, value, "must be a collection of at least one lane")
+    try:
+        return tuple(sorted({LaneId(each) for each in value}))
+    except InvalidInput as error:
+        raise codec.relocate(error, field) from None
+
+
+Lanes: TypeAlias = Annotated[tuple[LaneId, ...], Rule(_lanes)]
+WorkerTtlMs: TypeAlias = Annotated[int, msgspec.Meta(ge=1_000, le=limits.LEASE_TTL_MAX_MS)]
+Label: TypeAlias = Annotated[str, Rule(lambda field, value: limits.label(field, value, 0, limits.NAME_MAX_BYTES))]
+SlotCount: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=limits.MAX_U32)]
+
+
+class RegisterWorkerArgs(Checked, frozen=True, kw_only=True):
+    """A worker process makes itself known; it counts as alive for `ttl_ms` after each sign of life."""
+
+    namespace: Namespace
+    worker_id: WorkerId
+    worker_instance_id: WorkerInstanceId
+    lanes: Lanes
+    ttl_ms: WorkerTtlMs
+    capabilities: Capabilities = ()
+    version: Label = ""  # of the user's code
+    host: Label = ""
+    slots: SlotCount = 0
+
+
+class WorkerRegistered(Outcome, frozen=True, kw_only=True, tag="registered"):
+    """It was not known, or was taken for dead."""
+
+
+class WorkerRefreshed(Outcome, frozen=True, kw_only=True, tag="refreshed"):
+    """It was known; what it offers was replaced."""
+
+
+RegisterWorkerResult: TypeAlias = WorkerRegistered | WorkerRefreshed
+
+
+class HeartbeatWorkerArgs(Checked, frozen=True, kw_only=True):
+    """A sign of life."""
+
+    namespace: Namespace
+    worker_instance_id: WorkerInstanceId
+
+
+class HeartbeatAccepted(Outcome, frozen=True, kw_only=True, tag="accepted"):
+    next_expiry_ms: TimestampMs
+
+
+class WorkerNotRegistered(Outcome, frozen=True, kw_only=True, tag="not_registered"):
+    """It must register again: it was marked dead, or was silent for too long."""
+
+
+HeartbeatWorkerResult: TypeAlias = HeartbeatAccepted | WorkerNotRegistered
+
+
+class MarkWorkerDeadArgs(Checked, frozen=True, kw_only=True):
+    """Take a worker off the list, by itself when it stops, or by an operator.
+
+    The reason is for whoever observes the call; the store remembers nothing of a worker that is gone.
+    """
+
+    namespace: Namespace
+    worker_instance_id: WorkerInstanceId
+    reason: Reason = ""
+
+
+class WorkerMarkedDead(Outcome, frozen=True, kw_only=True, tag="marked"):
+    """It was alive until now."""
+
+
+MarkWorkerDeadResult: TypeAlias = WorkerMarkedDead | WorkerNotRegistered
+
+
+class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """A live worker."""
+
+    namespace: Namespace
+    worker_id: WorkerId
+    worker_instance_id: WorkerInstanceId
+    lanes: tuple[LaneId, ...]
+    capabilities: tuple[str, ...]
+    version: str
+    host: str
+    slots: int
+    registered_at: TimestampMs
+    last_heartbeat_at: TimestampMs
+    expires_at: TimestampMs
+
+
+class ListWorkersArgs(Checked, frozen=True, kw_only=True):
+    """Live workers of one namespace, or of all of them."""
+
+    namespace: Namespace | None = None
+    cursor: Cursor | None = None
+    limit: ScanLimit = 100
+
+
+class ListWorkersPage(msgspec.Struct, frozen=True, kw_only=True):
+    workers: tuple[WorkerInfo, ...] = ()
+    next_cursor: str | None = None

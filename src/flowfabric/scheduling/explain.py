@@ -1,0 +1,193 @@
+"""Why an execution is not running, and what would change it: one sentence, whose subject is the execution."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from flowfabric.core import contracts as c
+from flowfabric.core.states import (
+    AttemptState,
+    BlockingReason,
+    EligibilityState,
+    LaneState,
+    LifecyclePhase,
+    OwnershipState,
+    PublicState,
+)
+
+_ENDED = {
+    PublicState.COMPLETED: "has completed; replay it to run it again",
+    PublicState.FAILED: "has failed{because}; replay it to run it again",
+    PublicState.CANCELLED: "was cancelled; replay it to run it again",
+    PublicState.EXPIRED: "took too long and has expired{because}; replay it to run it again",
+    PublicState.SKIPPED: "was skipped, because what it depends on did not succeed; replay that first",
+}
+
+_SUSPENDED = {
+    BlockingReason.WAITING_FOR_SIGNAL: "is suspended until a signal arrives; deliver the signal",
+    BlockingReason.WAITING_FOR_APPROVAL: "is suspended until somebody approves; approve or reject it",
+    BlockingReason.WAITING_FOR_CALLBACK: "is suspended until a callback comes in; deliver it as a signal",
+    BlockingReason.WAITING_FOR_TOOL_RESULT: "is suspended until a tool answers; deliver the result as a signal",
+}
+
+# Held back by somebody, and what that somebody or an operator can do.
+_HELD = {
+    EligibilityState.BLOCKED_BY_BUDGET: ("waits for its budget", "raise or reset the budget, or unblock it"),
+    EligibilityState.BLOCKED_BY_QUOTA: ("waits for its quota", "wait for room, raise the quota, or unblock it"),
+    EligibilityState.BLOCKED_BY_LANE_STATE: (
+        "is held back by the policy of its lane",
+        "reopen the lane, or unblock it",
+    ),
+    EligibilityState.BLOCKED_BY_OPERATOR: ("was stopped by an operator", "unblock it"),
+}
+
+_CLOSED = {
+    LaneState.PAUSED: "is paused; resume the lane",
+    LaneState.DISABLED: "is disabled; set the lane active",
+    LaneState.DRAINING: "is draining and starts nothing new; set the lane active",
+}
+
+
+def explain(facts: c.Explanation, workers: Sequence[c.WorkerInfo]) -> str:
+    """What an execution waits for, for people; `workers` are those that live now."""
+    state = facts.state_vector
+    match state.lifecycle_phase:
+        case LifecyclePhase.TERMINAL:
+            return _ENDED[facts.public_state].format(because=_in_brackets(facts.failure_reason))
+        case LifecyclePhase.ACTIVE:
+            return _active(facts)
+        case LifecyclePhase.SUSPENDED:
+            return _SUSPENDED.get(state.blocking_reason, "is suspended; resume it")
+        case LifecyclePhase.SUBMITTED:
+            return "was submitted and not released yet; finish submitting its flow"
+        case LifecyclePhase.RUNNABLE:
+            return _runnable(facts, workers)
+
+
+def _active(facts: c.Explanation) -> str:
+    owner, again = f"worker {facts.worker_instance_id}", "it runs again when an engine or a reclaim takes it over"
+    match facts.state_vector.ownership_state:
+        case OwnershipState.LEASE_REVOKED:
+            return f"was taken from {owner}; {again}"
+        case OwnershipState.LEASE_EXPIRED_RECLAIMABLE:
+            return f"was lost by {owner}, whose lease ran out; {again}"
+    if facts.lease_expires_at is not None and facts.lease_expires_at <= facts.now_ms:
+        since = _duration(facts.now_ms - facts.lease_expires_at)
+        return f"was lost by {owner}, whose lease ran out {since} ago; start an engine, which takes it over"
+    return f"runs on {owner}"
+
+
+def _runnable(facts: c.Explanation, workers: Sequence[c.WorkerInfo]) -> str:
+    eligibility = facts.state_vector.eligibility_state
+    if facts.flow_is_cancelled or facts.state_vector.blocking_reason is BlockingReason.PAUSED_BY_FLOW_CANCEL:
+        return "was stopped with its flow, which is cancelled; submit the work in a new flow"
+    if facts.key_ahead is not None:
+        return _waits_for_key(facts)
+    match eligibility:
+        case EligibilityState.ELIGIBLE_NOW:
+            return _eligible(facts, workers)
+        case EligibilityState.NOT_ELIGIBLE_UNTIL_TIME:
+            return _delayed(facts)
+        case EligibilityState.BLOCKED_BY_DEPENDENCIES:
+            return f"waits for {_count(facts.open_dependencies, 'open dependency', 'open dependencies')}; finish them"
+        case EligibilityState.BLOCKED_BY_ROUTE:
+            return _set_aside(facts, workers)
+        case _:
+            why, advice = _HELD.get(eligibility, ("is held back", "unblock it"))
+            return f"{why}{_in_brackets(facts.blocking_detail)}; {advice}"
+
+
+def _delayed(facts: c.Explanation) -> str:
+    left = (facts.delay_until or 0) - facts.now_ms
+    if left <= 0:
+        return f"was delayed until {_duration(-left)} ago; start an engine, which promotes it"
+    match facts.state_vector.blocking_reason:
+        case BlockingReason.WAITING_FOR_RETRY_BACKOFF:
+            because = _in_brackets(facts.failure_reason)
+            return f"waits for its next attempt after a failure{because}; it comes in {_duration(left)}"
+        case BlockingReason.WAITING_FOR_RESUME_DELAY:
+            return f"was resumed with a delay; it goes on in {_duration(left)}"
+        case _:
+            return f"is delayed; it may start in {_duration(left)}"
+
+
+def _set_aside(facts: c.Explanation, workers: Sequence[c.WorkerInfo]) -> str:
+    detail = _in_brackets(facts.blocking_detail)
+    missing = _missing(facts, workers)
+    if facts.state_vector.blocking_reason is BlockingReason.WAITING_FOR_LOCALITY_MATCH:
+        return f"was set aside until a worker of the right place comes{detail}; start one there, or unblock it"
+    if missing:
+        return f"was set aside{detail} and {missing}, or unblock it"
+    return f"was set aside{detail} although a live worker can run it; unblock it"
+
+
+def _waits_for_key(facts: c.Explanation) -> str:
+    of_key = f"of the concurrency key {facts.concurrency_key!r}"
+    ahead = f", and {_count(facts.key_ahead, 'other waits', 'others wait')} before it" if facts.key_ahead else ""
+    return (
+        f"waits for the others {of_key}: {facts.key_running} of at most {facts.key_limit} run{ahead}; "
+        f"it starts when they are done, or raise key_concurrency of lane {facts.lane_id}"
+    )
+
+
+def _eligible(facts: c.Explanation, workers: Sequence[c.WorkerInfo]) -> str:
+    is_started = facts.state_vector.attempt_state is AttemptState.ATTEMPT_INTERRUPTED
+    if facts.lane_state in _CLOSED and not (facts.lane_state is LaneState.DRAINING and is_started):
+        return f"waits because its lane {facts.lane_id} {_CLOSED[facts.lane_state]}"
+    if facts.granted_to is not None:
+        left = _duration(max(0, (facts.grant_expires_at or 0) - facts.now_ms))
+        return f"is granted to worker {facts.granted_to}; it claims it, or the grant ends in {left}"
+    if facts.lane_limit is not None and facts.lane_running >= facts.lane_limit:
+        return (
+            f"waits for a place in lane {facts.lane_id}: {facts.lane_running} of at most {facts.lane_limit} run here; "
+            "it starts when one is done, or raise max_concurrency"
+        )
+    if facts.key_limit is not None and facts.key_running >= facts.key_limit:
+        return _waits_for_key(facts)
+    return _missing(facts, workers) or _in_line(facts, workers)
+
+
+def _missing(facts: c.Explanation, workers: Sequence[c.WorkerInfo]) -> str | None:
+    """What no live worker offers; None when one can run it."""
+    needed = set(facts.required_capabilities)
+    of_lane = [worker for worker in workers if facts.lane_id in worker.lanes]
+    if not of_lane:
+        these = f" with capabilities {_braced(needed)}" if needed else ""
+        return f"waits for a worker of lane {facts.lane_id}: no live worker serves it; start one{these}"
+    if _able(facts, of_lane):
+        return None
+    offered = {token for worker in of_lane for token in worker.capabilities}
+    missing = sorted(needed - offered) or sorted(needed)  # all are offered, but not by one worker
+    return (
+        f"waits for a worker that offers {' and '.join(missing)}: no live worker of lane {facts.lane_id} does; "
+        f"start one with capabilities {_braced(needed)}"
+    )
+
+
+def _in_line(facts: c.Explanation, workers: Sequence[c.WorkerInfo]) -> str:
+    who = _count(len(_able(facts, workers)), "live worker that can run it", "live workers that can run it")
+    if facts.ahead:
+        ahead = _count(facts.ahead, "execution is", "executions are")
+        return f"waits for its turn: {ahead} ahead of it, for {who}; add workers, or raise its priority"
+    return f"is the next of its queue, for {who}; it starts when one has a free slot"
+
+
+def _able(facts: c.Explanation, workers: Sequence[c.WorkerInfo]) -> list[c.WorkerInfo]:
+    needed = set(facts.required_capabilities)
+    return [worker for worker in workers if facts.lane_id in worker.lanes and needed <= set(worker.capabilities)]
+
+
+def _braced(tokens: set[str]) -> str:
+    return "{" + ", ".join(repr(token) for token in sorted(tokens)) + "}"
+
+
+def _in_brackets(text: str | None) -> str:
+    return f" ({text})" if text else ""
+
+
+def _count(number: int, one: str, many: str) -> str:
+    return f"{number} {one if number == 1 else many}"
+
+
+def _duration(ms: int) -> str:
+    return f"{ms / 1000:.1f} s" if ms < 60_000 else f"{ms // 60_000} min"
