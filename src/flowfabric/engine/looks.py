@@ -1,0 +1,66 @@
+"""When to look at each partition again: often where something happens, seldom where it is quiet, and when it is due."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from flowfabric.core.partition import Partition
+
+
+class Found(NamedTuple):
+    """What a look at a partition brought."""
+
+    items: int
+    is_busy: bool  # there may soon be more
+    due_in_ms: float | None = None  # when there surely is, if that is known
+
+
+@dataclass(slots=True)
+class _Look:
+    every_ms: float
+    last_at_ms: float = 0.0
+    regular_at_ms: float = 0.0
+    due_at_ms: float = 0.0
+
+    @property
+    def at_ms(self) -> float:
+        return min(self.regular_at_ms, self.due_at_ms)
+
+
+class Looks:
+    """Each partition has the next look of its own; the pauses double from `quick_ms` to `slow_ms` while it is quiet."""
+
+    def __init__(self, quick_ms: float, slow_ms: float) -> None:
+        self._quick_ms = quick_ms
+        self._slow_ms = slow_ms
+        self._looks: dict[Partition, _Look] = {}
+
+    def near(self, partitions: Iterable[Partition], now_ms: float) -> list[Partition]:
+        """Those to look at now, or so soon that they can as well come along. The others' looks are forgotten."""
+        self._looks = {partition: self._look(partition) for partition in partitions}
+        return [
+            partition
+            for partition, look in self._looks.items()
+            if look.at_ms <= now_ms or look.regular_at_ms <= now_ms + look.every_ms / 8
+        ]
+
+    def at_ms(self, partition: Partition) -> float:
+        """When it is looked at next; at once, if it never was."""
+        return self._look(partition).at_ms
+
+    def plan(self, partition: Partition, found: Found, now_ms: float) -> None:
+        """Note a look at the partition, and when the next one is."""
+        look = self._look(partition)
+        look.every_ms = self._quick_ms if found.is_busy else min(look.every_ms * 2, self._slow_ms)
+        look.last_at_ms, look.regular_at_ms = now_ms, now_ms + look.every_ms
+        look.due_at_ms = look.regular_at_ms if found.due_in_ms is None else now_ms + found.due_in_ms
+
+    def hear(self, partition: Partition) -> None:
+        """Something happened there: look soon, though not more often than where things happen anyway."""
+        look = self._look(partition)
+        look.regular_at_ms = min(look.regular_at_ms, look.last_at_ms + self._quick_ms)
+
+    def _look(self, partition: Partition) -> _Look:
+        return self._looks.setdefault(partition, _Look(self._quick_ms))

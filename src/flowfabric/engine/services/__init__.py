@@ -1,0 +1,1 @@
+"""The duties of an engine, one file each."""

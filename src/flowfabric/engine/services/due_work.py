@@ -1,0 +1,80 @@
+"""What time brings: lost leases are requeued, delays promoted, attempt time-outs and deadlines applied (D10, D12).
+
+The store says when a partition's next work is due, and that is when the partition is looked at. Something shorter may
+have come meanwhile, so each is also looked at regularly: soon where things change, once in a while where it is quiet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from flowfabric.core import batch as b
+from flowfabric.core import contracts as c
+from flowfabric.core.partition import Partition
+from flowfabric.engine.looks import Found
+from flowfabric.engine.service import Surroundings
+from flowfabric.engine.sweep import PartitionService
+
+
+class DueWork(PartitionService):
+    """Does what is due in the partitions of this replica."""
+
+    name = "due_work"
+
+    def __init__(self, around: Surroundings) -> None:
+        super().__init__(around, around.settings.quick_look_ms, around.settings.look_ms)
+        self._last: dict[Partition, c.NextDue] = {}  # what the store said at the end of the last look
+        self._late_ms: float | None = None  # the oldest item of this run
+        self._lag_ms: float | None = None
+
+    def lag_ms(self) -> float | None:
+        return self._lag_ms
+
+    def hear(self, partition: Partition) -> None:
+        """Something happened in a partition: look at it soon."""
+        self.looks.hear(partition)
+        self.wake()
+
+    async def sweep(self, partitions: Iterable[Partition]) -> int:
+        self._late_ms = None
+        self._last = {each: self._last[each] for each in self.around.territory.own if each in self._last}
+        items = await super().sweep(partitions)
+        self._lag_ms = self._late_ms if self._late_ms is not None else self._lag_ms
+        return items
+
+    async def step(self, partition: Partition, deadline_ms: float) -> Found:
+        due, items, last = await self.around.backend.next_due(partition), 0, self._last.get(partition)
+        if _is_due(due):
+            items = await self._until_dry(partition, deadline_ms)
+            if items:
+                self._late_ms = max(self._late_ms or 0, _late_ms(due, last))
+            due = await self.around.backend.next_due(partition)
+        self._last[partition] = due
+        return Found(items, items > 0 or last is None or due.at_ms != last.at_ms, _due_in_ms(due, items))
+
+    async def _until_dry(self, partition: Partition, deadline_ms: float) -> int:
+        args, items, more = b.RunDueWorkArgs(partition=partition, limit=self.around.settings.batch), 0, True
+        while more:
+            async with self.around.slots.one():
+                done = await self.around.backend.run_due_work(args)
+            items += done.requeued + done.promoted + done.timed_out + done.expired + done.failed
+            more = done.more and self.now_ms() < deadline_ms
+        return items
+
+
+def _is_due(due: c.NextDue) -> bool:
+    return due.at_ms is not None and due.at_ms <= due.now_ms
+
+
+def _late_ms(due: c.NextDue, last: c.NextDue | None) -> int:
+    """How long the oldest item had been due; an entry without an execution may claim any time, so not before the last
+    look that found nothing due."""
+    known_ms = last.now_ms if last is not None and not _is_due(last) else 0
+    return due.now_ms - max(due.at_ms or 0, known_ms)
+
+
+def _due_in_ms(due: c.NextDue, items: int) -> float | None:
+    """None for what says due and cannot be done: it has its regular looks, and no more."""
+    if due.at_ms is None or (_is_due(due) and not items):
+        return None
+    return max(0, due.at_ms - due.now_ms)

@@ -1,0 +1,66 @@
+"""Comparing records with the indexes they belong in, and putting right what differs: slowly, all the time."""
+
+from __future__ import annotations
+
+from flowfabric.core import contracts as c
+from flowfabric.core.partition import Partition
+from flowfabric.engine.service import Service, Surroundings
+
+
+class IndexRepair(Service):
+    """Goes through the partitions one after the other, a page each time."""
+
+    name = "index_repair"
+
+    def __init__(self, around: Surroundings) -> None:
+        super().__init__(around, around.settings.repair_ms)
+        self._at = -1  # the index of the partition under way, or of the last one
+        self._page: str | None = None
+        self._passes = 0
+
+    def cursor(self) -> str | None:
+        return f"{self._at} {self._page or ''}".rstrip() if self._at >= 0 else None
+
+    async def run_once(self) -> int:
+        """Pages until the end of a pass, within the time budget."""
+        deadline, repaired, passes = self.deadline_ms(), 0, self._passes
+        while self._passes == passes:
+            repaired += await self.run_next()
+            if self.now_ms() >= deadline:
+                break
+        return repaired
+
+    async def run_next(self) -> int:
+        """One page."""
+        partition = self._current()
+        if partition is None:
+            self._end_pass()
+            return 0
+        args = c.RepairIndexesArgs(partition=partition, cursor=self._page, limit=self.around.settings.batch)
+        self._at, self._page = partition.index, None
+        try:
+            async with self.around.slots.one():
+                result = await self.around.backend.repair_indexes(args)
+        except Exception as error:  # whatever it is, the others have their turn
+            self.leave_alone(partition.tag, error)
+            return 0
+        self.set_aside.worked(partition.tag)
+        self._page = result.cursor
+        return result.repaired
+
+    def _current(self) -> Partition | None:
+        """The partition under way, or the next one; None at the end of a pass."""
+        own = sorted(self.around.territory.own, key=lambda each: each.index)
+        if self._page is not None:
+            under_way = next((each for each in own if each.index == self._at), None)
+            if under_way is not None:
+                return under_way
+            self._page = None  # it is somebody else's now
+        now = self.now_ms()
+        return next((each for each in own if each.index > self._at and not self.set_aside.holds(each.tag, now)), None)
+
+    def _end_pass(self) -> None:
+        self._at, self._page = -1, None
+        self.set_aside.keep_only(frozenset(each.tag for each in self.around.territory.own))
+        self.passed_at_ms = self.now_ms()
+        self._passes += 1

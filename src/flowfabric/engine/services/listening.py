@@ -1,0 +1,68 @@
+"""Hearing where new work comes in: what is short, a retry or a time-out, follows soon, so look there soon."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from flowfabric.backends.ports import WorkListener
+from flowfabric.core import contracts as c
+from flowfabric.core import limits
+from flowfabric.core.ids import LaneId
+from flowfabric.core.partition import Partition
+from flowfabric.engine.service import Service, Surroundings
+
+_LISTEN_MS = 60_000
+
+
+class Listening(Service):
+    """Listens to the lanes there are, and passes on what it hears. A run lasts until there may be other lanes.
+
+    Whatever it misses, work that needs capabilities among it, is found by the regular looks.
+    """
+
+    name = "listening"
+
+    def __init__(self, around: Surroundings, hear: Callable[[Partition], None]) -> None:
+        super().__init__(around, around.settings.look_ms)
+        self._hear = hear
+        around.territory.watch(self.wake)
+
+    async def run_once(self) -> int:
+        """Nothing: by the time it had listened, everything was looked at."""
+        return 0
+
+    async def run_next(self) -> int:
+        """Listen, until woken or for a minute; each announcement is an item, counted at once."""
+        lanes = await self._lanes()
+        if lanes:
+            async with self.around.backend.listen_for_work(lanes) as listener:
+                await self._listen(listener)
+        self.passed_at_ms = self.now_ms()
+        return 0
+
+    async def _listen(self, listener: WorkListener) -> None:
+        passing_on = asyncio.create_task(self._pass_on(listener))
+        passing_on.add_done_callback(lambda _: self.wake())
+        try:
+            await self.around.timer.wait(self._woken, _LISTEN_MS)
+        finally:
+            passing_on.cancel()
+            (error,) = await asyncio.gather(passing_on, return_exceptions=True)
+        if isinstance(error, Exception):
+            raise error
+
+    async def _pass_on(self, listener: WorkListener) -> None:
+        while True:
+            heard = await listener.wait()
+            self.items += len(heard)
+            for partition in {partition for _, partition in heard}:
+                self._hear(partition)
+            # What is announced meanwhile is heard together; a partition is not looked at more often anyway.
+            await self.around.timer.wait(asyncio.Event(), self.around.settings.quick_look_ms)
+
+    async def _lanes(self) -> tuple[LaneId, ...]:
+        """Those that have executions; of more than a page the others are left to the regular looks."""
+        if not self.around.territory.own:
+            return ()
+        return (await self.around.backend.list_lanes(c.ListLanesArgs(limit=limits.SCAN_LIMIT_MAX))).lanes

@@ -1,0 +1,20 @@
+"""Which partitions hold executions: nobody looks at the others."""
+
+from __future__ import annotations
+
+from flowfabric.engine.service import Service, Surroundings
+
+
+class PartitionFinder(Service):
+    """Learns which partitions are in use."""
+
+    name = "partitions"
+
+    def __init__(self, around: Surroundings) -> None:
+        super().__init__(around, around.settings.look_ms)
+
+    async def run_once(self) -> int:
+        found = await self.around.backend.partitions_in_use()
+        self.around.territory.find(found)
+        self.passed_at_ms = self.now_ms()
+        return len(found)

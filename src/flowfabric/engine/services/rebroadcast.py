@@ -1,0 +1,24 @@
+"""Announcing again what waits in the queues: the safety net for wake-ups that were lost."""
+
+from __future__ import annotations
+
+from flowfabric.core.partition import Partition
+from flowfabric.engine.looks import Found
+from flowfabric.engine.service import Surroundings
+from flowfabric.engine.sweep import PartitionService
+
+# Where no queue had work the last times, a lost message is a rare coincidence.
+_SLOWER = 4
+
+
+class Rebroadcast(PartitionService):
+    """Announces every queue that has work; each is an item."""
+
+    name = "rebroadcast"
+
+    def __init__(self, around: Surroundings) -> None:
+        super().__init__(around, around.settings.announce_ms, around.settings.announce_ms * _SLOWER)
+
+    async def step(self, partition: Partition, deadline_ms: float) -> Found:
+        announced = await self.around.backend.announce_work(partition)
+        return Found(announced, announced > 0)

@@ -1,0 +1,171 @@
+"""The engine: all services side by side, started again when they crash, stopped in order."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+from types import TracebackType
+from typing import Self
+from uuid import uuid4
+
+import msgspec
+
+from flowfabric.backends.ports import EngineBackend
+from flowfabric.core.partition import Partition
+from flowfabric.engine.service import Service, ServiceStatus, Surroundings
+from flowfabric.engine.services.blocked_work import BlockedWork
+from flowfabric.engine.services.due_work import DueWork
+from flowfabric.engine.services.index_repair import IndexRepair
+from flowfabric.engine.services.listening import Listening
+from flowfabric.engine.services.partitions import PartitionFinder
+from flowfabric.engine.services.rebroadcast import Rebroadcast
+from flowfabric.engine.services.retention import Retention
+from flowfabric.engine.services.share import ShareHolder
+from flowfabric.engine.services.worker_expiry import WorkerExpiry
+from flowfabric.engine.set_aside import Backoff, described
+from flowfabric.engine.settings import EngineSettings
+from flowfabric.engine.slots import Slots
+from flowfabric.engine.territory import Territory
+from flowfabric.engine.timing import Timer
+from flowfabric.errors import FlowFabricError
+
+_logger = logging.getLogger(__name__)
+
+_RESTART = Backoff(100, 10_000)
+
+
+class EngineStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """A moment of an engine."""
+
+    replica_id: str
+    replicas: tuple[str, ...]
+    running: bool
+    partitions_in_use: int
+    partitions_owned: int
+    services: tuple[ServiceStatus, ...]
+
+    def service(self, name: str) -> ServiceStatus:
+        return next(each for each in self.services if each.name == name)
+
+
+class Engine:
+    """Makes happen what time brings, in one replica's share of a store. `async with Engine(backend): ...`
+
+    Any number of engines may run on a store: they divide the partitions among them, and when one dies the others take
+    its share over. The backend stays the caller's.
+    """
+
+    def __init__(
+        self,
+        backend: EngineBackend,
+        settings: EngineSettings | None = None,
+        *,
+        replica_id: str | None = None,
+        timer: Timer | None = None,
+    ) -> None:
+        settings = settings or EngineSettings()
+        self._around = Surroundings(
+            backend=backend,
+            settings=settings,
+            territory=Territory(replica_id or _fresh_id()),
+            timer=timer or Timer(),
+            slots=Slots(settings.calls_at_once),
+        )
+        self._share = ShareHolder(self._around)
+        self._due_work = DueWork(self._around)
+        self.services: tuple[Service, ...] = (
+            self._share,
+            PartitionFinder(self._around),
+            self._due_work,
+            Listening(self._around, self.hear),
+            BlockedWork(self._around),
+            Rebroadcast(self._around),
+            WorkerExpiry(self._around),
+            Retention(self._around),
+            IndexRepair(self._around),
+        )
+        self._tasks: list[asyncio.Task[None]] = []
+        self._stopped = asyncio.Event()
+
+    async def __aenter__(self) -> Self:
+        self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    def start(self) -> None:
+        """Start every service. An engine lives once."""
+        if self._tasks or self._stopped.is_set():
+            raise RuntimeError("this engine was started before; make another one")
+        self._tasks = [asyncio.create_task(self._keep_running(service)) for service in self.services]
+
+    async def stop(self) -> None:
+        """Let the present runs end within the grace, and give the share up, so that others take it over at once."""
+        self._stopped.set()
+        for service in self.services:
+            service.stop()
+        await self._end(self._tasks)
+        for service in self.services:
+            await service.close()
+        if self._share.runs:
+            await self._end([asyncio.create_task(self._leave())])
+
+    async def _end(self, tasks: list[asyncio.Task[None]]) -> None:
+        """Wait for them within the grace, and no longer."""
+        try:
+            await self._around.timer.wait_for_all(tasks, self._around.settings.stop_grace_ms)
+        finally:
+            for task in tasks:
+                task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def run_once(self) -> dict[str, int]:
+        """Every service once, in their order, and how much each did: for tests that hold the clock."""
+        return {service.name: await service.turn(service.run_once) for service in self.services}
+
+    def hear(self, partition: Partition) -> None:
+        """Tell the engine that something happened in a partition, so that it looks there sooner."""
+        self._around.territory.add(partition)
+        self._due_work.hear(partition)
+
+    def status(self) -> EngineStatus:
+        territory = self._around.territory
+        return EngineStatus(
+            replica_id=territory.replica_id,
+            replicas=territory.replicas,
+            running=any(not task.done() for task in self._tasks),
+            partitions_in_use=len(territory.in_use),
+            partitions_owned=len(territory.own),
+            services=tuple(service.status() for service in self.services),
+        )
+
+    async def _keep_running(self, service: Service) -> None:
+        """Start a service again when it crashes, the later the more often it does so without a run in between."""
+        crashes, runs = 0, -1
+        while not self._stopped.is_set():
+            try:
+                await service.run()
+            except Exception as error:
+                crashes = crashes + 1 if service.runs == runs else 1
+                runs = service.runs
+                service.restarts += 1
+                service.note_error(error)
+                wait = _RESTART.after(crashes)
+                _logger.exception("%s crashed and starts again in %d ms: %s", service.name, wait, described(error))
+                await self._around.timer.wait(self._stopped, wait)
+
+    async def _leave(self) -> None:
+        try:
+            await self._share.leave()
+        except FlowFabricError as error:
+            _logger.warning("the share was not given up and runs out by itself: %s", error)
+
+
+def _fresh_id() -> str:
+    """Unique, and tells an operator where to look."""
+    return f"{socket.gethostname()[:64]}:{os.getpid()}:{uuid4().hex[:12]}"
