@@ -1,0 +1,180 @@
+"""Fabric: the way in. Submit tasks, one or many, and get handles."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from functools import lru_cache
+from types import TracebackType
+from typing import Any, Final, ParamSpec, Self, TypeAlias, TypeVar, overload
+
+from flowfabric.backends import open_backend
+from flowfabric.backends.gathering import Gatherer
+from flowfabric.backends.ports import EngineBackend
+from flowfabric.client.handle import Handle, Submission
+from flowfabric.client.operations import Operations
+from flowfabric.client.options import OPTION_NAMES
+from flowfabric.client.submission import Submitter
+from flowfabric.client.tasks import Call, Task, named
+from flowfabric.config import Settings
+from flowfabric.core import batch as b
+from flowfabric.core import contracts as c
+from flowfabric.core.codec import relocate
+from flowfabric.core.ids import ExecutionId, Namespace
+from flowfabric.errors import FlowFabricError, InvalidInput
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+# Of many submissions, each accepted, or why not. Spelt here, where `list` is not yet a method of Fabric.
+Submissions: TypeAlias = list["Handle[R] | FlowFabricError"]
+
+# A bulk goes out in portions, so that the store works on one while the next is made.
+_PORTION: Final = 500
+_PORTIONS_OUT: Final = 4
+
+_SUBMISSIONS: Final[dict[type[c.CreateExecutionResult], Submission]] = {
+    c.ExecutionCreated: "created",
+    c.ExecutionDuplicate: "duplicate",
+    c.ExecutionReplaced: "replaced",
+}
+
+
+class Fabric(Operations):
+    """One store, seen by whoever submits and watches. Use it from one event loop; concurrent calls share batches.
+
+    `creator` is noted with what is submitted. `backend` is the store itself with every port, for what has no method.
+    """
+
+    def __init__(self, backend: EngineBackend, *, namespace: str = "default", creator: str = "") -> None:
+        super().__init__(backend)
+        self.namespace = Namespace(namespace)
+        self._submitter = Submitter(backend.partitions, self.namespace, creator)
+        self._gatherer = Gatherer(backend)
+        self._closed = False
+
+    @classmethod
+    @asynccontextmanager
+    async def connect(cls, where: str | Settings | None = None, *, namespace: str = "default") -> AsyncIterator[Self]:
+        """The store at a URL or of these settings, for the length of an `async with`; by default FLOWFABRIC_URL's."""
+        async with await cls.open(where, namespace=namespace) as fabric:
+            yield fabric
+
+    @classmethod
+    async def open(cls, where: str | Settings | None = None, *, namespace: str = "default") -> Self:
+        """The same without a block: whoever opens it closes it."""
+        Namespace(namespace)
+        url, settings = (None, where) if isinstance(where, Settings) else (where, None)
+        return cls(await open_backend(url, settings), namespace=namespace)
+
+    async def close(self) -> None:
+        """Wait for the submissions under way, then let go of the store."""
+        if self._closed:
+            return
+        self._closed = True
+        await self._gatherer.close()
+        await self.backend.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    @overload
+    async def submit(self, task: Task[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Handle[R]: ...
+    @overload
+    async def submit(self, task: str, /, *args: Any, **kwargs: Any) -> Handle[Any]: ...
+    async def submit(self, task: Task[..., Any] | str, /, *args: Any, **kwargs: Any) -> Handle[Any]:
+        """Submit one call of a task: `submit(task, *its arguments)`.
+
+        Options go with the task, so that they never meet an argument: `task.with_options(priority=5)`. A task given by
+        its name takes them beside the arguments: `submit("research", "tides", priority=5)`.
+        """
+        call = _by_name(task, args, kwargs) if isinstance(task, str) else _task(task).call(*args, **kwargs)
+        return self._handle(call, await self._gatherer.submit(self._submitter.args(call)))
+
+    @overload
+    async def submit_many(self, calls: Iterable[Call[R]], /) -> Submissions[R]: ...
+    @overload
+    async def submit_many(self, task: Task[..., R], calls: Iterable[tuple[Any, ...]], /) -> Submissions[R]: ...
+    @overload
+    async def submit_many(self, task: str, calls: Iterable[tuple[Any, ...]], /) -> Submissions[Any]: ...
+    async def submit_many(self, first: Any, second: Iterable[tuple[Any, ...]] | None = None, /) -> Submissions[Any]:
+        """Submit many calls in few steps: `submit_many(task.call(...) for ...)`, or `submit_many(task, [(1, 2), ...])`.
+
+        A call that does not fit its task is raised before anything is sent. What the store says is told for each: a
+        handle, or the error.
+        """
+        calls = _calls(first, second)
+        self._submitter.check(calls)
+        portions = [calls[start : start + _PORTION] for start in range(0, len(calls), _PORTION)]
+        sent: list[asyncio.Task[Submissions[Any]]] = []
+        async with asyncio.TaskGroup() as group:
+            for portion in portions:
+                if len(sent) >= _PORTIONS_OUT:
+                    await sent[-_PORTIONS_OUT]
+                sent.append(group.create_task(self._submit_portion(portion)))
+                await asyncio.sleep(0)  # it is on its way before the next one is made
+        return [outcome for task in sent for outcome in task.result()]
+
+    async def _submit_portion(self, calls: list[Call[Any]]) -> Submissions[Any]:
+        outcomes: list[b.SubmitOutcome]
+        try:
+            outcomes = await self.backend.submit_executions([self._submitter.args(call) for call in calls])
+        except FlowFabricError as error:  # those of other portions may be in
+            outcomes = [error] * len(calls)
+        return [
+            outcome if isinstance(outcome, FlowFabricError) else self._handle(call, outcome)
+            for call, outcome in zip(calls, outcomes, strict=True)
+        ]
+
+    @overload
+    def handle(self, execution_id: str, task: Task[..., R]) -> Handle[R]: ...
+    @overload
+    def handle(self, execution_id: str, task: None = None) -> Handle[Any]: ...
+    def handle(self, execution_id: str, task: Task[..., Any] | None = None) -> Handle[Any]:
+        """A handle for an execution whose id is known; with its task the result has the task's type."""
+        return Handle(self.backend, ExecutionId(execution_id), None if task is None else _task(task))
+
+    def _handle(self, call: Call[R], outcome: c.CreateExecutionResult) -> Handle[R]:
+        return Handle(self.backend, outcome.execution_id, call.task, submission=_SUBMISSIONS[type(outcome)])
+
+
+def _task(given: Task[P, R]) -> Task[P, R]:
+    if not isinstance(given, Task):
+        raise InvalidInput("task", given, "must be a task, made with @task or @worker.task, or the name of one")
+    return given
+
+
+def _by_name(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call[Any]:
+    """A call of a task that is only known by name: what is called like an option is one."""
+    options: Any = {key: value for key, value in kwargs.items() if key in OPTION_NAMES}
+    task = _named(name).with_options(**options) if options else _named(name)
+    return task.call(*args, **{key: value for key, value in kwargs.items() if key not in OPTION_NAMES})
+
+
+_named = lru_cache(maxsize=1_000)(named)
+
+
+def _calls(first: Any, second: Iterable[tuple[Any, ...]] | None) -> list[Call[Any]]:
+    if second is None:
+        calls = list(first)
+        for at, call in enumerate(calls):
+            if not isinstance(call, Call):
+                raise InvalidInput(f"calls[{at}]", call, "must be made with task.call(...)")
+        return calls
+    task = _named(first) if isinstance(first, str) else _task(first)
+    return [_call(task, at, args) for at, args in enumerate(second)]
+
+
+def _call(task: Task[..., R], at: int, args: tuple[Any, ...]) -> Call[R]:
+    if not isinstance(args, tuple | list):
+        raise InvalidInput(f"calls[{at}]", args, "must be a tuple of arguments; others are made with task.call(...)")
+    try:
+        return task.call(*args)
+    except InvalidInput as error:
+        raise relocate(error, f"calls[{at}].{error.field}") from None

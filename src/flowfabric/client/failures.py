@@ -1,0 +1,80 @@
+"""How an execution ended when it has no result, as exceptions of whoever asked for one.
+
+ExecutionEnded      execution_id, task, attempts, reason, category
+  ExecutionFailed     no retry was left
+  ExecutionCancelled  on request
+  ExecutionExpired    its deadline came first
+  ExecutionSkipped    what it depended on did not happen
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from flowfabric.core import contracts as c
+from flowfabric.core.states import PublicState
+from flowfabric.errors import Conflict, ErrorClass, Family
+
+
+class ExecutionEnded(Conflict):
+    """It ended without a result; which class it is says how."""
+
+    default_code = "execution_ended"
+    verb: ClassVar[str] = "ended"
+
+    def __init__(self, snapshot: c.ExecutionSnapshot, task: str | None = None) -> None:
+        self.execution_id = snapshot.execution_id
+        self.task = task
+        self.attempts = snapshot.total_attempt_count
+        self.reason = snapshot.failure_reason  # of the last attempt that failed
+        self.category = snapshot.failure_category
+        super().__init__(self._text(), execution_id=str(self.execution_id), attempts=self.attempts)
+
+    # The code of a class is its own and its family's meaning is known, so no table is asked.
+    @property
+    def family(self) -> Family:
+        return Family.CONFLICT
+
+    @property
+    def error_class(self) -> ErrorClass:
+        return ErrorClass.TERMINAL
+
+    def _text(self) -> str:
+        who = f"{self.task} {self.execution_id}" if self.task else str(self.execution_id)
+        after = f" after {self.attempts} attempt{'s' * (self.attempts != 1)}"
+        why = ": ".join(part for part in (self.category, self.reason) if part)
+        return f"{who} {self.verb}{after}" + (f": {why}" if why else "")
+
+
+class ExecutionFailed(ExecutionEnded):
+    default_code = "execution_failed"
+    verb = "failed"
+
+
+class ExecutionCancelled(ExecutionEnded):
+    default_code = "execution_cancelled"
+    verb = "was cancelled"
+
+
+class ExecutionExpired(ExecutionEnded):
+    default_code = "execution_expired"
+    verb = "ran into its deadline"
+
+
+class ExecutionSkipped(ExecutionEnded):
+    default_code = "execution_skipped"
+    verb = "was skipped"
+
+
+_BY_STATE: dict[PublicState, type[ExecutionEnded]] = {
+    PublicState.FAILED: ExecutionFailed,
+    PublicState.CANCELLED: ExecutionCancelled,
+    PublicState.EXPIRED: ExecutionExpired,
+    PublicState.SKIPPED: ExecutionSkipped,
+}
+
+
+def failure_of(snapshot: c.ExecutionSnapshot, task: str | None = None) -> ExecutionEnded | None:
+    """The exception for an execution that ended without a result; None for any other."""
+    kind = _BY_STATE.get(snapshot.public_state)
+    return kind(snapshot, task) if kind else None

@@ -1,0 +1,179 @@
+"""A handle: one execution as its submitter sees it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Generator, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast
+
+from flowfabric.backends.ports import EngineBackend
+from flowfabric.client import payloads
+from flowfabric.client.failures import failure_of
+from flowfabric.client.options import Duration, ms
+from flowfabric.client.tasks import Task
+from flowfabric.core import contracts as c
+from flowfabric.core import limits
+from flowfabric.core.ids import ExecutionId
+from flowfabric.core.states import PublicState
+from flowfabric.errors import ExecutionNotFound, InvalidInput
+
+R = TypeVar("R")
+
+Submission: TypeAlias = Literal["created", "duplicate", "replaced"]
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far the running attempt says it is; None where it said nothing."""
+
+    pct: int | None = None
+    message: str | None = None
+
+
+class Handle(Generic[R]):
+    """One execution. `await handle` is its result, of the type the task returns.
+
+    A handle holds no connection and no state: make as many as you like, in any process, with `fabric.handle(id)`.
+    `submission` says what became of one: this execution was "created", or is the one its idempotency key belongs to,
+    left as it was ("duplicate") or with the new content ("replaced"). None when nothing was submitted.
+    """
+
+    def __init__(
+        self,
+        backend: EngineBackend,
+        execution_id: ExecutionId,
+        task: Task[..., R] | None = None,
+        *,
+        submission: Submission | None = None,
+    ) -> None:
+        self._backend = backend
+        self._task = task
+        self.id = execution_id
+        self.submission = submission
+
+    def __repr__(self) -> str:
+        return f"Handle({self._name!r}, {str(self.id)!r})" if self._name else f"Handle({str(self.id)!r})"
+
+    def __await__(self) -> Generator[Any, None, R]:
+        return self.result().__await__()
+
+    async def result(self, timeout: Duration | None = None) -> R:  # noqa: ASYNC109 - the store waits, not we
+        """Wait for the end and return what the task returned.
+
+        Raises ExecutionFailed, ExecutionCancelled, ExecutionExpired or ExecutionSkipped when it ended otherwise, and
+        TimeoutError when it had not ended in time, which changes nothing for the execution.
+        """
+        until, seconds = _until(timeout)
+        while True:
+            state = await self._wait(until, seconds)
+            if state is not PublicState.COMPLETED:
+                if failure := failure_of(await self.describe(), self._name):
+                    raise failure
+            elif found := await self.raw_result():
+                return self._decoded(found)
+            # It was replayed between the two looks; so it has another end to come.
+
+    async def raw_result(self) -> c.ExecutionResult | None:
+        """The bytes of the result and their encoding, as another program may have left them; None without a result."""
+        return await self._backend.get_execution_result(self.id)
+
+    async def wait(self, timeout: Duration | None = None) -> PublicState:  # noqa: ASYNC109 - the store waits, not we
+        """Wait for the end, whichever it is, and say which; TimeoutError when it had not ended in time."""
+        return await self._wait(*_until(timeout))
+
+    async def status(self) -> PublicState:
+        """How it stands."""
+        state = await self._backend.get_execution_state(self.id)
+        if state is None:
+            raise self._not_found()
+        return state
+
+    async def describe(self) -> c.ExecutionSnapshot:
+        """How it stands, with attempt, lease, progress, last failure and tags."""
+        snapshot = await self._backend.describe_execution(self.id)
+        if snapshot is None:
+            raise self._not_found()
+        return snapshot
+
+    async def progress(self) -> Progress:
+        """How far it is."""
+        snapshot = await self.describe()
+        return Progress(snapshot.progress_pct, snapshot.progress_message)
+
+    async def attempts(self, *, from_index: int = 0, limit: int = 100) -> list[c.AttemptRecord]:
+        """Its attempts, oldest first."""
+        return await self._backend.list_attempts(self.id, from_index=from_index, limit=limit)
+
+    async def history(self, *, cursor: str | None = None, limit: int = 100) -> c.EventPage:
+        """What has happened to it so far, oldest first."""
+        return await self._backend.history(self.id, cursor=cursor, limit=limit)
+
+    def events(self, *, cursor: str | None = None) -> AsyncIterator[c.Event]:
+        """What has happened and happens to it, until it has ended; `cursor` is that of the last event seen."""
+        return self._backend.tail_events(self.id, cursor=cursor)
+
+    async def cancel(self, reason: str = "") -> None:
+        """End it as cancelled. One that has ended otherwise is refused with how it ended."""
+        source = c.CancelSource.OPERATOR_OVERRIDE
+        await self._backend.cancel_execution(c.CancelExecutionArgs(execution_id=self.id, reason=reason, source=source))
+
+    async def replay(self) -> None:
+        """Run it once more, after it has ended: the same id, one more attempt."""
+        await self._backend.replay_execution(c.ReplayExecutionArgs(execution_id=self.id))
+
+    async def change_priority(self, priority: int) -> None:
+        """Move it within its lane while it waits."""
+        await self._backend.change_priority(c.ChangePriorityArgs(execution_id=self.id, new_priority=priority))
+
+    async def explain(self) -> c.Explanation:
+        """All that bears on why it runs or does not."""
+        return await self._backend.explain_execution(self.id)
+
+    async def tags(self) -> dict[str, str]:
+        return (await self.describe()).tags
+
+    async def set_tags(self, tags: Mapping[str, str]) -> None:
+        """Add tags or overwrite their values; other tags stay."""
+        await self._backend.set_execution_tags(c.SetExecutionTagsArgs(execution_id=self.id, tags=dict(tags)))
+
+    @property
+    def _name(self) -> str | None:
+        return self._task.name if self._task else None
+
+    async def _wait(self, until: float | None, seconds: float) -> PublicState:
+        while True:
+            left = limits.MAX_DURATION_MS if until is None else max(0, round((until - _now()) * 1000))
+            state = await self._backend.wait_for_execution(self.id, timeout_ms=left)
+            if state is not None:
+                return state
+            if until is not None:
+                raise TimeoutError(
+                    f"{self!r} is {await self.status()} after {seconds:g} seconds and goes on; wait again, cancel(), "
+                    "or see describe() for what it waits for"
+                )
+
+    def _decoded(self, found: c.ExecutionResult) -> R:
+        if not found.payload:  # completed by hand, without a result
+            return cast("R", None)
+        if found.encoding != payloads.ENCODING:
+            problem = f"must be {payloads.ENCODING!r} to be read; raw_result() has the bytes"
+            raise InvalidInput("result_encoding", found.encoding, problem)
+        if self._task is None:
+            return cast("R", payloads.decode(found.payload, payloads.decode_any, "result"))
+        return self._task.decode_result(found.payload)
+
+    def _not_found(self) -> ExecutionNotFound:
+        return ExecutionNotFound(f"{self.id}: no such execution", execution_id=str(self.id))
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def _until(timeout: Duration | None) -> tuple[float | None, float]:
+    """When to give up, on this process's clock, and after how many seconds."""
+    if timeout is None:
+        return None, 0.0
+    seconds = ms("timeout", timeout) / 1000
+    return _now() + seconds, seconds

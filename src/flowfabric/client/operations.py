@@ -1,0 +1,167 @@
+"""What needs no task: lists, counts, events, lanes, workers and retention, with times as Python people write them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from datetime import datetime
+from typing import Any, TypeAlias
+
+from flowfabric.backends.ports import EngineBackend
+from flowfabric.client.options import Duration, moment_ms, ms
+from flowfabric.client.tasks import Task
+from flowfabric.core import contracts as c
+from flowfabric.core.ids import ExecutionId, LaneId, Namespace
+from flowfabric.core.states import LaneState, PublicState
+
+AnyTask: TypeAlias = Task[..., Any] | str
+AllCounts: TypeAlias = list[c.LaneCounts]  # spelt here, where `list` is not yet a method
+
+
+class Operations:
+    """Looking at a store and steering it; `None` in a filter means any."""
+
+    def __init__(self, backend: EngineBackend) -> None:
+        self.backend = backend
+
+    async def counts(self, lane: str | None = None) -> AllCounts:
+        """How many executions each lane, or this one, has in each state, and how long the oldest waits."""
+        return await self.backend.count_executions(_lane(lane))
+
+    async def events(
+        self,
+        *,
+        task: AnyTask | None = None,
+        lane: str | None = None,
+        namespace: str | None = None,
+        kinds: Collection[str] = (),
+        cursor: str | None = None,
+        limit: int = 100,
+    ) -> c.EventPage:
+        """Lines of the event log, oldest first, from `cursor` on; `cursor="end"` starts with what comes next."""
+        return await self.backend.read_events(
+            c.ReadEventsArgs(
+                execution_kind=_kind(task),
+                lane_id=_lane(lane),
+                namespace=_namespace(namespace),
+                events=tuple(kinds),  # type: ignore[arg-type]  # checked there
+                cursor=cursor,
+                limit=limit,
+            )
+        )
+
+    async def workers(
+        self, *, namespace: str | None = None, cursor: str | None = None, limit: int = 100
+    ) -> c.ListWorkersPage:
+        """The workers that are alive."""
+        args = c.ListWorkersArgs(namespace=_namespace(namespace), cursor=cursor, limit=limit)
+        return await self.backend.list_workers(args)
+
+    async def pause_lane(self, lane: str) -> None:
+        """Start nothing in this lane until it is resumed; what runs goes on."""
+        await self._set_lane(lane, LaneState.PAUSED)
+
+    async def drain_lane(self, lane: str) -> None:
+        """Start nothing new in this lane, but let what was started come to its end."""
+        await self._set_lane(lane, LaneState.DRAINING)
+
+    async def resume_lane(self, lane: str) -> None:
+        """Let a lane's executions start again."""
+        await self._set_lane(lane, LaneState.ACTIVE)
+
+    async def configure_lane(
+        self,
+        lane: str,
+        *,
+        max_concurrency: int | None = None,
+        key_concurrency: int | None = None,
+        ageing: Duration | None = None,
+    ) -> None:
+        """Say how many executions of a lane run at once, and how many of one concurrency key (None: 1).
+
+        `ageing` is the waiting that outweighs a step of priority. It is the whole of the settings: None takes one back.
+        """
+        await self.backend.configure_lane(
+            c.ConfigureLaneArgs(
+                lane_id=LaneId(lane),
+                max_concurrency=max_concurrency,
+                key_concurrency=key_concurrency,
+                ageing_ms_per_priority=None if ageing is None else ms("ageing", ageing, low=1),
+            )
+        )
+
+    async def describe_lane(self, lane: str) -> c.LaneSettings:
+        """What was set for a lane."""
+        return await self.backend.describe_lane(LaneId(lane))
+
+    async def lanes(self, *, cursor: str | None = None, limit: int = 100) -> c.ListLanesPage:
+        """The lanes that have executions, by name."""
+        return await self.backend.list_lanes(c.ListLanesArgs(cursor=_lane(cursor), limit=limit))
+
+    async def explain(self, execution_id: str) -> c.Explanation:
+        """All that bears on why an execution runs or does not."""
+        return await self.backend.explain_execution(ExecutionId(execution_id))
+
+    async def _set_lane(self, lane: str, state: LaneState) -> None:
+        await self.backend.set_lane_state(c.SetLaneStateArgs(lane_id=LaneId(lane), state=state))
+
+    async def trim(
+        self,
+        *,
+        older_than: Duration | None = None,
+        keep_last: int | None = None,
+        lane: str | None = None,
+        limit: int = 1_000,
+        cursor: str | None = None,
+    ) -> c.TrimExecutionsResult:
+        """Delete finished executions: those that ended so long ago, or all but the last of each lane."""
+        return await self.backend.trim_executions(
+            c.TrimExecutionsArgs(
+                older_than_ms=None if older_than is None else ms("older_than", older_than),
+                keep_last=keep_last,
+                lane_id=_lane(lane),
+                limit=limit,
+                cursor=cursor,
+            )
+        )
+
+    async def list(
+        self,
+        *,
+        task: AnyTask | None = None,
+        lane: str | None = None,
+        namespace: str | None = None,
+        state: PublicState | str | None = None,
+        tags: Mapping[str, str] | None = None,
+        created_since: datetime | None = None,
+        created_until: datetime | None = None,
+        order: c.ListOrder | str = c.ListOrder.NEWEST,
+        cursor: str | None = None,
+        limit: int = 100,
+    ) -> c.ListExecutionsPage:
+        """Executions that match all of it, a page at a time; go on with `next_cursor` until it is None."""
+        return await self.backend.list_executions(
+            c.ListExecutionsArgs(
+                execution_kind=_kind(task),
+                lane_id=_lane(lane),
+                namespace=_namespace(namespace),
+                public_state=state,  # type: ignore[arg-type]  # checked there
+                tags=dict(tags or {}),
+                created_since_ms=None if created_since is None else moment_ms("created_since", created_since),
+                created_until_ms=None if created_until is None else moment_ms("created_until", created_until),
+                order=order,  # type: ignore[arg-type]  # checked there
+                cursor=cursor,
+                limit=limit,
+            )
+        )
+
+
+def _kind(task: AnyTask | None) -> str | None:
+    return task.name if isinstance(task, Task) else task
+
+
+def _lane(lane: str | None) -> LaneId | None:
+    return None if lane is None else LaneId(lane)
+
+
+def _namespace(namespace: str | None) -> Namespace | None:
+    return None if namespace is None else Namespace(namespace)

@@ -1,0 +1,170 @@
+"""How a task is to be run. Durations are seconds or `timedelta`, moments are `datetime`: here, and nowhere below."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Mapping
+from copy import copy
+from datetime import datetime, timedelta
+from functools import cached_property
+from typing import Any, Final, Literal, TypeAlias, TypedDict, Unpack
+
+from flowfabric.core import limits
+from flowfabric.core.capability import capability_set
+from flowfabric.core.contracts import DuplicateMode
+from flowfabric.core.ids import LaneId
+from flowfabric.core.policy import ExecutionPolicy, RetryPolicy, RoutingRequirements, StreamPolicy, TimeoutPolicy
+from flowfabric.core.tags import tag_map
+from flowfabric.errors import InvalidInput
+
+Duration: TypeAlias = float | timedelta  # seconds, or a timedelta
+OnDuplicate: TypeAlias = DuplicateMode | Literal["return_existing", "reject", "replace_while_waiting", "debounce"]
+
+
+class Options(TypedDict, total=False):
+    """The options by name; `TaskOptions` says what they mean."""
+
+    lane: str
+    priority: int
+    retry: RetryPolicy | int | None
+    timeout: Duration | None
+    deadline: Duration | datetime | None
+    delay: Duration | datetime | None
+    capabilities: Collection[str]
+    tags: Mapping[str, str]
+    idempotency_key: str | None
+    idempotency_window: Duration | None
+    on_duplicate: OnDuplicate
+    concurrency_key: str | None
+    keep_for: Duration | None
+
+
+OPTION_NAMES: Final = frozenset(Options.__annotations__)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TaskOptions:
+    """Everything about a task's executions but their arguments; checked when it is made."""
+
+    lane: str = "default"
+    priority: int = 0  # 0 to 9000, higher first
+    retry: RetryPolicy | int | None = None  # a number of retries, with growing pauses; None: no retry
+    timeout: Duration | None = None  # of one attempt
+    deadline: Duration | datetime | None = None  # for the whole execution: since its submission, or a moment
+    delay: Duration | datetime | None = None  # before the first attempt
+    capabilities: Collection[str] = ()  # what a worker must offer
+    tags: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    idempotency_key: str | None = None  # submitted again, it meets the earlier execution
+    idempotency_window: Duration | None = None  # for so long after its submission; None: a day
+    on_duplicate: OnDuplicate = DuplicateMode.RETURN_EXISTING  # what happens then
+    concurrency_key: str | None = None  # those with the same one take turns, as the lane says
+    keep_for: Duration | None = None  # after its end, whatever the store's retention is
+
+    def __post_init__(self) -> None:
+        limits.whole("priority", self.priority, limits.PRIORITY_MIN, limits.PRIORITY_MAX)
+        for name in ("idempotency_key", "concurrency_key"):
+            if getattr(self, name) is not None:
+                limits.label(name, getattr(self, name), 1, limits.IDEMPOTENCY_KEY_MAX_BYTES)
+        object.__setattr__(self, "on_duplicate", _duplicate_mode(self.on_duplicate))
+        object.__setattr__(self, "tags", tag_map(self.tags))
+        _ = self.lane_id, self.policy  # made once, and refused here when they cannot be
+        duration_or_moment("delay", self.delay)
+
+    def changed(self, **changes: Unpack[Options]) -> TaskOptions:
+        """The same but for these. Quick, because each submission may have a key of its own."""
+        check_names(changes)
+        made = copy(self)
+        vars(made).update(changes)
+        for derived, sources in _DERIVED.items():
+            if not sources.isdisjoint(changes):
+                vars(made).pop(derived, None)
+        made.__post_init__()
+        return made
+
+    @cached_property
+    def lane_id(self) -> LaneId:
+        return LaneId(self.lane)
+
+    @cached_property
+    def policy(self) -> ExecutionPolicy | None:
+        """What of it the store keeps as the execution's policy; None when the store's defaults will do."""
+        parts: dict[str, Any] = {
+            "retry_policy": RetryPolicy(max_retries=self.retry) if isinstance(self.retry, int) else self.retry,
+            "timeout_policy": self._timeout_policy(),
+            "routing_requirements": self._routing(),
+            "stream_policy": self._stream_policy(),
+            "dedup_window_ms": self._dedup_window_ms(),
+        }
+        return None if all(part is None for part in parts.values()) else ExecutionPolicy(**parts)
+
+    def _timeout_policy(self) -> TimeoutPolicy | None:
+        attempt = None if self.timeout is None else ms("timeout", self.timeout, low=1)
+        # Counted from the submission by the store, so nobody's clock matters.
+        whole, _ = duration_or_moment("deadline", self.deadline, low=1)
+        if attempt is None and whole is None:
+            return None
+        return TimeoutPolicy(attempt_timeout_ms=attempt, execution_deadline_ms=whole)
+
+    def _routing(self) -> RoutingRequirements | None:
+        if not self.capabilities:
+            return None
+        return RoutingRequirements(required_capabilities=capability_set(self.capabilities, "capabilities"))
+
+    def _dedup_window_ms(self) -> int | None:
+        return None if self.idempotency_window is None else ms("idempotency_window", self.idempotency_window, low=1)
+
+    def _stream_policy(self) -> StreamPolicy | None:
+        return None if self.keep_for is None else StreamPolicy(retention_ttl_ms=ms("keep_for", self.keep_for))
+
+
+# What is worked out from which options, and kept.
+_DERIVED: Final = {
+    "lane_id": frozenset({"lane"}),
+    "policy": frozenset({"retry", "timeout", "deadline", "capabilities", "idempotency_window", "keep_for"}),
+}
+
+
+def check_names(given: Collection[str]) -> None:
+    """Refuse a misspelt option, which a type checker would have found."""
+    for name in given:
+        if name not in OPTION_NAMES:
+            raise InvalidInput(name, "an option", f"is none of {', '.join(sorted(OPTION_NAMES))}")
+
+
+def ms(field: str, duration: Duration, *, low: int = 0) -> int:
+    """A duration in milliseconds."""
+    if isinstance(duration, timedelta):
+        seconds = duration.total_seconds()
+    elif isinstance(duration, int | float) and not isinstance(duration, bool):
+        seconds = duration
+    else:
+        raise InvalidInput(field, duration, "must be a number of seconds or a timedelta")
+    if not low <= seconds * 1000 <= limits.MAX_DURATION_MS:
+        problem = f"must be from {low / 1000:g} to {limits.MAX_DURATION_MS // 1000} seconds"
+        raise InvalidInput(field, duration, problem)
+    return round(seconds * 1000)
+
+
+def moment_ms(field: str, moment: datetime) -> int:
+    """A moment as milliseconds since 1970."""
+    if not isinstance(moment, datetime):
+        raise InvalidInput(field, moment, "must be a datetime")
+    if moment.tzinfo is None:
+        raise InvalidInput(field, moment, "must have a time zone, such as datetime.now(UTC) has")
+    return limits.whole(field, round(moment.timestamp() * 1000), 0, limits.TIMESTAMP_MAX_MS)
+
+
+def duration_or_moment(field: str, given: Duration | datetime | None, *, low: int = 0) -> tuple[int | None, int | None]:
+    """What was given in milliseconds: as a duration, or as a moment; None for the one it is not."""
+    if given is None:
+        return None, None
+    if isinstance(given, datetime):
+        return None, moment_ms(field, given)
+    return ms(field, given, low=low), None
+
+
+def _duplicate_mode(given: str) -> DuplicateMode:
+    try:
+        return DuplicateMode(given)
+    except ValueError:
+        raise InvalidInput("on_duplicate", given, f"must be one of {', '.join(DuplicateMode)}") from None

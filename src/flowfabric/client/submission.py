@@ -1,0 +1,90 @@
+"""From a task's call to what the store is asked to create."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from copy import copy
+from typing import Any, cast
+from uuid import uuid4
+from weakref import WeakKeyDictionary
+
+from msgspec.structs import force_setattr
+
+from flowfabric.client import payloads
+from flowfabric.client.options import duration_or_moment
+from flowfabric.client.tasks import Call, Task
+from flowfabric.core import contracts as c
+from flowfabric.core import limits
+from flowfabric.core.ids import ExecutionId, Namespace
+from flowfabric.core.partition import PartitionConfig, execution_partition
+
+
+class Submitter:
+    """Makes the arguments of create_execution. What the calls of a task have in common is checked once a task."""
+
+    def __init__(self, partitions: PartitionConfig, namespace: Namespace, creator: str) -> None:
+        self._partitions = partitions
+        self._namespace = namespace
+        self._creator = limits.label("creator", creator, 0, limits.CREATOR_IDENTITY_MAX_BYTES)
+        self._forms: WeakKeyDictionary[Task[..., Any], _Form] = WeakKeyDictionary()
+
+    def args(self, call: Call[Any]) -> c.CreateExecutionArgs:
+        return self._form(call.task).filled(call.payload)
+
+    def check(self, calls: Iterable[Call[Any]]) -> None:
+        """Refuse calls of a task whose options contradict each other."""
+        for task in {call.task for call in calls}:
+            self._form(task)
+
+    def _form(self, task: Task[..., Any]) -> _Form:
+        form = self._forms.get(task)
+        if form is None:
+            form = self._forms[task] = _Form(self._blank(task), self._partitions)
+        return form
+
+    def _blank(self, task: Task[..., Any]) -> c.CreateExecutionArgs:
+        options = task.options
+        once, in_turn = options.idempotency_key, options.concurrency_key
+        delay_ms, delay_until = duration_or_moment("delay", options.delay)
+        _, deadline_at = duration_or_moment("deadline", options.deadline)  # a duration is in the policy
+        return c.CreateExecutionArgs(
+            execution_id=ExecutionId.for_lane(
+                options.lane_id, self._partitions, idempotency_key=once, concurrency_key=in_turn
+            ),
+            namespace=self._namespace,
+            lane_id=options.lane_id,
+            execution_kind=task.name,
+            payload_encoding=payloads.ENCODING,
+            priority=options.priority,
+            creator_identity=self._creator,
+            idempotency_key=once,
+            concurrency_key=in_turn,
+            tags=cast("dict[str, str]", options.tags),
+            policy=options.policy,
+            delay_ms=delay_ms,
+            delay_until=delay_until,
+            execution_deadline_at=deadline_at,
+            on_duplicate=c.DuplicateMode(options.on_duplicate),
+        )
+
+
+class _Form:
+    """The arguments of one task, to be filled in with an id and a payload."""
+
+    def __init__(self, blank: c.CreateExecutionArgs, partitions: PartitionConfig) -> None:
+        self._blank = blank
+        self._partitions = partitions
+        # Without shards, and with a key, every execution of the task lives in the same partition.
+        has_key = blank.idempotency_key is not None or blank.concurrency_key is not None
+        self._tag = blank.execution_id.tag if has_key or partitions.lane_shards == 1 else None
+
+    def filled(self, payload: bytes) -> c.CreateExecutionArgs:
+        args = copy(self._blank)  # its fields were checked, as those set here are
+        force_setattr(args, "execution_id", self._new_id())
+        force_setattr(args, "input_payload", payload)
+        return args
+
+    def _new_id(self) -> ExecutionId:
+        uuid = str(uuid4())
+        tag = self._tag or execution_partition(self._blank.lane_id, self._partitions, uuid).tag
+        return ExecutionId(f"{tag}:{uuid}")
