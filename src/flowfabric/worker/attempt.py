@@ -1,0 +1,86 @@
+"""One attempt while a worker has it: its lease, its handler and, when it is to stop, why."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from flowfabric.core import contracts as c
+from flowfabric.core.batch import ClaimedWork
+from flowfabric.core.ids import LaneId
+from flowfabric.worker.endings import fence_of
+
+if TYPE_CHECKING:
+    from flowfabric.worker.context import Context
+    from flowfabric.worker.handlers import Handler
+
+# A lease whose renewals failed so often in a row is not to be relied on.
+UNHEALTHY_AFTER = 3
+
+
+class Stop(StrEnum):
+    """Why a handler is told to stop."""
+
+    CANCELLED = "cancelled"  # somebody cancelled the execution
+    LEASE_LOST = "lease_lost"  # another worker may have it
+    TIMED_OUT = "timed_out"
+    DRAINING = "draining"  # the worker stops; the attempt goes on elsewhere
+
+
+class Attempt:
+    """What a worker knows of an attempt that it owns, or owned.
+
+    The loop's thread writes it; the keeper's writes what concerns the lease, and `stop`.
+    """
+
+    __slots__ = (
+        "attempt_index", "context", "execution_id", "failures", "fence", "handle", "handler", "kill", "lane_id",
+        "lease_until", "note", "renew_at", "settled", "started", "stop", "stop_event", "timer", "work",
+    )  # fmt: skip
+
+    def __init__(
+        self, work: ClaimedWork, handler: Handler, lane_id: LaneId, lease_until: float, renew_at: float
+    ) -> None:
+        claim = work.claim
+        self.work = work
+        self.execution_id = claim.execution_id
+        self.attempt_index = claim.attempt_index
+        self.fence = fence_of(claim)
+        self.handler = handler
+        self.lane_id = lane_id
+        self.lease_until = lease_until  # by our own clock, which is enough to know that silence was too long
+        self.renew_at = renew_at
+        self.failures = 0  # renewals in a row
+        self.stop: Stop | None = None
+        self.stop_event: threading.Event | None = None
+        self.started = False  # the handler has begun
+        self.settled = False  # its one outcome is on its way, or is not ours to send
+        self.handle: asyncio.Task[None] | None = None
+        self.kill: Callable[[], None] | None = None  # of the process it runs in
+        self.timer: asyncio.TimerHandle | None = None
+        self.context: Context | None = None
+        self.note: c.UpdateProgressArgs | None = None  # progress that was not sent yet
+
+    def order(self, stop: Stop) -> bool:
+        """Note that it must stop; from any thread. False when it knew."""
+        if self.stop is not None:
+            return False
+        self.stop = stop
+        if self.stop_event is not None:
+            self.stop_event.set()
+        return True
+
+    def stopping(self) -> threading.Event:
+        """What a thread waits for to learn that it must stop."""
+        if self.stop_event is None:
+            self.stop_event = threading.Event()
+        if self.stop is not None:  # it may have come before the event was there
+            self.stop_event.set()
+        return self.stop_event
+
+    @property
+    def is_lease_healthy(self) -> bool:
+        return self.failures < UNHEALTHY_AFTER and self.stop is not Stop.LEASE_LOST

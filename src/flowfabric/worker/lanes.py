@@ -1,0 +1,156 @@
+"""Where work was heard of, and whose turn it is: weighted fair sharing between the lanes of one worker.
+
+A place is a lane in a partition. It is remembered from the moment work was announced there until a claim comes back
+with less than it asked for. Every lane has a virtual time that grows with what it was given, divided by its weight; the
+lane that is furthest behind goes first, so nobody starves. What a lane does not use while it has no work is not saved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from flowfabric.core.ids import LaneId
+from flowfabric.core.partition import Partition
+
+# Claims of one place that may be out at once: a second one only where the last was answered in full.
+_AT_ONCE = 2
+
+
+class Place:
+    """One lane in one partition."""
+
+    __slots__ = ("asked", "heard", "lane", "partition", "paused", "rich", "tag")
+
+    def __init__(self, lane: Lane, partition: Partition) -> None:
+        self.lane = lane
+        self.partition = partition
+        self.tag = partition.tag
+        self.heard = 0  # how often; a claim that was out meanwhile proves nothing
+        self.asked = 0  # claims that are out
+        self.rich = False  # the last claim was answered in full
+        self.paused = False  # a claim failed; it is asked again later
+
+    @property
+    def worth_asking(self) -> bool:
+        return not self.paused and self.asked < (_AT_ONCE if self.rich else 1)
+
+
+class Lane:
+    """One lane: its weight, what it was given, and the places to remember, the next one first."""
+
+    __slots__ = ("known", "lane_id", "places", "virtual_time", "weight")
+
+    def __init__(self, lane_id: LaneId, weight: int) -> None:
+        self.lane_id = lane_id
+        self.weight = weight
+        self.virtual_time = 0.0
+        self.known: dict[str, Place] = {}
+        self.places: dict[str, Place] = {}
+
+    @property
+    def has_work(self) -> bool:
+        return any(not place.paused for place in self.places.values())
+
+    def hear(self, partition: Partition) -> None:
+        tag = partition.tag
+        place = self.known.get(tag)
+        if place is None:
+            place = self.known[tag] = Place(self, partition)
+        place.heard += 1
+        self.places[tag] = place
+
+    def next_place(self) -> Place | None:
+        """A place worth asking; it goes to the end of the line."""
+        for place in self.places.values():
+            if place.worth_asking:
+                if len(self.places) > 1:
+                    self.places[place.tag] = self.places.pop(place.tag)
+                return place
+        return None
+
+
+class Ask:
+    """A claim that is out: how many were asked for, where, and what had been heard by then."""
+
+    __slots__ = ("count", "heard", "place")
+
+    def __init__(self, place: Place, count: int) -> None:
+        self.place = place
+        self.count = count
+        self.heard = place.heard
+
+
+class Lanes:
+    """The lanes of a worker."""
+
+    def __init__(self, weights: Mapping[LaneId, int], *, largest: int) -> None:
+        self._lanes = {lane_id: Lane(lane_id, weight) for lane_id, weight in weights.items()}
+        self._largest = largest  # how many one claim may ask for
+
+    def hear(self, where: Iterable[tuple[LaneId, Partition]]) -> None:
+        for lane_id, partition in where:
+            lane = self._lanes.get(lane_id)
+            if lane is None:
+                continue
+            if not lane.has_work:
+                self._catch_up(lane)
+            lane.hear(partition)
+
+    @property
+    def have_work(self) -> bool:
+        return any(lane.has_work for lane in self._lanes.values())
+
+    def next(self, free: int) -> Ask | None:
+        """The next claim to make with so many free slots; None when there is none to make."""
+        waiting = [lane for lane in self._lanes.values() if lane.has_work]
+        if not waiting:
+            return None
+        # A lane whose claims are out must not be overtaken by more than a claim.
+        behind = min(lane.virtual_time for lane in waiting)
+        for lane in sorted(waiting, key=lambda lane: lane.virtual_time):
+            if lane.virtual_time - behind > self._largest / lane.weight:
+                break
+            place = lane.next_place()
+            if place is not None:
+                return self._ask(place, self._share(lane, waiting, free))
+        return None
+
+    def _share(self, lane: Lane, waiting: list[Lane], free: int) -> int:
+        if len(waiting) == 1:
+            return min(free, self._largest)
+        whole = sum(each.weight for each in waiting)
+        return min(free, self._largest, -(-free * lane.weight // whole))
+
+    def _ask(self, place: Place, count: int) -> Ask:
+        place.asked += 1
+        place.lane.virtual_time += count / place.lane.weight
+        return Ask(place, count)
+
+    def answered(self, ask: Ask, got: int) -> None:
+        """A claim came back with so many."""
+        place, missing = ask.place, ask.count - got
+        place.asked -= 1
+        place.rich = not missing
+        if not missing:
+            place.lane.places.setdefault(place.tag, place)
+            return
+        place.lane.virtual_time -= missing / place.lane.weight
+        if place.heard == ask.heard:
+            place.lane.places.pop(place.tag, None)
+
+    def failed(self, ask: Ask) -> None:
+        """A claim had no answer; the place is left alone until `resume`."""
+        place = ask.place
+        place.asked -= 1
+        place.lane.virtual_time -= ask.count / place.lane.weight
+        place.rich = False
+        place.paused = True
+
+    def resume(self, place: Place) -> None:
+        place.paused = False
+
+    def _catch_up(self, lane: Lane) -> None:
+        """Start where the others are: a lane that had no work has no claim on what they got."""
+        others = [each.virtual_time for each in self._lanes.values() if each is not lane and each.has_work]
+        if others:
+            lane.virtual_time = max(lane.virtual_time, min(others))

@@ -1,0 +1,91 @@
+"""What stands behind a context in the worker's own process."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from flowfabric.core import contracts as c
+from flowfabric.core.ids import ExecutionId, LaneId, Namespace
+from flowfabric.errors import ExecutionNotFound, InvalidInput
+from flowfabric.worker.attempt import Attempt, Stop
+
+if TYPE_CHECKING:
+    from flowfabric.worker.attempts import Attempts
+
+T = TypeVar("T")
+
+
+class WorkerLink:
+    """An attempt and the worker it runs in; handlers in threads call it from there."""
+
+    __slots__ = ("_attempt", "_home")
+
+    def __init__(self, attempt: Attempt, home: Attempts) -> None:
+        self._attempt = attempt
+        self._home = home
+
+    @property
+    def execution_id(self) -> ExecutionId:
+        return self._attempt.execution_id
+
+    @property
+    def attempt_index(self) -> int:
+        return self._attempt.attempt_index
+
+    @property
+    def task(self) -> str:
+        return self._attempt.handler.name
+
+    @property
+    def lane(self) -> LaneId:
+        return self._attempt.lane_id
+
+    @property
+    def namespace(self) -> Namespace:
+        return self._home.settings.namespace
+
+    @property
+    def deadline(self) -> datetime | None:
+        timeout_ms = self._attempt.handler.timeout_ms
+        if timeout_ms is None:
+            return None
+        claimed_at = self._attempt.work.claim.lease_expires_at - self._home.settings.lease_ttl_ms
+        return datetime.fromtimestamp((claimed_at + timeout_ms) / 1000, UTC)
+
+    @property
+    def state(self) -> Any:
+        return self._home.state
+
+    @property
+    def stop(self) -> Stop | None:
+        return self._attempt.stop
+
+    @property
+    def is_lease_healthy(self) -> bool:
+        return self._attempt.is_lease_healthy
+
+    def stopping(self) -> threading.Event:
+        return self._attempt.stopping()
+
+    def progress(self, pct: int | None, message: str | None) -> None:
+        attempt = self._attempt
+        args = c.UpdateProgressArgs(
+            execution_id=attempt.execution_id, fence=attempt.fence, progress_pct=pct, progress_message=message
+        )
+        self._home.loop.call_soon_threadsafe(self._home.calls.progress, attempt, args)
+
+    async def describe(self) -> c.ExecutionSnapshot:
+        snapshot = await self._home.backend.describe_execution(self.execution_id)
+        if snapshot is None:
+            raise ExecutionNotFound(f"{self.execution_id} is not there any more")
+        return snapshot
+
+    def wait(self, call: Coroutine[Any, Any, T]) -> T:
+        if threading.get_ident() == self._home.thread_id:
+            call.close()
+            raise InvalidInput("ctx.wait", self.task, "is for handlers in threads; here, await the call itself")
+        return asyncio.run_coroutine_threadsafe(call, self._home.loop).result()

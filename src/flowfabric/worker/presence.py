@@ -1,0 +1,64 @@
+"""The worker in the store's list of workers: registered, alive, and taken off when it stops."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Final
+
+from flowfabric.backends.ports import EngineBackend, WorkerPort
+from flowfabric.core import contracts as c
+from flowfabric.errors import FlowFabricError
+from flowfabric.worker.settings import WorkerSettings
+
+_logger: Final = logging.getLogger("flowfabric.worker")
+
+
+class Presence:
+    """Shows that the worker lives."""
+
+    def __init__(self, settings: WorkerSettings) -> None:
+        self._settings = settings
+
+    async def register(self, port: WorkerPort) -> None:
+        settings = self._settings
+        await port.register_worker(
+            c.RegisterWorkerArgs(
+                namespace=settings.namespace,
+                worker_id=settings.worker_id,
+                worker_instance_id=settings.worker_instance_id,
+                lanes=tuple(settings.lanes),
+                ttl_ms=settings.presence_ttl_ms,
+                capabilities=settings.capabilities,
+                version=settings.version,
+                host=settings.host,
+                slots=settings.concurrency,
+            )
+        )
+
+    async def run(self, backend: EngineBackend) -> None:
+        while True:
+            await asyncio.sleep(self._settings.presence_ttl_ms / 3000)
+            await self.beat(backend)
+
+    async def beat(self, port: WorkerPort) -> None:
+        """A sign of life; who was taken for dead registers again."""
+        args = c.HeartbeatWorkerArgs(
+            namespace=self._settings.namespace, worker_instance_id=self._settings.worker_instance_id
+        )
+        try:
+            if isinstance(await port.heartbeat_worker(args), c.WorkerNotRegistered):
+                await self.register(port)
+        except FlowFabricError as error:
+            _logger.warning("the worker could not show that it lives: %s", error)
+
+    async def leave(self, port: WorkerPort) -> None:
+        args = c.MarkWorkerDeadArgs(
+            namespace=self._settings.namespace,
+            worker_instance_id=self._settings.worker_instance_id,
+            reason="stopped",
+        )
+        try:
+            await port.mark_worker_dead(args)
+        except FlowFabricError as error:
+            _logger.warning("the worker could not take itself off the list: %s", error)

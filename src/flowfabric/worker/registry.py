@@ -1,0 +1,70 @@
+"""The tasks of a worker, and the decorator that adds to them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Concatenate, ParamSpec, TypeVar, Unpack, overload
+
+from flowfabric.client.options import Options
+from flowfabric.client.tasks import Task, TaskContext, TaskOptions
+from flowfabric.errors import InvalidInput
+from flowfabric.worker.handlers import check_importable
+
+P = ParamSpec("P")
+R = TypeVar("R")
+C = TypeVar("C", bound=TaskContext)
+
+
+class Registry:
+    """Tasks by name, and which of them need a process."""
+
+    def __init__(self) -> None:
+        self.tasks: dict[str, Task[..., Any]] = {}
+        self.cpu: set[str] = set()
+
+    def add(self, task: Task[..., Any], *, cpu: bool = False) -> None:
+        known = self.tasks.get(task.name)
+        if known is not None and known.function is not task.function:
+            raise InvalidInput("task", task.name, "another function has this name; give one of them name=...")
+        if cpu:
+            check_importable(task)
+            self.cpu.add(task.name)
+        self.tasks[task.name] = task
+
+
+class WorkerTaskDecorator:
+    """`@worker.task`, or with options `@worker.task(retry=3, timeout=60, cpu=True)`: makes a task and adds it.
+
+    A task that names no lane has the worker's first one.
+    """
+
+    def __init__(self, registry: Registry, options: TaskOptions, *, name: str | None = None, cpu: bool = False) -> None:
+        self._registry, self._name, self._cpu, self._options = registry, name, cpu, options
+
+    @overload
+    def __call__(self, function: Callable[Concatenate[C, P], Awaitable[R]], /) -> Task[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[Concatenate[C, P], R], /) -> Task[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, Awaitable[R]], /) -> Task[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> Task[P, R]: ...
+    @overload
+    def __call__(
+        self, function: None = None, /, *, name: str | None = None, cpu: bool = False, **options: Unpack[Options]
+    ) -> WorkerTaskDecorator: ...
+    def __call__(
+        self,
+        function: Callable[..., Any] | None = None,
+        /,
+        *,
+        name: str | None = None,
+        cpu: bool = False,
+        **options: Any,
+    ) -> Any:
+        name, cpu, chosen = name or self._name, cpu or self._cpu, self._options.changed(**options)
+        if function is None:
+            return WorkerTaskDecorator(self._registry, chosen, name=name, cpu=cpu)
+        task: Task[..., Any] = Task(function, name=name, options=chosen)
+        self._registry.add(task, cpu=cpu)
+        return task

@@ -1,0 +1,234 @@
+"""The worker's calls to the store: ending attempts and claiming the next ones, in one call wherever that is possible.
+
+Nothing here waits or polls. Whatever changes (an attempt ends, work is announced, a call returns) asks for a turn; the
+turn comes once in a round of the event loop, so everything that ended in that round goes together. At load each call
+ends some attempts and claims as many, and while the store works on one half of the slots, the handlers of the other
+half run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+from flowfabric.backends.ports import BatchPort
+from flowfabric.core import batch as b
+from flowfabric.core import contracts as c
+from flowfabric.core.ids import LaneId
+from flowfabric.core.partition import Partition, PartitionFamily
+from flowfabric.errors import FlowFabricError, Unavailable
+from flowfabric.worker.attempt import Attempt
+from flowfabric.worker.endings import claim_for
+from flowfabric.worker.lanes import Ask, Lanes, Place
+from flowfabric.worker.settings import WorkerSettings
+from flowfabric.worker.stats import WorkerStats
+
+_logger: Final = logging.getLogger(__name__)
+
+PER_CALL: Final = 100
+PAYLOAD_BYTES_PER_CALL: Final = 1_048_576  # a bigger result goes alone
+_CALLS_PER_PARTITION: Final = 2
+_PAUSE_S: Final = 1.0  # after a call that failed; the client has tried for a while before
+
+
+class Ending(NamedTuple):
+    """An attempt and how it ends; `alone` when a call with it has failed for an unknown reason."""
+
+    attempt: Attempt
+    args: b.FinishArgs
+    alone: bool = False
+
+
+OnClaimed = Callable[[Sequence[b.ClaimedWork], Ask, float], None]
+OnFinished = Callable[[Sequence[Ending], Sequence[b.FinishOutcome]], None]
+
+
+class Rounds:
+    """Decides when to call, and for what."""
+
+    def __init__(
+        self,
+        port: BatchPort,
+        settings: WorkerSettings,
+        stats: WorkerStats,
+        *,
+        occupied: Callable[[], int],
+        on_claimed: OnClaimed,
+        on_finished: OnFinished,
+        on_return: Callable[[], None],
+    ) -> None:
+        self._port = port
+        self._settings = settings
+        self._stats = stats
+        self._occupied = occupied
+        self._on_claimed = on_claimed
+        self._on_finished = on_finished
+        self._on_return = on_return
+        self._loop = asyncio.get_running_loop()
+        self._claims = {lane: self._claim_template(lane) for lane in settings.lanes}
+        self._outbox: dict[str, list[Ending]] = {}  # by partition
+        self._calls: dict[str, int] = {}  # that are out, by partition
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._asked = 0  # slots promised to claims that are out
+        self._slots = settings.concurrency + settings.prefetch
+        self._turn_is_due = False
+        self._repeats = 0  # endings that wait to be sent again
+        self.lanes = Lanes(settings.lanes, largest=settings.largest_claim)
+        self.claiming = True
+        self._closed = False
+
+    def finish(self, attempt: Attempt, args: b.FinishArgs, *, alone: bool = False) -> None:
+        """Send this with the next call."""
+        tag = attempt.execution_id.tag
+        line = self._outbox.get(tag)
+        if line is None:
+            line = self._outbox[tag] = []
+        line.append(Ending(attempt, args, alone))
+        self.turn_soon()
+
+    def turn_soon(self) -> None:
+        if not self._turn_is_due:
+            self._turn_is_due = True
+            self._loop.call_soon(self._due)
+
+    @property
+    def is_quiet(self) -> bool:
+        """Nothing is to be sent, nothing is out, and no work is known of that could be claimed."""
+        if self._outbox or self._tasks or self._repeats:
+            return False
+        return not (self.claiming and self.lanes.have_work)
+
+    async def close(self) -> None:
+        """Give up what is out, and send no more."""
+        self._closed = True
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    def _due(self) -> None:
+        self._turn_is_due = False
+        self.turn()
+
+    def turn(self) -> None:
+        """Make every call that is to be made now."""
+        if self._closed:
+            return
+        if self.claiming:
+            self._claim()
+        for tag in list(self._outbox):
+            if self._calls.get(tag, 0) < _CALLS_PER_PARTITION:
+                self._send(_partition(tag), self._take(tag), None)
+
+    def _claim(self) -> None:
+        unsent = sum(map(len, self._outbox.values()))
+        free = self._slots - self._occupied() - self._asked
+        if unsent > PER_CALL + self._slots:  # the store does not take endings, so it gets no more to end
+            return
+        while free > 0 and (ask := self.lanes.next(free)) is not None:
+            free -= ask.count
+            self._asked += ask.count
+            self._send(ask.place.partition, self._take(ask.place.tag), ask)
+
+    def _take(self, tag: str) -> list[Ending]:
+        """The next endings of a partition that go together."""
+        line = self._outbox.get(tag)
+        if line is None:
+            return []
+        count = _how_many(line)
+        if count == len(line):
+            return self._outbox.pop(tag)
+        self._outbox[tag] = line[count:]
+        return line[:count]
+
+    def _send(self, partition: Partition, endings: list[Ending], ask: Ask | None) -> None:
+        tag = partition.tag
+        self._calls[tag] = self._calls.get(tag, 0) + 1
+        self._stats.calls += 1
+        task = self._loop.create_task(self._call(partition, endings, ask))
+        self._tasks.add(task)
+        task.add_done_callback(self._returned)
+
+    def _returned(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self.turn_soon()
+        self._on_return()
+
+    async def _call(self, partition: Partition, endings: list[Ending], ask: Ask | None) -> None:
+        sent_at = time.monotonic()
+        claim = None if ask is None else claim_for(self._claims[ask.place.lane.lane_id], ask.count)
+        try:
+            finished, claimed = await self._ask_store(partition, endings, claim)
+        except FlowFabricError as error:
+            self._failed(endings, ask, error)
+        else:
+            if ask is not None:
+                self._asked -= ask.count
+                self.lanes.answered(ask, len(claimed))
+                self.turn_soon()  # before the handlers start, so that the store has work meanwhile
+                self._on_claimed(claimed, ask, sent_at)
+            if endings:
+                self._on_finished(endings, finished)
+        finally:
+            self._calls[partition.tag] -= 1
+
+    async def _ask_store(
+        self, partition: Partition, endings: list[Ending], claim: b.ClaimExecutionsArgs | None
+    ) -> tuple[Sequence[b.FinishOutcome], Sequence[b.ClaimedWork]]:
+        finish = tuple([ending.args for ending in endings])
+        result = await self._port.finish_executions(
+            b.FinishExecutionsArgs(partition=partition, finish=finish, claim=claim)
+        )
+        return result.finished, result.claimed
+
+    def _failed(self, endings: list[Ending], ask: Ask | None, error: FlowFabricError) -> None:
+        """A whole call failed: try again soon, each ending alone when one of them may be the reason."""
+        _logger.warning("a call to the store failed, it is repeated: %s", error)
+        unreachable = isinstance(error, Unavailable)
+        if ask is not None:
+            self._asked -= ask.count
+            self.lanes.failed(ask)
+            self._loop.call_later(_PAUSE_S, self._resume, ask.place)
+        for attempt, args, alone in endings:
+            if alone and not unreachable:
+                self._on_finished([Ending(attempt, args)], [error])
+            else:
+                self._repeats += 1
+                self._loop.call_later(_PAUSE_S, self._again, attempt, args, not unreachable)
+
+    def _again(self, attempt: Attempt, args: b.FinishArgs, alone: bool) -> None:
+        self._repeats -= 1
+        self.finish(attempt, args, alone=alone)
+
+    def _resume(self, place: Place) -> None:
+        self.lanes.resume(place)
+        self.turn_soon()
+
+    def _claim_template(self, lane: LaneId) -> b.ClaimExecutionsArgs:
+        return b.ClaimExecutionsArgs(
+            lane_id=lane,
+            worker_id=self._settings.worker_id,
+            worker_instance_id=self._settings.worker_instance_id,
+            lease_ttl_ms=self._settings.lease_ttl_ms,
+            worker_capabilities=self._settings.capabilities,
+        )
+
+
+def _how_many(line: list[Ending]) -> int:
+    """How many of the first endings go in one call."""
+    if line[0].alone:
+        return 1
+    size = 0
+    for at, ending in enumerate(line[:PER_CALL]):
+        if isinstance(ending.args, c.CompleteExecutionArgs):
+            size += len(ending.args.result_payload or b"")
+        if at and (ending.alone or size > PAYLOAD_BYTES_PER_CALL):
+            return at
+    return min(len(line), PER_CALL)
+
+
+def _partition(tag: str) -> Partition:
+    return Partition(PartitionFamily.FLOW, int(tag[4:-1]))

@@ -1,0 +1,230 @@
+"""The worker: its tasks, its lanes, and how it is run."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any, Final, TypeAlias
+
+from flowfabric.backends import open_backend
+from flowfabric.backends.ports import EngineBackend
+from flowfabric.client.options import Duration, TaskOptions, ms
+from flowfabric.client.tasks import Task
+from flowfabric.config import Settings
+from flowfabric.errors import InvalidInput
+from flowfabric.worker.handlers import Middleware
+from flowfabric.worker.keeper import Open
+from flowfabric.worker.registry import Registry, WorkerTaskDecorator
+from flowfabric.worker.running import Lifespan, Program, WorkerRun
+from flowfabric.worker.settings import WorkerSettings, make_settings
+from flowfabric.worker.stats import WorkerStats
+
+Store: TypeAlias = str | Settings | EngineBackend
+
+# Nobody else can open it, so the keeper has to share the worker's connection.
+_THROW_AWAY: Final = "embedded://"
+
+
+class Worker:
+    """Runs tasks of some lanes.
+
+    lanes: names, or names with weights; free slots are shared between lanes that have work by weight.
+    capabilities: what it offers; work that needs more is left to others.
+    concurrency: how many handlers run at once; `prefetch` more are claimed ahead.
+    lease_ttl_ms: how long after the death of this process its work is taken over.
+    grace: seconds that handlers have to end when the worker is to stop; `cancel_grace` those that were told to stop.
+    lifespan: an async context manager that is open while the worker runs; what it gives is `ctx.state`.
+    middleware: async functions `(ctx, call_next)` around every attempt, the first one outermost.
+    categories: the failure categories of exceptions, by class.
+    processes: how many processes run CPU tasks at once; by default one a processor.
+    """
+
+    def __init__(
+        self,
+        lanes: Sequence[str] | Mapping[str, int] = ("default",),
+        *,
+        capabilities: Collection[str] = (),
+        concurrency: int = 64,
+        prefetch: int = 0,
+        lease_ttl_ms: int = 30_000,
+        namespace: str = "default",
+        worker_id: str = "worker",
+        worker_instance_id: str | None = None,
+        grace: Duration = 30,
+        cancel_grace: Duration = 5,
+        blocking_threshold: Duration = 0.5,
+        processes: int | None = None,
+        version: str = "",
+        lifespan: Lifespan | None = None,
+        middleware: Sequence[Middleware] = (),
+        categories: Mapping[type[BaseException], str] | None = None,
+    ) -> None:
+        self.settings: WorkerSettings = make_settings(
+            lanes=lanes,
+            capabilities=capabilities,
+            concurrency=concurrency,
+            prefetch=prefetch,
+            lease_ttl_ms=lease_ttl_ms,
+            namespace=namespace,
+            worker_id=worker_id,
+            worker_instance_id=worker_instance_id,
+            grace=grace,
+            cancel_grace=cancel_grace,
+            blocking_threshold=blocking_threshold,
+            processes=processes,
+            version=version,
+        )
+        self.stats = WorkerStats()
+        self._registry = Registry()
+        self.task = WorkerTaskDecorator(self._registry, TaskOptions(lane=next(iter(self.settings.lanes))))
+        self._program = Program(self.settings, self._registry, tuple(middleware), lifespan, dict(categories or {}))
+        self._run: WorkerRun | None = None
+        self._owned: EngineBackend | None = None
+
+    @property
+    def tasks(self) -> Mapping[str, Task[..., Any]]:
+        """The tasks that it knows, by name."""
+        return dict(self._registry.tasks)
+
+    @property
+    def running(self) -> int:
+        """How many handlers run now."""
+        return 0 if self._run is None else self._run.running
+
+    def add(self, *tasks: Task[..., Any], cpu: bool = False) -> None:
+        """Add tasks that were made elsewhere, with `@task`."""
+        for each in tasks:
+            self._registry.add(each, cpu=cpu)
+
+    async def run(self, store: Store | None = None, *, keeper: str | Settings | None = None) -> None:
+        """Work until SIGTERM or SIGINT, then drain. A second signal stops at once. Without a store: FLOWFABRIC_URL.
+
+        The keeper of the leases has a connection of its own; when `store` is an opened backend, say in `keeper` where
+        to, or it shares that one.
+        """
+        ending, at_once = asyncio.Event(), asyncio.Event()
+
+        def signalled() -> None:
+            (at_once if ending.is_set() else ending).set()
+
+        with _signals(signalled):
+            await self.start(store, keeper=keeper)
+            try:
+                await self._until(ending)
+                await self._drain_unless(at_once)
+            finally:
+                await self._close()
+
+    async def start(self, store: Store | None = None, *, keeper: str | Settings | None = None) -> None:
+        """Begin to work and return, for embedding and for tests; `stop` ends it."""
+        if self._run is not None:
+            raise InvalidInput("worker", self.settings.worker_instance_id, "runs already")
+        if not self._registry.tasks:
+            raise InvalidInput("tasks", (), "the worker has none; add some with @worker.task or worker.add")
+        backend, open_keeper = await self._connect(store, keeper)
+        self._run = WorkerRun(self._program, backend, open_keeper, self.stats)
+        try:
+            await self._run.start()
+        except BaseException:
+            await self._close()
+            raise
+
+    async def stop(self, *, grace: Duration | None = None) -> None:
+        """Drain and end: handlers have `grace` seconds, then their attempts are handed back."""
+        if self._run is None:
+            return
+        try:
+            await self._run.drain(self.settings.grace_ms if grace is None else ms("grace", grace))
+        finally:
+            await self._close()
+
+    @asynccontextmanager
+    async def working(
+        self, store: Store | None = None, *, keeper: str | Settings | None = None
+    ) -> AsyncIterator[Worker]:
+        """`start` and `stop` as a context manager."""
+        await self.start(store, keeper=keeper)
+        try:
+            yield self
+        finally:
+            await self.stop()
+
+    async def idle(self) -> None:
+        """Wait until it has looked for work, nothing runs, everything is told to the store, and no work is known of."""
+        if self._run is not None:
+            await self._run.idle()
+
+    async def _connect(self, store: Store | None, keeper: str | Settings | None) -> tuple[EngineBackend, Open | None]:
+        if store is None or isinstance(store, str | Settings):
+            settings = _settings(store)
+            self._owned = backend = await open_backend(settings=settings)
+        else:
+            settings, backend = None, store
+        mine = _settings(keeper) if keeper is not None else settings
+        if mine is None or mine.url == _THROW_AWAY:
+            return backend, None
+        return backend, lambda: open_backend(settings=mine)
+
+    async def _until(self, ending: asyncio.Event) -> None:
+        """Wait for the end, or raise what made working impossible."""
+        assert self._run is not None
+        failing, waiting = asyncio.create_task(self._run.failed()), asyncio.create_task(ending.wait())
+        try:
+            await asyncio.wait([failing, waiting], return_when=asyncio.FIRST_COMPLETED)
+            if failing.done():
+                failing.result()
+        finally:
+            for each in (failing, waiting):
+                each.cancel()
+                with contextlib.suppress(BaseException):
+                    await each
+
+    async def _drain_unless(self, at_once: asyncio.Event) -> None:
+        assert self._run is not None
+        draining = asyncio.create_task(self._run.drain(self.settings.grace_ms))
+        hurry = asyncio.create_task(at_once.wait())
+        await asyncio.wait([draining, hurry], return_when=asyncio.FIRST_COMPLETED)
+        for each in (draining, hurry):
+            each.cancel()
+        for outcome in await asyncio.gather(draining, hurry, return_exceptions=True):
+            if isinstance(outcome, Exception):
+                raise outcome
+        if at_once.is_set():
+            await self._run.hurry()
+
+    async def _close(self) -> None:
+        run, self._run = self._run, None
+        owned, self._owned = self._owned, None
+        try:
+            if run is not None:
+                await run.close()
+        finally:
+            if owned is not None:
+                await owned.close()
+
+
+def _settings(store: str | Settings | None) -> Settings:
+    if isinstance(store, Settings):
+        return store
+    settings = Settings.from_env()
+    return settings if store is None else replace(settings, url=store)
+
+
+@contextlib.contextmanager
+def _signals(on_signal: Callable[[], None]) -> Iterator[None]:
+    """Call this at SIGTERM and SIGINT, where this is the thread that may say so."""
+    loop = asyncio.get_running_loop()
+    handled = []
+    for number in (signal.SIGTERM, signal.SIGINT):
+        with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
+            loop.add_signal_handler(number, on_signal)
+            handled.append(number)
+    try:
+        yield
+    finally:
+        for number in handled:
+            loop.remove_signal_handler(number)

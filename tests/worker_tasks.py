@@ -1,0 +1,79 @@
+"""CPU tasks and worker programs that other processes import."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import time
+
+from flowfabric.core.policy import FixedBackoff, RetryPolicy
+from flowfabric.worker import Context, Fail, Retry, Snooze, Worker, task
+
+cpu_worker = Worker(lease_ttl_ms=3_000, processes=2, cancel_grace=20)
+
+
+@cpu_worker.task(cpu=True)
+def power(base: int, exponent: int) -> int:
+    return int(base**exponent)
+
+
+@cpu_worker.task(cpu=True)
+def where(ctx: Context) -> tuple[int, int]:
+    ctx.progress(50, "halfway")
+    return os.getpid(), ctx.attempt_index
+
+
+@cpu_worker.task(cpu=True)
+def spin(path: str) -> None:
+    """Compute for ever; the file tells that it has begun."""
+    with open(path, "w") as file:
+        file.write(str(os.getpid()))
+    while True:
+        time.monotonic()
+
+
+@cpu_worker.task(cpu=True)
+def crash() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@cpu_worker.task(cpu=True)
+def raises(kind: str) -> None:
+    match kind:
+        case "retry":
+            raise Retry("busy", after=7)
+        case "snooze":
+            raise Snooze(for_=8)
+        case "fail":
+            raise Fail("bad", category="mine", retryable=False)
+        case _:
+            raise ConnectionResetError(kind)
+
+
+@task(retry=RetryPolicy(max_retries=3, backoff=FixedBackoff(delay_ms=10)))
+async def nap(ms: int) -> int:
+    await asyncio.sleep(ms / 1000)
+    return ms
+
+
+@task
+async def endless() -> None:
+    print("began", flush=True)
+    await asyncio.Event().wait()
+
+
+async def main(url: str, grace: float, lease_ttl_ms: int, concurrency: int) -> None:
+    worker = Worker(grace=grace, lease_ttl_ms=lease_ttl_ms, concurrency=concurrency)
+    worker.add(nap, endless)
+    running = asyncio.create_task(worker.run(url))
+    while not worker.stats.calls and not running.done():  # noqa: ASYNC110 - nothing else tells that it listens
+        await asyncio.sleep(0.01)
+    print("ready", flush=True)
+    await running
+    print("ended", flush=True)
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1], float(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])))
