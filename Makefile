@@ -17,7 +17,9 @@ $(VENV)/.ready: pyproject.toml
 
 setup: $(VENV)/.ready ## make the virtual environment
 
-demo: setup ## start an embedded Valkey, watch executions live, and see what a job costs
+demo: setup ## a fleet of workers, one of them killed; then one execution at a time, and what a job costs
+	@$(BIN)/python examples/fleet.py
+	@echo
 	@$(BIN)/python examples/lifecycle.py
 	@echo
 	@$(BIN)/python -m benchmarks.lifecycle --lives 2000 --repetitions 1 --aof no
@@ -45,10 +47,14 @@ docs: setup ## write the generated pages of docs/reference and docs/explanation
 soak: setup ## the long runs: many seeds of the model and race tests, crash loops
 	FLOWFABRIC_SOAK=1 $(BIN)/python -m pytest tests/conformance tests/integration -k "model or race or crash or failover" -x
 
-bench: setup ## run the benchmarks: the price of a job, its growth, the client
+bench: setup ## run the benchmarks: the price of a job, its growth, throughput and latency beside others, idling
 	$(BIN)/python -m benchmarks.lifecycle
 	$(BIN)/python -m benchmarks.growth
 	$(BIN)/python benchmarks/clients.py
+	$(BIN)/python -m benchmarks.submit
+	$(BIN)/python -m benchmarks.throughput
+	$(BIN)/python -m benchmarks.latency
+	$(BIN)/python -m benchmarks.idle
 
 clean: ## remove the virtual environment and caches
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -6,10 +6,11 @@ turns are divided by each other: one ratio a repetition, shown as the median of 
 
 from __future__ import annotations
 
+import math
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
@@ -48,6 +49,22 @@ NOTHING = Sample(0, 0.0, 0.0, 0.0)
 
 
 @dataclass(frozen=True)
+class Run:
+    """What some tasks of one system took: time, processor time of its program and of the server."""
+
+    tasks: int
+    seconds: float
+    cpu_us: float
+    server_us: float
+    latencies_us: tuple[float, ...] = ()
+
+    @classmethod
+    def told(cls, facts: Mapping[str, Any], server_us: float) -> Run:
+        latencies = tuple(facts.get("latencies_us", ()))
+        return cls(facts["tasks"], facts["seconds"], facts["cpu_us"], server_us, latencies)
+
+
+@dataclass(frozen=True)
 class Spread:
     """The same figure in every repetition."""
 
@@ -72,6 +89,17 @@ def dearer(these: Iterable[Sample], those: Iterable[Sample]) -> Spread:
 def faster(these: Iterable[Sample], those: Iterable[Sample]) -> Spread:
     """Lives per second of these to those of those, repetition by repetition."""
     return Spread.of(this.lives_per_second / that.lives_per_second for this, that in zip(these, those, strict=True))
+
+
+def ratio(these: Iterable[float], those: Iterable[float]) -> Spread:
+    """A figure of these to that of those, repetition by repetition."""
+    return Spread.of(this / that for this, that in zip(these, those, strict=True))
+
+
+def percentile(values: Iterable[float], share: float) -> float:
+    """The smallest value that at least this share of them does not exceed."""
+    ordered = sorted(values)
+    return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
 
 
 def in_turn(items: Sequence[T], turn: int) -> list[T]:

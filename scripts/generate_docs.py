@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from flowfabric.backends.valkey.bundle import bundle
+from flowfabric.cli import reference
 from flowfabric.core.states import PublicState
 from flowfabric.core.transitions import (
     OPERATORS,
@@ -127,6 +128,7 @@ def functions() -> str:
 
 PAGES = {
     "explanation/state-machine.md": state_machine,
+    "reference/cli.md": reference.page,
     "reference/errors.md": errors,
     "reference/functions.md": functions,
 }

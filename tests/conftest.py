@@ -133,7 +133,10 @@ _SUITES = {
     "integration/test_cluster_migration": "failover and migration",
     "integration/test_standalone_failover": "failover and migration",
     "integration/test_access": "ACL and TLS",
+    "integration/test_worker": "workers",
+    "integration/test_engine": "engine",
     "integration/": "client, embedded, crashes",
+    "cli/": "command line",
     "unit/": "unit",
 }
 

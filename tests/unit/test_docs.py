@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import asyncio
 import re
+import sys
+import types
 from pathlib import Path
 
 import pytest
@@ -20,10 +22,12 @@ _TOP_LEVEL_AWAIT = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
 
 
 @pytest.mark.parametrize("page", [page for page in WITH_CODE if page.name not in FRAGMENTS], ids=lambda page: page.name)
-def test_the_code_of_a_page_runs(page: Path) -> None:
+def test_the_code_of_a_page_runs(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     blocks = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
-    code = compile("\n".join(blocks), str(page), "exec", flags=_TOP_LEVEL_AWAIT)
-    result = eval(code, {"__name__": "docs"})
+    code = compile("\n".join(blocks), str(page), "exec", flags=_TOP_LEVEL_AWAIT, dont_inherit=True)
+    module = types.ModuleType("docs")  # dataclasses look their module up
+    monkeypatch.setitem(sys.modules, "docs", module)
+    result = eval(code, module.__dict__)
     if result is not None:
         asyncio.run(result)
 

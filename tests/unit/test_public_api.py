@@ -10,8 +10,40 @@ import flowfabric.testing
 
 
 def test_the_public_names_are_frozen() -> None:
-    assert flowfabric.__all__ == ["EngineBackend", "FlowFabricError", "Settings", "__version__", "open_backend"]
-    assert flowfabric.testing.__all__ == ["ManualClock", "open_test_backend"]
+    assert flowfabric.__all__ == [
+        "Call",
+        "Cancel",
+        "ClaimedTask",
+        "Claims",
+        "Context",
+        "Engine",
+        "EngineBackend",
+        "EngineSettings",
+        "ExecutionCancelled",
+        "ExecutionEnded",
+        "ExecutionExpired",
+        "ExecutionFailed",
+        "ExecutionSkipped",
+        "Fabric",
+        "Fail",
+        "FlowFabricError",
+        "Handle",
+        "Progress",
+        "Retry",
+        "RetryPolicy",
+        "Settings",
+        "Snooze",
+        "SyncFabric",
+        "SyncHandle",
+        "Task",
+        "TaskOptions",
+        "Worker",
+        "__version__",
+        "named",
+        "open_backend",
+        "task",
+    ]
+    assert flowfabric.testing.__all__ == ["FabricKit", "ManualClock", "StillOpen", "open_test_backend"]
 
 
 def test_every_public_name_exists_and_the_lists_are_sorted() -> None:

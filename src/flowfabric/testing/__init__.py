@@ -1,5 +1,10 @@
-"""The public test kit: a clock that stands still, and stores that use it."""
+"""The public test kit: a clock that stands still, stores that use it, and a fabric that is driven by hand.
+
+`flowfabric.testing.pytest_plugin` has the fixtures.
+"""
 
 from flowfabric.testing.clock import ManualClock, open_test_backend
+from flowfabric.testing.kit import FabricKit
+from flowfabric.testing.open_work import StillOpen
 
-__all__ = ["ManualClock", "open_test_backend"]
+__all__ = ["FabricKit", "ManualClock", "StillOpen", "open_test_backend"]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from flowfabric.backends.valkey.backend import ValkeyBackend
+from flowfabric.backends.valkey.backend import ValkeyBackend, agree_on_partitions
 from flowfabric.backends.valkey.bundle import bundle
 from flowfabric.backends.valkey.client import Client
 from flowfabric.config import Settings
@@ -45,12 +45,15 @@ class ManualClock:
 
 
 async def open_test_backend(
-    url: str = "embedded://", settings: Settings | None = None
+    url: str = "embedded://", settings: Settings | None = None, *, empty: bool = False
 ) -> tuple[ValkeyBackend, ManualClock]:
-    """A store for tests whose time is the returned clock's."""
+    """A store for tests whose time is the returned clock's; with `empty` everything in it is deleted first."""
     wanted = replace(settings or Settings(), url=url, force_library_load=True)
     backend = await ValkeyBackend.open(wanted, bundle(manual_clock=True))
     try:
+        if empty:
+            await backend.client.execute_on_primaries("FLUSHALL")
+            backend.partitions = await agree_on_partitions(backend.client, wanted)
         clock = await ManualClock.start(backend.client)
     except BaseException:
         await backend.close()

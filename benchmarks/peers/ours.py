@@ -1,0 +1,44 @@
+"""FlowFabric, as a user would write it."""
+
+from __future__ import annotations
+
+import asyncio
+
+from benchmarks.peers.protocol import Job, Probe, ready, submitted, timed
+from flowfabric import Fabric, FlowFabricError, Worker, named
+
+PACKAGES = ("flowfabric", "hiredis", "msgspec")
+
+
+async def submit(job: Job) -> None:
+    task = named("noop")
+    async with Fabric.connect(job.url) as fabric:
+        ready(PACKAGES, {})
+        if job.role != "bulk":
+            await submitted(lambda sent_ns: fabric.submit(task, sent_ns), job)
+            return
+        with timed(job.tasks):
+            outcomes = await fabric.submit_many(task, [(0,)] * job.tasks)
+        refused = [outcome for outcome in outcomes if isinstance(outcome, FlowFabricError)]
+        assert not refused, refused[0]
+
+
+async def work(job: Job) -> None:
+    """Until the last task has ended; then everything must have been accepted by the store."""
+    ended = asyncio.Event()
+    probe = Probe(job.tasks, ended.set)
+    worker = Worker(concurrency=job.concurrency)
+
+    @worker.task(name="noop")
+    async def noop(sent_ns: int) -> None:
+        probe(sent_ns)
+
+    ready(PACKAGES, {"processes": 1, "concurrency": job.concurrency, "loop": "asyncio"})
+    async with worker.working(job.url):
+        await ended.wait()
+    assert worker.stats.completed == job.tasks, worker.stats
+
+
+if __name__ == "__main__":
+    given = Job.given()
+    asyncio.run(work(given) if given.role == "work" else submit(given))

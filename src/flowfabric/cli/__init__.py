@@ -1,0 +1,18 @@
+"""The command line: `flowfabric`, installed with `pip install 'flowfabric[cli]'`."""
+
+from __future__ import annotations
+
+import sys
+
+_NEEDED = ("rich", "typer")
+
+
+def main() -> None:
+    """Run a command and end the process with its exit code."""
+    try:
+        from flowfabric.cli.app import app  # noqa: PLC0415 - whoever lacks the extra is told so
+    except ModuleNotFoundError as error:
+        if error.name not in _NEEDED:
+            raise
+        sys.exit(f"flowfabric: the command line needs {error.name}: pip install 'flowfabric[cli]'")
+    app(prog_name="flowfabric")

@@ -1,0 +1,57 @@
+"""The commands put together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Annotated
+
+import typer
+
+from flowfabric import __version__
+from flowfabric.cli import lanes
+from flowfabric.cli.bench import bench
+from flowfabric.cli.changing import cancel, replay, retry
+from flowfabric.cli.dev.command import dev
+from flowfabric.cli.doctor.command import doctor
+from flowfabric.cli.events import events
+from flowfabric.cli.executions import explain, ls, show
+from flowfabric.cli.running import show_tracebacks
+from flowfabric.cli.serving import engine, worker
+from flowfabric.cli.submitting import submit
+from flowfabric.cli.trimming import trim
+from flowfabric.cli.workers import workers
+
+app = typer.Typer(
+    name="flowfabric",
+    help="Durable executions: run them, watch them, steer them.",
+    no_args_is_help=True,
+    rich_markup_mode=None,  # help is plain text, on a terminal and in a pipe
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def flowfabric(
+    traceback: Annotated[bool, typer.Option("--traceback", help="Show where an error came from.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    show_tracebacks(traceback)
+
+
+_COMMANDS: Sequence[Callable[..., None]] = (
+    *(dev, worker, engine),
+    *(submit, ls, show, explain, events, cancel, replay, retry),
+    *(workers, trim, doctor, bench),
+)
+for _command in _COMMANDS:
+    app.command()(_command)
+app.add_typer(lanes.app, name="lanes")

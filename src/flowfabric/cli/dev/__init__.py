@@ -1,0 +1,1 @@
+"""`dev`: store, engine and your worker in one go, with reload."""

@@ -1,0 +1,1 @@
+"""`doctor`: is everything there, does it answer, and what should be done about it."""

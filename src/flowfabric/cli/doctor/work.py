@@ -1,0 +1,81 @@
+"""Checks of what runs on the store: engines, workers, and whether work gets through."""
+
+from __future__ import annotations
+
+from typing import Final
+from uuid import uuid4
+
+from flowfabric.cli.doctor.checks import Check, fail, ok, warn
+from flowfabric.cli.executions import explained
+from flowfabric.cli.paging import all_workers
+from flowfabric.cli.parsing import span_text
+from flowfabric.client.fabric import Fabric
+from flowfabric.core import contracts as c
+from flowfabric.core.states import LaneState, PublicState
+
+_OLD_MS: Final = 60_000
+
+
+async def check_work(fabric: Fabric) -> list[Check]:
+    in_use = len(await fabric.backend.partitions_in_use())
+    counts, workers = await fabric.counts(), await all_workers(fabric)
+    return [
+        _partitions(fabric, in_use),
+        await _engine(fabric, is_in_use=in_use > 0),
+        _workers(workers),
+        *[check for each in counts if (check := await _lane(fabric, each, workers)) is not None],
+        await _oldest(fabric, counts),
+    ]
+
+
+def _partitions(fabric: Fabric, in_use: int) -> Check:
+    config = fabric.backend.partitions
+    shards = f"{config.lane_shards} shard{'s' * (config.lane_shards != 1)} a lane"
+    return ok("partitions", f"{config.num_flow_partitions}, {in_use} in use, {shards}")
+
+
+async def _engine(fabric: Fabric, *, is_in_use: bool) -> Check:
+    # Whoever leaves is told who stays.
+    args = c.HoldShareArgs(replica_id=f"doctor:{uuid4().hex[:12]}", ttl_ms=1_000, leave=True)
+    replicas = (await fabric.backend.hold_share(args)).replicas
+    if replicas:
+        return ok("engine", f"{len(replicas)} alive: {', '.join(replicas)}")
+    found, advice = "none is alive: delays, time-outs and lost leases are not looked after", "start `flowfabric engine`"
+    return fail("engine", found, advice) if is_in_use else warn("engine", found, advice)
+
+
+def _workers(workers: list[c.WorkerInfo]) -> Check:
+    if not workers:
+        return warn("workers", "none is alive", "start `flowfabric worker MODULE`")
+    slots = sum(worker.slots for worker in workers)
+    return ok("workers", f"{len(workers)} alive with {slots} slots")
+
+
+async def _lane(fabric: Fabric, counts: c.LaneCounts, workers: list[c.WorkerInfo]) -> Check | None:
+    """What keeps the work of a lane from being started; None when nothing waits there."""
+    waiting = counts.counts.get(PublicState.WAITING, 0)
+    if not waiting:
+        return None
+    name, lane = f"lane {counts.lane_id}", counts.lane_id
+    state = (await fabric.describe_lane(lane)).state
+    if state is not LaneState.ACTIVE:
+        return warn(name, f"{waiting} waiting, the lane is {state}", f"`flowfabric lanes resume {lane}`")
+    serving = sum(lane in worker.lanes for worker in workers)
+    if not serving:
+        return fail(name, f"{waiting} waiting, no worker serves it", f"start a worker with lanes=[{str(lane)!r}]")
+    return ok(name, f"{waiting} waiting for {serving} worker{'s' * (serving != 1)}")
+
+
+async def _oldest(fabric: Fabric, counts: list[c.LaneCounts]) -> Check:
+    ages = {each.lane_id: each.oldest_waiting_ms for each in counts if each.oldest_waiting_ms is not None}
+    if not ages:
+        return ok("waiting", "nothing waits")
+    lane = max(ages, key=lambda each: ages[each])
+    found = f"the oldest of lane {lane} waits for {span_text(ages[lane])}"
+    if ages[lane] < _OLD_MS:
+        return ok("waiting", found)
+    page = await fabric.list(lane=lane, state=PublicState.WAITING, order=c.ListOrder.OLDEST, limit=1)
+    for oldest in page.executions:
+        reason = await explained(fabric, oldest.execution_id)
+        return warn("waiting", f"{found}: {oldest.execution_id} {reason}", f"`flowfabric show '{oldest.execution_id}'`")
+    return warn("waiting", found, f"`flowfabric ls --state waiting --lane {lane} --oldest-first`")

@@ -1,0 +1,98 @@
+"""What people type: durations, moments, tags and JSON. What cannot be read is refused with the option's name."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+import msgspec
+
+from flowfabric.errors import InvalidInput
+
+_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)?")
+_SECONDS: Final = {"ms": 0.001, "s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
+_UNITS: Final = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000))
+
+
+def duration(option: str, text: str) -> float:
+    """Seconds: `30`, `250ms`, `1.5h`, `7d`."""
+    found = _DURATION.fullmatch(text.strip())
+    if found is None:
+        raise InvalidInput(option, text, "must be a duration like 30s, 250ms, 5m, 1.5h or 7d")
+    return float(found[1]) * _SECONDS[found[2] or "s"]
+
+
+def optional_duration(option: str, text: str | None) -> float | None:
+    return None if text is None else duration(option, text)
+
+
+def moment(option: str, text: str | None) -> datetime | None:
+    """A time like `2030-01-31T12:00`, this machine's where it names no zone, or a duration: so long ago."""
+    if text is None:
+        return None
+    if _DURATION.fullmatch(text.strip()):
+        return datetime.now(UTC) - timedelta(seconds=duration(option, text))
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        problem = "must be a time like 2030-01-31T12:00, or how long ago, like 2h"
+        raise InvalidInput(option, text, problem) from None
+    return found.astimezone() if found.tzinfo is None else found
+
+
+def tags(option: str, texts: Sequence[str]) -> dict[str, str]:
+    """`team.key=value` each."""
+    found: dict[str, str] = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise InvalidInput(option, text, "must look like team.key=value")
+        found[key] = value
+    return found
+
+
+def json_list(option: str, texts: Sequence[str]) -> list[Any]:
+    """One JSON value each."""
+    return [_json(f"{option}[{at}]", text) for at, text in enumerate(texts)]
+
+
+def json_object(option: str, text: str | None) -> dict[str, Any]:
+    if text is None:
+        return {}
+    found = _json(option, text)
+    if not isinstance(found, dict):
+        raise InvalidInput(option, text, 'must be a JSON object, like {"name": "value"}')
+    return found
+
+
+def _json(field: str, text: str) -> Any:
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError as error:
+        problem = f"is no JSON: {error}; text needs quotes of its own, like '\"tides\"'"
+        raise InvalidInput(field, text, problem) from None
+
+
+def time_text(at_ms: int | None) -> str:
+    """A moment for people; always UTC, so that lines of different machines can be compared."""
+    if at_ms is None:
+        return "-"
+    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3] + "Z"
+
+
+def span_text(ms: float | None) -> str:
+    """A duration for people: its largest unit, and one digit more where it is small."""
+    if ms is None:
+        return "-"
+    for unit, size in _UNITS:
+        if ms >= size:
+            return f"{ms / size:.0f}{unit}" if ms >= 10 * size else f"{ms / size:.1f}{unit}"
+    return f"{ms:.0f}ms" if ms >= 10 else f"{ms:.2f}ms"
+
+
+def age_text(at_ms: int | None) -> str:
+    """How long ago."""
+    return "-" if at_ms is None else span_text(max(0, time.time() * 1000 - at_ms))

@@ -1,0 +1,177 @@
+"""A fabric for tests: the store, its time, the engine and the workers move when the test says so."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from typing import Any, Final, Self
+
+from flowfabric.backends.ports import EngineBackend
+from flowfabric.client.fabric import Fabric
+from flowfabric.client.handle import Handle
+from flowfabric.client.options import Duration, ms
+from flowfabric.config import Settings
+from flowfabric.core import contracts as c
+from flowfabric.core.ids import ExecutionId
+from flowfabric.engine import Engine, EngineSettings
+from flowfabric.errors import BackendUnavailable
+from flowfabric.testing.clock import ManualClock, open_test_backend
+from flowfabric.testing.crew import Crew
+from flowfabric.testing.line import PatientLine
+from flowfabric.testing.open_work import OpenExecution, Staff, StillOpen, open_work, summary_of
+from flowfabric.worker import Worker
+
+# A store of our own needs few partitions, and is looked through quickly.
+SMALL: Final = Settings(url="embedded://", num_flow_partitions=8, num_budget_partitions=2, num_quota_partitions=2)
+
+# A run of the engine ends when its work is done, not when its time is over.
+_ENGINE: Final = EngineSettings(budget_ms=60_000, jitter_pct=0)
+_LOOK_EVERY_S: Final = 0.05
+
+
+class FabricKit(Fabric):
+    """A `Fabric` whose store has a manual clock, with an engine and workers that are driven by hand.
+
+    async with FabricKit.connect() as kit:
+        handle = await kit.submit(greet, "tides")
+        await kit.run_until_idle(worker)
+        assert await handle == "Hello, tides!"
+
+    `patience` is how many real seconds it waits for handlers, and for results, before it raises StillOpen.
+    """
+
+    patience: Duration = 10
+
+    def __init__(self, backend: EngineBackend, clock: ManualClock, *, namespace: str = "default") -> None:
+        self._line = PatientLine(backend, lambda: ms("patience", self.patience), self._why_open)
+        super().__init__(self._line.end, namespace=namespace)
+        self.clock = clock
+        self.engine = Engine(backend, _ENGINE)
+        self._store = backend
+        self._crew = Crew(backend, clock)
+        self._engine_turn = asyncio.Lock()
+
+    @classmethod
+    async def open(
+        cls, where: str | Settings | None = None, *, namespace: str = "default", empty: bool = False
+    ) -> Self:
+        """On a throw-away embedded store, or the one at a URL, whose library is replaced by one with a manual clock.
+
+        With `empty` everything in the store is deleted first. The environment is not asked: a test must not end up on
+        a store that somebody uses.
+        """
+        given = SMALL if where is None else where
+        settings = given if isinstance(given, Settings) else Settings(url=given)
+        backend, clock = await open_test_backend(settings.url, settings, empty=empty)
+        return cls(backend, clock, namespace=namespace)
+
+    async def close(self) -> None:
+        """Stop the workers, then let go of the store."""
+        if self._closed:
+            return
+        try:
+            await self._crew.close()
+            await self.engine.stop()
+        finally:
+            await super().close()
+
+    @property
+    def now(self) -> datetime:
+        """The time of the store; moments given as options must be counted from it."""
+        return datetime.fromtimestamp(self.clock.now_ms / 1000, UTC)
+
+    async def advance(self, seconds: Duration) -> None:
+        """Let so much time pass, and what is due by then happen. Handlers that run keep their leases meanwhile."""
+        await self._crew.live_through(ms("seconds", seconds))
+        await self.apply_due()
+
+    async def apply_due(self) -> None:
+        """Have the engine do all that is due: lost leases, delays, time-outs, deadlines, retention."""
+        async with self._engine_turn:
+            before = self._engine_errors()
+            await self.engine.run_once()
+            after = self._engine_errors()
+        failed = [f"{name}: {error}" for name, (count, error) in after.items() if count > before[name][0]]
+        if failed:
+            raise AssertionError("the engine failed; " + "; ".join(failed))
+
+    async def run_until_idle(self, *workers: Worker, timeout: Duration | None = None) -> None:  # noqa: ASYNC109
+        """Run all that can run at this moment of the clock, with these workers and those that were started.
+
+        When it returns, what is not finished waits for a time, a signal or an operator. Raises StillOpen when something
+        waits for a worker that is not there, or a handler has not ended after `timeout` real seconds, or `patience`.
+        """
+        loop, timeout = asyncio.get_running_loop(), self.patience if timeout is None else timeout
+        until = loop.time() + ms("timeout", timeout) / 1000
+        async with self._crew.at_work(workers):
+            unknown = self._count("unknown")
+            while True:
+                is_quiet, claimed = await self._crew.idle(_LOOK_EVERY_S), self._count("claimed")
+                await self.apply_due()
+                found, goes_on = await self._look(workers, handed_back=self._count("unknown") > unknown)
+                if not goes_on and is_quiet and claimed == self._count("claimed"):
+                    break
+                if loop.time() > until:
+                    raise await self._still_open(f"not idle after {timeout} seconds", found)
+            if found:
+                raise await self._still_open("no worker can run", found)
+
+    async def start_worker(self, worker: Worker) -> None:
+        """Have a worker work on its own, until it is stopped or killed."""
+        await self._crew.start(worker)
+
+    async def stop_worker(self, worker: Worker) -> None:
+        """Stop it in order: it takes nothing more, and hands back what its handlers have not finished."""
+        await self._crew.stop(worker)
+
+    async def kill_worker(self, worker: Worker) -> None:
+        """Have it vanish without a word: its leases stay until they run out. It can be started again.
+
+        Called by one of its own handlers it dies right there. Handlers are cancelled, which is more than a killed
+        process would notice; what they do to the store after that is not done.
+        """
+        await self._crew.kill(worker)
+
+    async def expire_lease(self, execution: Handle[Any] | str) -> None:
+        """Take the lease of a running execution away, so that it is free for the next worker.
+
+        A handler that still runs learns of it at the next renewal of its lease, and whatever it does is refused.
+        """
+        execution_id = execution.id if isinstance(execution, Handle) else ExecutionId(execution)
+        await self._store.revoke_lease(c.RevokeLeaseArgs(execution_id=execution_id, reason="expired by a test"))
+        await self.apply_due()
+
+    def fail_next(self, operation: str, error: Exception | None = None, *, times: int = 1) -> None:
+        """Have the next calls of a port fail before they reach the store, for this fabric; its workers go on.
+
+        `operation` is a method of `EngineBackend`; `submit` uses submit_executions, as `submit_many` does.
+        """
+        unreachable = BackendUnavailable("the store cannot be reached, because a test said so", sent=False)
+        self._line.fail_next(operation, error or unreachable, times)
+
+    async def _look(self, given: tuple[Worker, ...], *, handed_back: bool) -> tuple[list[OpenExecution], bool]:
+        """What is open, and whether any of it goes on."""
+        alive = list(self._crew)
+        staff = Staff(alive, killed=[worker for worker in given if worker not in alive])
+        found = []
+        async for each in open_work(self._store, staff, handed_back=handed_back):
+            found.append(each)
+            if each.goes_on:
+                return found, True
+        return found, False
+
+    async def _still_open(self, problem: str, found: list[OpenExecution]) -> StillOpen:
+        workers = await self._store.list_workers(c.ListWorkersArgs(limit=1_000))
+        return StillOpen(problem, found, workers.workers)
+
+    async def _why_open(self, execution_id: ExecutionId) -> Exception:
+        facts = await self._store.explain_execution(execution_id)
+        info = await self._store.get_execution(execution_id)
+        problem = f"it has not ended after {self.patience} seconds; run_until_idle, or advance the clock"
+        return await self._still_open(problem, [OpenExecution(summary_of(info), facts, goes_on=False)] if info else [])
+
+    def _count(self, name: str) -> int:
+        return sum(getattr(worker.stats, name) for worker in self._crew)
+
+    def _engine_errors(self) -> dict[str, tuple[int, str | None]]:
+        return {each.name: (each.errors, each.last_error) for each in self.engine.status().services}

@@ -1,0 +1,92 @@
+"""The line between somebody and the store, which a test can cut or have fail."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict, deque
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, cast
+
+from flowfabric.backends.ports import EngineBackend
+from flowfabric.core.ids import ExecutionId
+from flowfabric.core.states import PublicState
+from flowfabric.errors import BackendUnavailable, InvalidInput
+
+WhyOpen = Callable[[ExecutionId], Awaitable[Exception]]
+
+
+class Line:
+    """A store that some calls do not reach. What a call that fails would have done is not done."""
+
+    def __init__(self, backend: EngineBackend) -> None:
+        self._backend = backend
+        self._is_cut = False
+        self._faults: defaultdict[str, deque[Exception]] = defaultdict(deque)
+        self._released: asyncio.Event | None = None  # while calls are held
+
+    @property
+    def end(self) -> EngineBackend:
+        """What the one who calls gets: the store with all its ports."""
+        return cast("EngineBackend", self)
+
+    def cut(self) -> None:
+        """Let no call through any more. Those that are on their way arrive; their callers may not hear of it."""
+        self._is_cut = True
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Have calls wait meanwhile."""
+        self._released = released = asyncio.Event()
+        try:
+            yield
+        finally:
+            self._released = None
+            released.set()
+
+    def fail_next(self, operation: str, error: Exception, times: int) -> None:
+        """Have the next calls of a port's method fail."""
+        if operation.startswith("_") or not callable(getattr(EngineBackend, operation, None)):
+            raise InvalidInput("operation", operation, "must be a method of EngineBackend, such as submit_executions")
+        self._faults[operation].extend([error] * times)
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._backend, name)
+        if not callable(found):
+            return found
+        if self._released is not None:
+            return partial(self._later, name, self._released)
+        error = self._next_error(name)
+        return found if error is None else partial(_fails, error)
+
+    async def _later(self, name: str, released: asyncio.Event, *args: Any, **kwargs: Any) -> Any:
+        await released.wait()
+        return await getattr(self, name)(*args, **kwargs)
+
+    def _next_error(self, name: str) -> Exception | None:
+        if self._is_cut:
+            return BackendUnavailable("the worker was killed", sent=False)
+        faults = self._faults.get(name)
+        return faults.popleft() if faults else None
+
+
+class PatientLine(Line):
+    """A line whose user waits for the end of an execution only so long: in a test nobody may ever bring it about."""
+
+    def __init__(self, backend: EngineBackend, patience_ms: Callable[[], int], why_open: WhyOpen) -> None:
+        super().__init__(backend)
+        self._patience_ms = patience_ms
+        self._why_open = why_open
+
+    async def wait_for_execution(self, execution_id: ExecutionId, *, timeout_ms: int) -> PublicState | None:
+        patience_ms = self._patience_ms()
+        wait = self.__getattr__("wait_for_execution")
+        state: PublicState | None = await wait(execution_id, timeout_ms=min(timeout_ms, patience_ms))
+        if state is None and timeout_ms > patience_ms:
+            raise await self._why_open(execution_id)
+        return state
+
+
+async def _fails(error: Exception, *args: Any, **kwargs: Any) -> Any:
+    raise error

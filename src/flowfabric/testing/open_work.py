@@ -1,0 +1,122 @@
+"""What could still happen at this moment of the clock, and what waits for somebody who is not there."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Collection, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from flowfabric.backends.ports import EngineBackend
+from flowfabric.core import contracts as c
+from flowfabric.core.states import AttemptState, EligibilityState, LaneState, PublicState
+from flowfabric.errors import ExecutionNotFound
+from flowfabric.scheduling.explain import explain
+from flowfabric.worker import Worker
+
+_SHOWN = 20
+_NO_TASK = "was handed back: no worker here has its task; add it with @worker.task or worker.add"
+
+
+class StillOpen(AssertionError):
+    """Executions that cannot go on, or did not in time. The message says why for each; `executions` are they."""
+
+    def __init__(self, problem: str, found: Sequence[OpenExecution], workers: Sequence[c.WorkerInfo]) -> None:
+        self.executions = tuple(each.summary for each in found)
+        lines = [f"  {each.describe(workers)}" for each in found[:_SHOWN]]
+        more = [f"  and {len(found) - _SHOWN} more"] if len(found) > _SHOWN else []
+        super().__init__("\n".join([f"{problem}:", *lines, *more]))
+
+
+class OpenExecution(NamedTuple):
+    """One that waits for nothing but a worker, or runs."""
+
+    summary: c.ExecutionSummary
+    facts: c.Explanation
+    goes_on: bool  # a worker has it, or will take it
+    why: str | None = None  # what it waits for, where the store cannot know
+
+    def describe(self, workers: Sequence[c.WorkerInfo]) -> str:
+        why = self.why or explain(self.facts, workers)
+        return f"{self.summary.execution_kind} {self.summary.execution_id} {why}"
+
+
+@dataclass(frozen=True)
+class Staff:
+    """The workers a test relies on."""
+
+    alive: Collection[Worker]
+    killed: Collection[Worker] = ()  # in this run, by the test: what waits for them is no surprise
+
+    def holds(self, facts: c.Explanation) -> bool:
+        return any(worker.settings.worker_instance_id == facts.worker_instance_id for worker in self.alive)
+
+    def knows(self, task: str) -> bool:
+        return any(task in worker.tasks for worker in (*self.alive, *self.killed))
+
+
+async def open_work(backend: EngineBackend, staff: Staff, *, handed_back: bool) -> AsyncIterator[OpenExecution]:
+    """What waits for a worker or runs, and with `handed_back` what came back because no worker had its task.
+
+    Not here: what waits for a time, also that of a lease whose worker is dead, for a signal, or for an operator.
+    """
+    async for each, facts in _explained(backend, PublicState.WAITING):
+        if _may_start(facts) and not _able(facts, staff.killed):
+            yield OpenExecution(each, facts, _able(facts, staff.alive))
+    async for each, facts in _explained(backend, PublicState.ACTIVE):
+        if staff.holds(facts):
+            yield OpenExecution(each, facts, goes_on=True)
+    if handed_back:
+        async for each, facts in _explained(backend, PublicState.DELAYED):
+            if not staff.knows(each.execution_kind):
+                yield OpenExecution(each, facts, goes_on=False, why=_NO_TASK)
+
+
+async def executions_in(backend: EngineBackend, state: PublicState) -> AsyncIterator[c.ExecutionSummary]:
+    """All executions in a state, oldest first."""
+    args = c.ListExecutionsArgs(public_state=state, order=c.ListOrder.OLDEST)
+    while True:
+        page = await backend.list_executions(args)
+        for each in page.executions:
+            yield each
+        if page.next_cursor is None:
+            return
+        args = replace(args, cursor=page.next_cursor)
+
+
+def summary_of(info: c.ExecutionInfo) -> c.ExecutionSummary:
+    return c.ExecutionSummary(**{name: getattr(info, name) for name in c.ExecutionSummary.__struct_fields__})
+
+
+async def _explained(
+    backend: EngineBackend, state: PublicState
+) -> AsyncIterator[tuple[c.ExecutionSummary, c.Explanation]]:
+    async for each in executions_in(backend, state):
+        with suppress(ExecutionNotFound):
+            yield each, await backend.explain_execution(each.execution_id)
+
+
+def _may_start(facts: c.Explanation) -> bool:
+    """Whether nothing but a worker is missing."""
+    if facts.state_vector.eligibility_state is not EligibilityState.ELIGIBLE_NOW or facts.granted_to is not None:
+        return False
+    was_started = facts.state_vector.attempt_state is AttemptState.ATTEMPT_INTERRUPTED
+    lane_is_open = facts.lane_state is LaneState.ACTIVE or (facts.lane_state is LaneState.DRAINING and was_started)
+    return (
+        lane_is_open
+        and _has_room(facts.lane_running, facts.lane_limit)
+        and _has_room(facts.key_running, facts.key_limit)
+    )
+
+
+def _has_room(running: int, limit: int | None) -> bool:
+    return limit is None or running < limit
+
+
+def _able(facts: c.Explanation, workers: Collection[Worker]) -> bool:
+    return any(
+        facts.lane_id in worker.settings.lanes and set(facts.required_capabilities) <= set(worker.settings.capabilities)
+        for worker in workers
+    )
