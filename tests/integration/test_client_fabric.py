@@ -395,6 +395,18 @@ async def test_many_go_in_order_and_each_has_its_outcome(fabric: Fabric) -> None
 ORDER = Order(number=1, at=datetime(2030, 1, 1, tzinfo=UTC))
 
 
+async def test_first_submitted_is_first_claimed(fabric: Fabric) -> None:
+    """A whole bulk has the same millisecond; its ids sort as they were submitted."""
+    sent = [each.id for each in await fabric.submit_many(research, [("a",)] * 150) if isinstance(each, Handle)]
+    sent += [(await fabric.submit(research, "b")).id for _ in range(3)]
+    claim = b.ClaimExecutionsArgs(
+        lane_id=LaneId("agents"), worker_id=WorkerId("w"), worker_instance_id=WorkerInstanceId("w"), lease_ttl_ms=1_000,
+        count=200,
+    )  # fmt: skip
+    claimed = await fabric.backend.claim_executions(claim)
+    assert [work.claim.execution_id for work in claimed if isinstance(work, b.ClaimedWork)] == sent
+
+
 async def test_more_than_a_portion_all_arrive(fabric: Fabric) -> None:
     outcomes = await fabric.submit_many(research, [(f"topic {number}",) for number in range(2_345)])
     ids = {each.id for each in outcomes if isinstance(each, Handle)}

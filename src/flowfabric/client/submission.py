@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from copy import copy
 from typing import Any, cast
-from uuid import uuid4
 from weakref import WeakKeyDictionary
 
 from msgspec.structs import force_setattr
 
 from flowfabric.client import payloads
 from flowfabric.client.options import duration_or_moment
+from flowfabric.client.ordered_uuids import OrderedUuids
 from flowfabric.client.tasks import Call, Task
 from flowfabric.core import contracts as c
 from flowfabric.core import limits
@@ -26,6 +26,7 @@ class Submitter:
         self._partitions = partitions
         self._namespace = namespace
         self._creator = limits.label("creator", creator, 0, limits.CREATOR_IDENTITY_MAX_BYTES)
+        self._uuids = OrderedUuids()
         self._forms: WeakKeyDictionary[Task[..., Any], _Form] = WeakKeyDictionary()
 
     def args(self, call: Call[Any]) -> c.CreateExecutionArgs:
@@ -39,7 +40,7 @@ class Submitter:
     def _form(self, task: Task[..., Any]) -> _Form:
         form = self._forms.get(task)
         if form is None:
-            form = self._forms[task] = _Form(self._blank(task), self._partitions)
+            form = self._forms[task] = _Form(self._blank(task), self._partitions, self._uuids)
         return form
 
     def _blank(self, task: Task[..., Any]) -> c.CreateExecutionArgs:
@@ -71,7 +72,8 @@ class Submitter:
 class _Form:
     """The arguments of one task, to be filled in with an id and a payload."""
 
-    def __init__(self, blank: c.CreateExecutionArgs, partitions: PartitionConfig) -> None:
+    def __init__(self, blank: c.CreateExecutionArgs, partitions: PartitionConfig, uuids: OrderedUuids) -> None:
+        self._uuids = uuids
         self._blank = blank
         self._partitions = partitions
         # Without shards, and with a key, every execution of the task lives in the same partition.
@@ -85,6 +87,6 @@ class _Form:
         return args
 
     def _new_id(self) -> ExecutionId:
-        uuid = str(uuid4())
+        uuid = self._uuids.next()
         tag = self._tag or execution_partition(self._blank.lane_id, self._partitions, uuid).tag
         return ExecutionId(f"{tag}:{uuid}")

@@ -23,6 +23,7 @@ from flowfabric.errors import BadReply, ExecutionNotActive, FlowFabricError, Inv
 # Few enough to keep the server's other callers waiting for milliseconds only.
 _PER_CALL = 100
 _NOTHING = to_msgpack(())
+_COMPLETED: Reply = [1, b"OK", b"completed"]
 
 
 class ValkeyBatches:
@@ -123,8 +124,9 @@ def _list(fields: Fields, at: int) -> list[Reply]:
 
 
 def _check_partition(args: b.FinishExecutionsArgs) -> None:
+    prefix = args.partition.tag + ":"
     for item in (*args.finish, *args.renew):
-        if item.execution_id.tag != args.partition.tag:
+        if not item.execution_id.startswith(prefix):
             raise InvalidInput("execution_id", item.execution_id, f"must be of partition {args.partition.tag}")
     claim_in = args.claim.partition if args.claim else None
     if claim_in is not None and claim_in.tag != args.partition.tag:
@@ -173,19 +175,17 @@ def _finish_item(args: b.FinishArgs) -> tuple[str | int, ...]:
 
 
 def _finished(args: b.FinishArgs, reply: Reply) -> b.FinishOutcome:
+    if reply == _COMPLETED:  # nearly all of them
+        return c.ExecutionCompleted(execution_id=args.execution_id, public_state=PublicState.COMPLETED)
     try:
         fields = parse_envelope("finish_batch", reply, args.execution_id)
     except ExecutionNotActive as error:
         return replays.recorded(args, error) or error
     except FlowFabricError as error:
         return error
-    match fields.text(0):
-        case "completed":
-            return c.ExecutionCompleted(execution_id=args.execution_id, public_state=PublicState.COMPLETED)
-        case "retry_scheduled":
-            return c.RetryScheduled(delay_until=fields.number(1))
-        case _:
-            return c.TerminalFailed()
+    if fields.text(0) == "retry_scheduled":
+        return c.RetryScheduled(delay_until=fields.number(1))
+    return c.TerminalFailed()
 
 
 def _renew_item(args: c.RenewLeaseArgs) -> tuple[str | int, ...]:
