@@ -24,8 +24,8 @@ demo: setup ## a fleet of workers, one of them killed; then one execution at a t
 	@echo
 	@$(BIN)/python -m benchmarks.lifecycle --lives 2000 --repetitions 1 --aof no
 
-test: setup ## run every test
-	$(BIN)/python -m pytest
+test: setup ## run every test, on all processors
+	$(BIN)/python -m pytest -q --numprocesses auto --maxprocesses 4 --dist loadfile
 
 lint: setup ## ruff, mypy, layers, Lua, sizes, generated pages
 	$(BIN)/ruff check .

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,6 +27,8 @@ class WorkerProcess:
             text=True,
         )
         self.lines: list[str] = []
+        self._killing = threading.Lock()
+        self._is_killed = False
 
     async def says(self, text: str) -> None:
         """Wait until it prints this line."""
@@ -46,8 +49,12 @@ class WorkerProcess:
         return await asyncio.to_thread(self.process.wait, ANSWERS_WITHIN_S)
 
     def kill(self) -> None:
-        self.process.kill()
-        self.process.communicate()
+        """Once is enough, from whatever thread."""
+        with self._killing:
+            if not self._is_killed:
+                self._is_killed = True
+                self.process.kill()
+                self.process.communicate()
 
 
 @contextmanager

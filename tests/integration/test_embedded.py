@@ -153,12 +153,13 @@ async def test_a_failed_start_shows_the_log_of_the_server(tmp_path: Path) -> Non
     await eventually_async(lambda: not is_alive(keeper_pid(tmp_path)), "the keeper has given up")
 
 
-async def test_a_failed_start_removes_the_throw_away_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr("flowfabric.backends.valkey.embedded._binary", lambda: "/bin/false")
-    with pytest.raises(BackendUnavailable, match="did not start"):
-        await EmbeddedServer.join()
-    assert os.listdir(tmp_path) == []
+async def test_a_failed_start_removes_the_throw_away_directory(monkeypatch: pytest.MonkeyPatch) -> None:
+    with tempfile.TemporaryDirectory() as folder:  # a shorter path than tmp_path: a socket's name is
+        monkeypatch.setattr(tempfile, "tempdir", folder)
+        monkeypatch.setattr("flowfabric.backends.valkey.embedded._binary", lambda: "/bin/false")
+        with pytest.raises(BackendUnavailable, match="did not start"):
+            await EmbeddedServer.join()
+        assert os.listdir(folder) == []
 
 
 async def test_a_cancelled_join_leaves_nothing_behind(tmp_path: Path) -> None:
