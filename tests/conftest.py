@@ -107,8 +107,18 @@ async def open_clean(url: str, kind: type[ValkeyBackend] = ValkeyBackend) -> Val
 
 
 @pytest.fixture
-async def backend(store_url: str, topology: str) -> AsyncIterator[ValkeyBackend]:
+def lane_shards() -> int:
+    """In how many partitions a lane lives; a module or class that needs several overrides it."""
+    return 1
+
+
+@pytest.fixture
+async def backend(store_url: str, topology: str, lane_shards: int) -> AsyncIterator[ValkeyBackend]:
     opened = await open_clean(store_url, kind_of(topology))
+    if lane_shards > 1:
+        await opened.close()
+        settings = Settings(url=store_url, lane_shards=lane_shards)
+        opened = await kind_of(topology).open(settings, bundle(manual_clock=True))
     yield opened
     await opened.close()
 

@@ -14,7 +14,6 @@ from flowfabric.client.tasks import Task
 from flowfabric.core import batch as b
 from flowfabric.core import contracts as c
 from flowfabric.core.ids import ExecutionId, LaneId, Namespace
-from flowfabric.core.partition import Partition, PartitionFamily, lane_partitions
 from flowfabric.core.states import PublicState
 from flowfabric.testing import ManualClock
 from tests.conftest import open_clean
@@ -100,16 +99,11 @@ async def submit(backend: EngineBackend, task: Task[..., Any], *args: Any, **kwa
     return made.execution_id
 
 
-async def run_due_work(backend: EngineBackend, *lanes: str) -> None:
-    """One turn of an engine over the partitions of these lanes, or of all that are in use."""
-    shards = [shard for lane in lanes for shard in lane_partitions(LaneId(lane), backend.partitions)]
-    for partition in shards or await partitions_in_use(backend):
+async def run_due_work(backend: EngineBackend) -> None:
+    """One turn of an engine over the partitions that are in use."""
+    for partition in await backend.partitions_in_use():
         while (await backend.run_due_work(b.RunDueWorkArgs(partition=partition))).more:
             pass
-
-
-async def partitions_in_use(backend: EngineBackend) -> list[Partition]:
-    return [Partition(PartitionFamily.FLOW, each.index) for each in await backend.partitions_in_use()]
 
 
 async def happened(event: threading.Event) -> None:

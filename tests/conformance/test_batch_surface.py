@@ -10,7 +10,7 @@ from flowfabric.backends.valkey.backend import ValkeyBackend
 from flowfabric.backends.valkey.calls import flat_to_dict
 from flowfabric.core import batch as b
 from flowfabric.core import contracts as c
-from flowfabric.core.ids import AttemptId, ExecutionId, LaneId, LeaseId, Namespace
+from flowfabric.core.ids import AttemptId, ExecutionId, LaneId, LeaseId, Namespace, WorkerInstanceId
 from flowfabric.core.policy import ExecutionPolicy, RoutingRequirements
 from flowfabric.core.states import AttemptRecordState, AttemptType, LaneState, PublicState
 from flowfabric.core.transitions import Situation
@@ -324,3 +324,17 @@ async def _content(node: Any, kind: Any, key: Any) -> object:
             return lines_of(await node.execute("XRANGE", key, "-", "+"))
         case _:
             return await node.execute("GET", key)
+
+
+async def test_names_that_look_like_those_of_the_store_are_only_names(driver: Driver) -> None:
+    """A batch remembers the keys it has built; a lane and a worker may be called anything."""
+    lane, instance = LaneId(" w"), WorkerInstanceId("active")
+    mine = driver.mint(lane)
+    await driver.backend.submit_executions([create_args(driver, execution_id=mine, lane_id=lane)])
+    work = await claim(driver, partition=partition_of(mine), lane_id=lane, worker_instance_id=instance)
+    done = c.CompleteExecutionArgs(execution_id=mine, fence=work[0].claim.fence)
+    result = await driver.backend.finish_executions(
+        b.FinishExecutionsArgs(partition=partition_of(mine), finish=(done,))
+    )
+    assert isinstance(result.finished[0], c.ExecutionCompleted)
+    await check_store(driver.backend.client)

@@ -5,15 +5,11 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import Any
 
 import pytest
 
-from flowfabric.backends.valkey.backend import ValkeyBackend
-from flowfabric.backends.valkey.bundle import bundle
-from flowfabric.config import Settings
 from flowfabric.core import batch as b
 from flowfabric.core import contracts as c
 from flowfabric.core.ids import ExecutionId, LaneId, Namespace
@@ -21,12 +17,10 @@ from flowfabric.core.partition import PartitionConfig, lane_partitions
 from flowfabric.core.policy import ExecutionPolicy, RoutingRequirements
 from flowfabric.core.states import BlockingReason, PublicState
 from flowfabric.errors import FlowFabricError, InvalidInput, Limited
-from flowfabric.testing import ManualClock
 from tests.conformance.driver import BACKOFF, DEADLINE_IN, INSTANCE, LANE, TTL, WORKER, Driver, Subject
 from tests.conformance.invariants import check_store
 from tests.conformance.test_keyspace_invariant import left_behind, trim
 from tests.conformance.test_lane_limits import WAYS_TO_STOP
-from tests.conftest import kind_of, open_clean
 from tests.soaking import examples
 
 GPU = ExecutionPolicy(routing_requirements=RoutingRequirements(required_capabilities=("gpu",)))
@@ -488,15 +482,8 @@ class TestSeveralShards:
     """A lane in several partitions: a key lives in one of them."""
 
     @pytest.fixture
-    async def backend(self, store_url: str, topology: str) -> AsyncIterator[ValkeyBackend]:
-        await (await open_clean(store_url)).close()
-        opened = await kind_of(topology).open(Settings(url=store_url, lane_shards=4), bundle(manual_clock=True))
-        yield opened
-        await opened.close()
-
-    @pytest.fixture
-    def driver(self, backend: ValkeyBackend, clock: ManualClock) -> Driver:
-        return Driver(backend, clock)
+    def lane_shards(self) -> int:
+        return 4
 
     async def test_the_key_chooses_the_shard_before_the_idempotency_key(self, driver: Driver) -> None:
         config = driver.backend.partitions

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
 from flowfabric.backends.valkey import keys
-from flowfabric.backends.valkey.backend import ValkeyBackend
-from flowfabric.backends.valkey.bundle import bundle
-from flowfabric.config import Settings
 from flowfabric.core import batch as b
 from flowfabric.core import contracts as c
 from flowfabric.core.ids import ExecutionId, LaneId, Namespace
@@ -21,18 +17,13 @@ from flowfabric.core.states import LaneState, PublicState
 from flowfabric.errors import InvalidInput, ScriptFault
 from tests.conformance.driver import INSTANCE, LANE, TTL, WORKER, Driver
 from tests.conformance.invariants import check_store
-from tests.conftest import kind_of, open_clean
 
 SHARDS = 4
 
 
 @pytest.fixture
-async def backend(store_url: str, topology: str) -> AsyncIterator[ValkeyBackend]:
-    await (await open_clean(store_url)).close()
-    settings = Settings(url=store_url, lane_shards=SHARDS)
-    opened = await kind_of(topology).open(settings, bundle(manual_clock=True))
-    yield opened
-    await opened.close()
+def lane_shards() -> int:
+    return SHARDS
 
 
 def tags_of(driver: Driver, lane: LaneId = LANE) -> list[str]:

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
-from flowfabric.backends.valkey.backend import ValkeyBackend
-from flowfabric.backends.valkey.bundle import bundle
-from flowfabric.config import Settings
 from flowfabric.core import contracts as c
 from flowfabric.core.ids import ExecutionId, LaneId, WorkerId, WorkerInstanceId
 from flowfabric.core.partition import Partition, lane_partitions
@@ -18,10 +14,8 @@ from flowfabric.core.policy import ExecutionPolicy, RoutingRequirements
 from flowfabric.core.states import BlockingReason, LaneState, PublicState
 from flowfabric.core.transitions import Situation
 from flowfabric.errors import Conflict, InvalidInput
-from flowfabric.testing import ManualClock
 from tests.conformance.driver import INSTANCE, LANE, WORKER, Driver, Subject
 from tests.conformance.invariants import check_store, dump
-from tests.conftest import kind_of, open_clean
 
 GPU = ExecutionPolicy(routing_requirements=RoutingRequirements(required_capabilities=("gpu",)))
 
@@ -229,15 +223,8 @@ class TestSeveralShards:
     """A lane in several partitions."""
 
     @pytest.fixture
-    async def backend(self, store_url: str, topology: str) -> AsyncIterator[ValkeyBackend]:
-        await (await open_clean(store_url)).close()
-        opened = await kind_of(topology).open(Settings(url=store_url, lane_shards=4), bundle(manual_clock=True))
-        yield opened
-        await opened.close()
-
-    @pytest.fixture
-    def driver(self, backend: ValkeyBackend, clock: ManualClock) -> Driver:
-        return Driver(backend, clock)
+    def lane_shards(self) -> int:
+        return 4
 
     async def test_grants_come_from_all_shards_in_turn(self, driver: Driver) -> None:
         shards = lane_partitions(LANE, driver.backend.partitions)

@@ -7,7 +7,7 @@ import random
 from collections import Counter
 from pathlib import Path
 
-from flowfabric import open_backend
+from flowfabric import Engine, open_backend
 from flowfabric.backends.ports import EngineBackend
 from flowfabric.core import contracts as c
 from flowfabric.core.ids import ExecutionId, LaneId, Namespace
@@ -15,13 +15,13 @@ from flowfabric.core.states import PublicState
 from tests.soaking import SOAK
 from tests.worker_processes import WorkerProcess
 from tests.worker_tasks import nap
-from tests.working import run_due_work
 
 LANE = LaneId("default")
 WORKERS = 3
 LEASE_TTL_MS = 1_000
 EXECUTIONS = 5_000 if SOAK else 400
 NAP_MS = 30 if SOAK else 20
+READ_EVERY = 50  # executions: before the log forgets
 PAUSE_S = 1.0 if SOAK else 0.3  # between the killings
 DEADLINE_S = 600 if SOAK else 120
 
@@ -55,31 +55,27 @@ async def test_every_execution_is_completed_once_whoever_dies(tmp_path: Path) ->
     backend = await open_backend(url)
     fleet = Fleet(url)
     completions = Completions(backend)
-    tasks = [asyncio.create_task(_engine(backend)), asyncio.create_task(completions.follow())]
+    raging: asyncio.Task[None] | None = None
     try:
-        for worker in fleet.workers:
-            await worker.says("ready")
-        ids = await _submit(backend, EXECUTIONS)
-        tasks.append(asyncio.create_task(fleet.rage()))
-        async with asyncio.timeout(DEADLINE_S):
-            for execution_id in ids:
+        async with Engine(backend), asyncio.timeout(DEADLINE_S):
+            for worker in fleet.workers:
+                await worker.says("ready")
+            ids = await _submit(backend, EXECUTIONS)
+            raging = asyncio.create_task(fleet.rage())
+            for at, execution_id in enumerate(ids):
                 state = await backend.wait_for_execution(execution_id, timeout_ms=DEADLINE_S * 1000)
                 assert state is PublicState.COMPLETED
+                if at % READ_EVERY == 0:
+                    await completions.catch_up()
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        if raging is not None:
+            raging.cancel()
+            await asyncio.gather(raging, return_exceptions=True)
         await asyncio.to_thread(fleet.stop)
     assert fleet.killed > 0
     await completions.catch_up()
     assert completions.counts == dict.fromkeys(ids, 1)
     await backend.close()
-
-
-async def _engine(backend: EngineBackend) -> None:
-    while True:
-        await run_due_work(backend, LANE)
-        await asyncio.sleep(0.1)
 
 
 async def _submit(backend: EngineBackend, count: int) -> list[ExecutionId]:
@@ -107,11 +103,6 @@ class Completions:
         self._backend = backend
         self._cursor: str | None = None
         self.counts: Counter[ExecutionId] = Counter()
-
-    async def follow(self) -> None:
-        while True:
-            await self.catch_up()
-            await asyncio.sleep(0.1)
 
     async def catch_up(self) -> None:
         more = True

@@ -39,12 +39,14 @@ local function remembered(x, group, name, make)
   return key
 end
 
--- No lane's name holds a space.
-function M.partition(x, name) return remembered(x, " ", name, partition_key) end
+-- A lane may have any name, so the other two groups have numbers.
+local PARTITION, WORKER = 1, 2
+
+function M.partition(x, name) return remembered(x, PARTITION, name, partition_key) end
 
 function M.lane(x, name) return remembered(x, x.lane_id, name, lane_key) end
 
-function M.worker_leases(x) return remembered(x, " w", x.current_worker_instance_id, worker_key) end
+function M.worker_leases(x) return remembered(x, WORKER, x.current_worker_instance_id, worker_key) end
 
 -- Work that needs capabilities waits in a queue of its own, so that a worker without them never sees it.
 local function queue(x)
