@@ -8,7 +8,8 @@ exclude_files = {"build/**", ".venv/**"}
 files["src/flowfabric/backends/valkey/lua"] = {
   read_globals = {
     "admission", "answered", "args", "attempt", "batch", "blocked", "candidates", "capability", "claim", "clock",
-    "content", "dependency", "digits", "due", "event", "failure", "grant", "holder", "implied", "index", "keyed",
+    "content", "dependency", "digits", "due", "event", "failure", "grant", "holder", "implied", "index", "index_key",
+    "keyed",
     "lanes", "lease", "listing", "order", "policy", "reclaim", "record", "repair", "replace", "reply", "retention",
     "retry", "roster", "state", "stream", "submit", "suspension", "tags", "taking", "terminal", "tour", "transition",
     "turns", "wake", "work", "writes",

@@ -5,7 +5,7 @@
 -- @errors  invalid_input
 -- @events  requeued promoted retry_scheduled expired failed
 -- @repeat  safe
--- @uses    batch clock digits due index reply writes
+-- @uses    batch clock digits due index_key reply writes
 local MAX_LIMIT, SET_ASIDE_MS = 1000, 60000
 
 local function due_ids(key, now, limit) return redis.call("ZRANGE", key, "-inf", now, "BYSCORE", "LIMIT", 0, limit) end
@@ -42,16 +42,16 @@ return function(K, A)
   if A.limit > MAX_LIMIT then return reply.invalid("limit", "at most " .. MAX_LIMIT, A.limit) end
 
   local part = {tag = tag}
-  each_due(tag, index.partition(part, "lease_expiry"), now, A.limit, counts, function(_, x)
+  each_due(tag, index_key.partition(part, "lease_expiry"), now, A.limit, counts, function(_, x)
     return due.requeue_lost(x, now)
   end)
-  for _, lane in ipairs(redis.call("SMEMBERS", index.partition(part, "lanes"))) do
-    each_due(tag, index.lane({tag = tag, lane_id = lane}, "delayed"), now, A.limit, counts, function(_, x)
+  for _, lane in ipairs(redis.call("SMEMBERS", index_key.partition(part, "lanes"))) do
+    each_due(tag, index_key.lane({tag = tag, lane_id = lane}, "delayed"), now, A.limit, counts, function(_, x)
       return due.promote(x, now)
     end)
   end
   for index_name, reason in pairs({attempt_timeout = "attempt_timeout", execution_deadline = "execution_deadline"}) do
-    each_due(tag, index.partition(part, index_name), now, A.limit, counts, function(at, x)
+    each_due(tag, index_key.partition(part, index_name), now, A.limit, counts, function(at, x)
       return due.expire(at, x, reason, now)
     end)
   end

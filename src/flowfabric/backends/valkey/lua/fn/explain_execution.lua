@@ -5,7 +5,7 @@
 -- @errors  execution_not_found
 -- @flags   no-writes
 -- @repeat  safe
--- @uses    admission clock dependency grant index keyed lanes record reply
+-- @uses    admission clock dependency grant index_key index keyed lanes record reply
 local function add(facts, name, value)
   if value == nil or value == false then return end
   facts[#facts + 1] = name
@@ -17,7 +17,7 @@ local function add_lane(facts, x)
   add(facts, "lane_state", settings.state)
   add(facts, "lane_share", settings.share)
   add(facts, "lane_max_concurrency", redis.call("HGET", lanes.config_key(x.tag, x.lane_id), "max_concurrency"))
-  add(facts, "lane_running", redis.call("ZCARD", index.lane(x, "active")))
+  add(facts, "lane_running", redis.call("ZCARD", index_key.lane(x, "active")))
 end
 
 local function add_key(facts, x)

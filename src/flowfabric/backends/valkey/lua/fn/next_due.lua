@@ -5,7 +5,7 @@
 -- @errors  invalid_input
 -- @flags   no-writes
 -- @repeat  safe
--- @uses    clock digits index listing reply
+-- @uses    clock digits index_key listing reply
 local DUE = {"lease_expiry", "attempt_timeout", "execution_deadline", "suspension_timeout"}
 
 local function earliest(key, known)
@@ -19,9 +19,9 @@ return function(K)
   if refusal then return refusal end
 
   local at
-  for _, name in ipairs(DUE) do at = earliest(index.partition({tag = tag}, name), at) end
+  for _, name in ipairs(DUE) do at = earliest(index_key.partition({tag = tag}, name), at) end
   for _, lane in ipairs(listing.lanes(tag, "", "")) do
-    at = earliest(index.lane({tag = tag, lane_id = lane}, "delayed"), at)
+    at = earliest(index_key.lane({tag = tag, lane_id = lane}, "delayed"), at)
   end
 
   return reply.ok(at and digits.of(at) or "", digits.of(clock.now_ms()))

@@ -5,7 +5,7 @@
 -- @errors  invalid_input
 -- @events  unblocked
 -- @repeat  safe
--- @uses    admission batch blocked capability clock dependency index listing reply tour writes
+-- @uses    admission batch blocked capability clock dependency index_key listing reply tour writes
 local STATES = {
   ["blocked:lane_state"] = "blocked_by_lane_state", ["blocked:route"] = "blocked_by_route",
   ["blocked:dependencies"] = "blocked_by_dependencies",
@@ -33,9 +33,9 @@ end
 local function queues_of(tag, lane, offers)
   if lane == "" then return {} end
   local x, keys = {tag = tag, lane_id = lane}, {}
-  keys[1] = index.lane(x, "blocked:dependencies")
-  if not admission.lane_obstacle(x, false) then keys[#keys + 1] = index.lane(x, "blocked:lane_state") end
-  if #offers > 0 then keys[#keys + 1] = index.lane(x, "blocked:route") end
+  keys[1] = index_key.lane(x, "blocked:dependencies")
+  if not admission.lane_obstacle(x, false) then keys[#keys + 1] = index_key.lane(x, "blocked:lane_state") end
+  if #offers > 0 then keys[#keys + 1] = index_key.lane(x, "blocked:route") end
   return keys
 end
 

@@ -1,5 +1,5 @@
 -- Claims that come again because their answer was lost: they get the same executions, not more of them (G3).
--- @uses batch index
+-- @uses batch index_key
 local M = {}
 
 local REMEMBERED_MS = 60000
@@ -20,7 +20,7 @@ end
 function M.earlier(tag, worker_instance_id, ids)
   if #ids == 0 or redis.call("EXISTS", marker(tag, ids)) == 0 then return nil end
   local held = {}
-  local leases = index.worker_leases({tag = tag, current_worker_instance_id = worker_instance_id})
+  local leases = index_key.worker_leases({tag = tag, current_worker_instance_id = worker_instance_id})
   for _, id in ipairs(redis.call("SMEMBERS", leases)) do
     local x = batch.load(tag, id:sub(#tag + 2))
     if x then held[x.current_lease_id or ""] = x end

@@ -1,12 +1,12 @@
 -- Where the next work of a lane is found: the queues that a worker can serve, and what stands first in them.
--- @uses capability index
+-- @uses capability index_key
 local M = {}
 
 -- The queues of a lane whose requirements the worker meets.
 function M.queues(x, offered)
-  local keys = {index.lane(x, "eligible")}
-  for _, required in ipairs(redis.call("SMEMBERS", index.lane(x, "capability_sets"))) do
-    if not capability.check(required, offered) then keys[#keys + 1] = index.lane(x, "eligible:" .. required) end
+  local keys = {index_key.lane(x, "eligible")}
+  for _, required in ipairs(redis.call("SMEMBERS", index_key.lane(x, "capability_sets"))) do
+    if not capability.check(required, offered) then keys[#keys + 1] = index_key.lane(x, "eligible:" .. required) end
   end
   return keys
 end

@@ -1,5 +1,5 @@
 -- What a record implies: the index entries that its execution must have, and those that it may have.
--- @uses index keyed listing writes
+-- @uses index_key index keyed listing writes
 local M = {}
 
 local OF_THE_PARTITION = {
@@ -10,10 +10,10 @@ local OF_THE_PARTITION = {
 function M.indexes(tag, lane)
   local keys = {}
   if lane == "" then
-    for i, name in ipairs(OF_THE_PARTITION) do keys[i] = index.partition({tag = tag}, name) end
+    for i, name in ipairs(OF_THE_PARTITION) do keys[i] = index_key.partition({tag = tag}, name) end
     return keys
   end
-  keys[1] = index.lane({tag = tag, lane_id = lane}, "retention")
+  keys[1] = index_key.lane({tag = tag, lane_id = lane}, "retention")
   for _, public in ipairs(listing.STATES) do
     for _, key in ipairs(listing.queues(tag, lane, public)) do keys[#keys + 1] = key end
   end
@@ -48,7 +48,7 @@ end
 local function add_labels(x, scores, fixed)
   local labels = redis.call("HGETALL", x.base .. ":tags")
   for i = 1, #labels, 2 do
-    local key = index.partition(x, "tag:" .. labels[i] .. "=" .. labels[i + 1])
+    local key = index_key.partition(x, "tag:" .. labels[i] .. "=" .. labels[i + 1])
     scores[key], fixed[key] = tonumber(x.created_at), true
   end
 end
@@ -58,14 +58,14 @@ local function add_attempt_timeout(x, scores)
   local timeout = x.lifecycle_phase == "active" and tonumber(x.attempt_timeout_ms or 0) or 0
   if timeout == 0 then return end
   local started = x.lease_acquired_at or x.attempt_started_at or x.started_at
-  scores[index.partition(x, "attempt_timeout")] = started + timeout
+  scores[index_key.partition(x, "attempt_timeout")] = started + timeout
 end
 
 -- Deadlines are not in the record.
 local function optional(x)
   local out = {}
-  if x.lifecycle_phase ~= "terminal" then out[index.partition(x, "execution_deadline")] = true end
-  if x.lifecycle_phase == "suspended" then out[index.partition(x, "suspension_timeout")] = true end
+  if x.lifecycle_phase ~= "terminal" then out[index_key.partition(x, "execution_deadline")] = true end
+  if x.lifecycle_phase == "suspended" then out[index_key.partition(x, "suspension_timeout")] = true end
   return out
 end
 

@@ -1,6 +1,6 @@
 -- Where an execution is listed follows from its state: this is the only module that adds or removes entries.
 -- In a batch the entries of all executions are collected and written together (lib/writes.lua).
--- @uses keyed order writes
+-- @uses index_key keyed order writes
 local M = {}
 
 local QUEUES = {
@@ -16,37 +16,6 @@ local QUEUES = {
 
 -- Where no time-out is set the entry sorts last.
 local NO_TIMEOUT = 9999999999999
-
-local function partition_key(x, name) return "ff:idx:" .. x.tag .. ":" .. name end
-
-local function lane_key(x, name) return "ff:idx:" .. x.tag .. ":lane:" .. x.lane_id .. ":" .. name end
-
-local function worker_key(x, worker) return "ff:idx:" .. x.tag .. ":worker:" .. worker .. ":leases" end
-
--- A batch names the same few keys over and over; it remembers them.
-local function remembered(x, group, name, make)
-  if not x.writes then return make(x, name) end
-  local names = x.writes.names[group]
-  if not names then
-    names = {}
-    x.writes.names[group] = names
-  end
-  local key = names[name]
-  if not key then
-    key = make(x, name)
-    names[name] = key
-  end
-  return key
-end
-
--- A lane may have any name, so the other two groups have numbers.
-local PARTITION, WORKER = 1, 2
-
-function M.partition(x, name) return remembered(x, PARTITION, name, partition_key) end
-
-function M.lane(x, name) return remembered(x, x.lane_id, name, lane_key) end
-
-function M.worker_leases(x) return remembered(x, WORKER, x.current_worker_instance_id, worker_key) end
 
 -- Work that needs capabilities waits in a queue of its own, so that a worker without them never sees it.
 local function queue(x)
@@ -67,48 +36,48 @@ end
 
 -- Ended otherwise than with success: listed by outcome, too, since these are what people look for.
 local function outcome_queue(x)
-  return x.terminal_outcome ~= "success" and M.lane(x, "terminal:" .. x.terminal_outcome) or nil
+  return x.terminal_outcome ~= "success" and index_key.lane(x, "terminal:" .. x.terminal_outcome) or nil
 end
 
 -- Take the execution out of every place its present state put it in.
 function M.leave(x)
-  local key = M.lane(x, queue(x))
+  local key = index_key.lane(x, queue(x))
   writes.zrem(x, key)
   if x.concurrency_key then keyed.leave(x) end
   if x.lifecycle_phase == "active" then
     writes.stopped(x)
-    writes.zrem(x, M.partition(x, "lease_expiry"))
-    if x.attempt_timeout_ms then writes.zrem(x, M.partition(x, "attempt_timeout")) end
-    if x.current_worker_instance_id then writes.srem(x, M.worker_leases(x), x.id) end
+    writes.zrem(x, index_key.partition(x, "lease_expiry"))
+    if x.attempt_timeout_ms then writes.zrem(x, index_key.partition(x, "attempt_timeout")) end
+    if x.current_worker_instance_id then writes.srem(x, index_key.worker_leases(x), x.id) end
   elseif x.lifecycle_phase == "suspended" then
-    writes.zrem(x, M.partition(x, "suspension_timeout"))
+    writes.zrem(x, index_key.partition(x, "suspension_timeout"))
   elseif x.lifecycle_phase == "terminal" then
     if outcome_queue(x) then writes.zrem(x, outcome_queue(x)) end
-    if x.retention_ttl_ms then writes.zrem(x, M.lane(x, "retention")) end
+    if x.retention_ttl_ms then writes.zrem(x, index_key.lane(x, "retention")) end
   elseif x.eligibility_state == "eligible_now" and x.required_capabilities then
-    writes.forget_if_empty(x, key, M.lane(x, "capability_sets"), x.required_capabilities)
+    writes.forget_if_empty(x, key, index_key.lane(x, "capability_sets"), x.required_capabilities)
   end
 end
 
 -- Put it where its new state belongs.
 function M.enter(x, now)
   local name = queue(x)
-  local key = M.lane(x, name)
+  local key = index_key.lane(x, name)
   writes.zadd(x, key, queue_score(x, name, now))
   if x.concurrency_key then keyed.enter(x, order.score(x)) end
   if name == "active" then
-    writes.zadd(x, M.partition(x, "lease_expiry"), x.lease_expires_at)
-    writes.sadd(x, M.worker_leases(x), x.id)
+    writes.zadd(x, index_key.partition(x, "lease_expiry"), x.lease_expires_at)
+    writes.sadd(x, index_key.worker_leases(x), x.id)
   elseif name == "terminal" then
     if outcome_queue(x) then writes.zadd(x, outcome_queue(x), now) end
-    if x.retention_ttl_ms then writes.zadd(x, M.lane(x, "retention"), now + x.retention_ttl_ms) end
+    if x.retention_ttl_ms then writes.zadd(x, index_key.lane(x, "retention"), now + x.retention_ttl_ms) end
   elseif x.eligibility_state == "eligible_now" then
-    if x.required_capabilities then writes.sadd(x, M.lane(x, "capability_sets"), x.required_capabilities) end
+    if x.required_capabilities then writes.sadd(x, index_key.lane(x, "capability_sets"), x.required_capabilities) end
     writes.wake(x, key)
   end
 end
 
-function M.queue_key(x) return M.lane(x, queue(x)) end
+function M.queue_key(x) return index_key.lane(x, queue(x)) end
 
 function M.is_queued(x) return redis.call("ZSCORE", M.queue_key(x), x.id) end
 
@@ -118,35 +87,35 @@ function M.requeue(x)
 end
 
 function M.renew(x)
-  writes.zadd(x, M.partition(x, "lease_expiry"), x.lease_expires_at)
-  writes.zadd(x, M.lane(x, "active"), x.lease_expires_at)
+  writes.zadd(x, index_key.partition(x, "lease_expiry"), x.lease_expires_at)
+  writes.zadd(x, index_key.lane(x, "active"), x.lease_expires_at)
 end
 
 -- A revoked lease is due at once, so that whoever looks for lost leases finds it (D10).
 function M.revoke(x, now)
-  writes.zadd(x, M.partition(x, "lease_expiry"), now)
-  if x.current_worker_instance_id then writes.srem(x, M.worker_leases(x), x.id) end
+  writes.zadd(x, index_key.partition(x, "lease_expiry"), now)
+  if x.current_worker_instance_id then writes.srem(x, index_key.worker_leases(x), x.id) end
 end
 
-function M.set_attempt_timeout(x, due) writes.zadd(x, M.partition(x, "attempt_timeout"), due) end
+function M.set_attempt_timeout(x, due) writes.zadd(x, index_key.partition(x, "attempt_timeout"), due) end
 
-function M.set_deadline(x, due) writes.zadd(x, M.partition(x, "execution_deadline"), due) end
+function M.set_deadline(x, due) writes.zadd(x, index_key.partition(x, "execution_deadline"), due) end
 
-function M.clear_deadline(x) writes.zrem(x, M.partition(x, "execution_deadline")) end
+function M.clear_deadline(x) writes.zrem(x, index_key.partition(x, "execution_deadline")) end
 
-function M.attempt_timeout(x) return redis.call("ZSCORE", M.partition(x, "attempt_timeout"), x.id) end
+function M.attempt_timeout(x) return redis.call("ZSCORE", index_key.partition(x, "attempt_timeout"), x.id) end
 
-function M.deadline(x) return redis.call("ZSCORE", M.partition(x, "execution_deadline"), x.id) end
+function M.deadline(x) return redis.call("ZSCORE", index_key.partition(x, "execution_deadline"), x.id) end
 
 -- For entries whose execution is gone or no longer in that state.
 function M.drop(x, names)
-  for _, name in ipairs(names) do writes.zrem(x, M.partition(x, name)) end
+  for _, name in ipairs(names) do writes.zrem(x, index_key.partition(x, name)) end
 end
 
 -- Every execution by age, and every lane that has any.
 function M.register(x)
-  writes.zadd(x, M.partition(x, "all_executions"), x.created_at)
-  writes.sadd_once(x, M.partition(x, "lanes"), x.lane_id)
+  writes.zadd(x, index_key.partition(x, "all_executions"), x.created_at)
+  writes.sadd_once(x, index_key.partition(x, "lanes"), x.lane_id)
 end
 
 return M

@@ -1,5 +1,5 @@
 -- The settings of a lane in one partition: what may start, how many may run at once, how age counts against priority.
--- @uses wake
+-- @uses index_key wake
 local M = {}
 
 function M.config_key(tag, lane) return "ff:lane:" .. tag .. ":" .. lane .. ":config" end
@@ -31,7 +31,7 @@ end
 -- How many more of the lane may start in this partition; nil when nothing limits them.
 function M.free(x)
   local share = M.settings(x).share
-  return share and share - redis.call("ZCARD", "ff:idx:" .. x.tag .. ":lane:" .. x.lane_id .. ":active")
+  return share and share - redis.call("ZCARD", index_key.lane(x, "active"))
 end
 
 -- After `count` executions stopped running: workers that met a full lane learn that it has room again.

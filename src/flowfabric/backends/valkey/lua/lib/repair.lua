@@ -1,5 +1,5 @@
 -- Index entries compared with the records they belong to: what is missing is added, what does not belong is removed.
--- @uses digits implied index keyed record turns wake
+-- @uses digits index_key implied keyed record turns wake
 local M = {}
 
 -- How many entries a call looks at of an index that it only comes by; of more than that some are picked each time.
@@ -56,7 +56,7 @@ end
 
 -- It has stopped running for its worker, or runs for another one.
 local function give_back(x, all)
-  local key = x.current_worker_instance_id and index.worker_leases(x)
+  local key = x.current_worker_instance_id and index_key.worker_leases(x)
   return key and not all.members[key] and redis.call("SREM", key, x.id) or 0
 end
 
@@ -70,7 +70,7 @@ end
 
 -- Compare the entries of one index with their records, and all other entries of those records, too.
 function M.entries(pass, key, ids)
-  local are_leases = key == index.partition(pass, "lease_expiry")
+  local are_leases = key == index_key.partition(pass, "lease_expiry")
   for _, id in ipairs(ids) do
     local found = look_up(pass, id)
     local x, repaired = found.x, 0
@@ -80,7 +80,7 @@ function M.entries(pass, key, ids)
       repaired = repaired + add_missing(x, found.implied) + give_back(x, found.implied)
       if x.concurrency_key then note_key(pass, x, repaired) end
     end
-    if are_leases and x and x.current_worker_instance_id then pass.workers[index.worker_leases(x)] = x end
+    if are_leases and x and x.current_worker_instance_id then pass.workers[index_key.worker_leases(x)] = x end
     pass.repaired = pass.repaired + repaired
   end
 end
@@ -125,9 +125,9 @@ end
 function M.capability_sets(pass)
   for _, lane in ipairs(pass.lanes) do
     local x = {tag = pass.tag, lane_id = lane}
-    local key = index.lane(x, "capability_sets")
+    local key = index_key.lane(x, "capability_sets")
     for _, needs in ipairs(redis.call("SMEMBERS", key)) do
-      if redis.call("EXISTS", index.lane(x, "eligible:" .. needs)) == 0 then
+      if redis.call("EXISTS", index_key.lane(x, "eligible:" .. needs)) == 0 then
         pass.repaired = pass.repaired + redis.call("SREM", key, needs)
       end
     end

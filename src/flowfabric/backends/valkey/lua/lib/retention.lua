@@ -1,5 +1,5 @@
 -- The end of a finished execution's keys: all of them, in one step (D29).
--- @uses index record writes
+-- @uses index_key index record writes
 local M = {}
 
 local CHUNK = 500
@@ -36,7 +36,7 @@ local function add_rest(keys, x)
   local edges = x.base .. ":deps:all_edges"
   if redis.call("EXISTS", tags, waitpoints, signals, edges) == 0 then return end
   local labels = redis.call("HGETALL", tags)
-  for i = 1, #labels, 2 do writes.zrem(x, index.partition(x, "tag:" .. labels[i] .. "=" .. labels[i + 1])) end
+  for i = 1, #labels, 2 do writes.zrem(x, index_key.partition(x, "tag:" .. labels[i] .. "=" .. labels[i + 1])) end
   add_each(keys, "ff:wp:" .. x.tag .. ":", redis.call("SMEMBERS", waitpoints), "", ":signals", ":condition")
   add_each(keys, "ff:signal:" .. x.tag .. ":", redis.call("ZRANGE", signals, 0, -1), "", ":payload")
   add_each(keys, x.base .. ":dep:", redis.call("SMEMBERS", edges), "")
@@ -86,8 +86,8 @@ end
 -- Take a lane that has nothing left in this partition off the list of lanes.
 function M.forget_lane(tag, lane)
   local x, keys = {tag = tag, lane_id = lane}, {}
-  for i, name in ipairs(LANE) do keys[i] = index.lane(x, name) end
-  if redis.call("EXISTS", unpack(keys)) == 0 then redis.call("SREM", index.partition(x, "lanes"), lane) end
+  for i, name in ipairs(LANE) do keys[i] = index_key.lane(x, name) end
+  if redis.call("EXISTS", unpack(keys)) == 0 then redis.call("SREM", index_key.partition(x, "lanes"), lane) end
 end
 
 return M
