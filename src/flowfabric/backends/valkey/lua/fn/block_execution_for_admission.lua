@@ -17,10 +17,9 @@ return function(K, A)
   if not eligibility then return reply.refuse("invalid_blocking_reason", A.blocking_reason) end
 
   transition.apply(x, now, {
-    event = "blocked", outcome = A.blocking_reason,
+    event = "blocked",
     state = {lifecycle_phase = "runnable", eligibility_state = eligibility, blocking_reason = A.blocking_reason},
-    set = {blocking_detail = A.blocking_detail},
-  })
+  }, {"blocking_detail", A.blocking_detail}, A.blocking_reason)
 
   return reply.ok("blocked")
 end

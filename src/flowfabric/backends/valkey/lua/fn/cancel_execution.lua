@@ -30,10 +30,9 @@ return function(K, A)
   if refusal then return refusal end
 
   local previous_phase = x.lifecycle_phase
-  terminal.finish(x, now, {
-    outcome = "cancelled", event = "cancelled", stream_reason = "attempt_cancelled", quiet = A.source == "flow_cascade",
-    set = {cancellation_reason = A.reason, cancelled_by = A.source ~= "" and A.source or x.id},
-  })
+  local ending = {event = "cancelled", stream_reason = "attempt_cancelled", quiet = A.source == "flow_cascade"}
+  local by = A.source ~= "" and A.source or x.id
+  terminal.finish(x, now, ending, {"cancellation_reason", A.reason, "cancelled_by", by})
 
   return reply.ok("cancelled", previous_phase)
 end

@@ -17,7 +17,7 @@ return function(K, A)
 
   local old = x.priority or "0"
   local new = order.clamp_priority(A.new_priority)
-  record.write(x, now, {priority = new > 0 and new or ""})
+  record.write(x, now, {"priority", new > 0 and new or ""})
   index.requeue(x)
   event.append(x, "priority_changed", now, tostring(new))
 

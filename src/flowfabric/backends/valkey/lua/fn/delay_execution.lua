@@ -22,8 +22,8 @@ return function(K, A)
       lifecycle_phase = "runnable", eligibility_state = due and "eligible_now" or "not_eligible_until_time",
       blocking_reason = due and "waiting_for_worker" or "waiting_for_delay", attempt_state = "attempt_interrupted",
     },
-    set = {delay_until = A.delay_until}, clear = record.LEASE,
-  })
+    clear = record.LEASE,
+  }, {"delay_until", A.delay_until})
 
   return reply.ok(A.delay_until, record.public_state(x))
 end

@@ -6,42 +6,40 @@
 -- @events  completed retry_scheduled failed claimed resumed blocked unblocked
 -- @repeat  safe
 -- @uses    batch clock holder reply work writes
-local FENCE = {{2, "uuid"}, {3, "lease_id"}, {4, "lease_epoch"}, {5, "attempt_id"}, {6, "source"}}
-local COMPLETE = {{7, "result_encoding"}}
-local FAIL = {{7, "failure_reason"}, {8, "failure_category"}, {9, "retry_policy_json"}, {10, "retry_from"}}
-
-local function fenced(item)
-  return {lease_id = item[3], lease_epoch = item[4], attempt_id = item[5], source = item[6]}
-end
-
 local function complete(x, item, now, payload)
-  local A = fenced(item)
-  A.result_payload, A.result_encoding = payload or "", item[7]
-  return holder.complete(x, A, now)
+  return holder.complete(x, {
+    lease_id = item[3], lease_epoch = item[4], attempt_id = item[5], source = item[6],
+    result_payload = payload or "", result_encoding = item[7],
+  }, now)
 end
 
 local function fail(x, item, now)
-  local A = fenced(item)
-  A.failure_reason, A.failure_category, A.retry_policy_json, A.retry_from = item[7], item[8], item[9], item[10]
-  A.retry_delay_ms = type(item[11]) == "number" and item[11] >= 0 and item[11] or nil
-  return holder.fail(x, A, now)
+  return holder.fail(x, {
+    lease_id = item[3], lease_epoch = item[4], attempt_id = item[5], source = item[6],
+    failure_reason = item[7], failure_category = item[8], retry_policy_json = item[9], retry_from = item[10],
+    retry_delay_ms = type(item[11]) == "number" and item[11] >= 0 and item[11] or nil,
+  }, now)
 end
 
-local ENDINGS = {complete = {complete, COMPLETE}, fail = {fail, FAIL}}
+local function shape(...) return batch.shape(2, {"uuid", "lease_id", "lease_epoch", "attempt_id", "source", ...}) end
+
+local RUN = {complete = complete, fail = fail}
+local SHAPES = {
+  complete = shape("result_encoding"),
+  fail = shape("failure_reason", "failure_category", "retry_policy_json", "retry_from"),
+}
 
 local function finish_one(tag, item, collected, now, payload)
-  local wrong = batch.check(item, FENCE)
+  local operation = type(item) == "table" and item[1]
+  local expected = SHAPES[operation]
+  if not expected then return reply.invalid("operation", "complete or fail", operation) end
+  local wrong = batch.check(item, expected)
   if wrong then return wrong end
-  local ending = ENDINGS[item[1]]
-  if not ending then return reply.invalid("operation", "complete or fail", item[1]) end
-  wrong = batch.check(item, ending[2])
-  if wrong then return wrong end
-  return ending[1](batch.load(tag, item[2], collected), item, now, payload)
+  return RUN[operation](batch.load(tag, item[2], collected), item, now, payload)
 end
 
-local RENEW = {
-  {1, "uuid"}, {2, "attempt_index"}, {3, "attempt_id"}, {4, "lease_id"}, {5, "lease_epoch"}, {6, "lease_ttl_ms", true},
-}
+local RENEW = batch.shape(1, {"uuid", "attempt_index", "attempt_id", "lease_id", "lease_epoch", "lease_ttl_ms"},
+  {lease_ttl_ms = true})
 
 local function renew_one(tag, item, collected, now)
   local wrong = batch.check(item, RENEW)

@@ -26,9 +26,9 @@ return function(K, _)
   if reason then return reply.satisfied(reason) end
 
   record.write(x, now, {
-    ownership_state = "lease_expired_reclaimable", attempt_state = "attempt_interrupted", lease_expired_at = now,
-    blocking_reason = "waiting_for_worker",
-    blocking_detail = "the lease of " .. x.current_worker_instance_id .. " ran out",
+    "ownership_state", "lease_expired_reclaimable", "attempt_state", "attempt_interrupted", "lease_expired_at", now,
+    "blocking_reason", "waiting_for_worker",
+    "blocking_detail", "the lease of " .. x.current_worker_instance_id .. " ran out",
   })
   stream.close(x, x.current_attempt_index, "lease_expired", now)
   event.append(x, "lease_expired", now)

@@ -28,8 +28,8 @@ return function(K, _)
       lifecycle_phase = "runnable", eligibility_state = "eligible_now", blocking_reason = "waiting_for_worker",
       attempt_state = "pending_replay_attempt",
     },
-    set = {replay_count = replays + 1}, clear = {"completed_at"},
-  })
+    clear = {"completed_at"},
+  }, {"replay_count", replays + 1})
   local deadline = policy.deadline_of(stored)
   if deadline then index.set_deadline(x, now + deadline) end
 

@@ -20,9 +20,9 @@ return function(K, A)
   end
 
   record.write(x, now, {
-    ownership_state = "lease_revoked", attempt_state = "attempt_interrupted", lease_revoked_at = now,
-    lease_revoke_reason = A.revoke_reason, blocking_reason = "waiting_for_worker",
-    blocking_detail = "the lease of " .. x.current_worker_instance_id .. " was revoked",
+    "ownership_state", "lease_revoked", "attempt_state", "attempt_interrupted", "lease_revoked_at", now,
+    "lease_revoke_reason", A.revoke_reason, "blocking_reason", "waiting_for_worker",
+    "blocking_detail", "the lease of " .. x.current_worker_instance_id .. " was revoked",
   })
   index.revoke(x, now)
   event.append(x, "lease_revoked", now)

@@ -6,17 +6,16 @@
 -- @events  created replaced blocked unblocked
 -- @repeat  safe
 -- @uses    batch clock submit
-local SHAPE = {
-  {1, "uuid"}, {2, "namespace"}, {3, "lane_id"}, {4, "execution_kind"}, {5, "priority", true}, {6, "creator_identity"},
-  {7, "policy_json"}, {8, "delay_until", true}, {9, "idempotency_key"}, {10, "dedup_ttl_ms", true}, {11, "tags_json"},
-  {12, "execution_deadline_at", true}, {13, "payload_encoding"},
-}
+local ITEM = batch.shape(1, {
+  "uuid", "namespace", "lane_id", "execution_kind", "priority", "creator_identity", "policy_json", "delay_until",
+  "idempotency_key", "dedup_ttl_ms", "tags_json", "execution_deadline_at", "payload_encoding",
+}, {priority = true, delay_until = true, dedup_ttl_ms = true, execution_deadline_at = true})
 -- Few have these, which come together; no delay is less than none.
-local MORE = {{14, "on_duplicate"}, {15, "concurrency_key"}, {16, "delay_ms", true}}
+local MORE = batch.shape(14, {"on_duplicate", "concurrency_key", "delay_ms"}, {delay_ms = true})
 
 local function check(item)
-  local wrong = batch.check(item, SHAPE)
-  if wrong or #item <= #SHAPE then return wrong end
+  local wrong = batch.check(item, ITEM)
+  if wrong or #item <= #ITEM.names then return wrong end
   return batch.check(item, MORE)
 end
 

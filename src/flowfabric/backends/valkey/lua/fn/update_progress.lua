@@ -18,8 +18,9 @@ return function(K, A)
   if refusal then return refusal end
   if not lease.is_holder(x, A) then return reply.refuse("stale_lease") end
 
-  local set = {progress_updated_at = now, progress_pct = A.progress_pct}
-  if A.progress_message ~= "" then set.progress_message = A.progress_message end
+  local set = {"progress_updated_at", now}
+  if A.progress_pct then set[3], set[4] = "progress_pct", A.progress_pct end
+  if A.progress_message ~= "" then set[#set + 1], set[#set + 2] = "progress_message", A.progress_message end
   record.write(x, now, set)
   event.append(x, "progress", now, A.progress_pct and tostring(A.progress_pct))
 

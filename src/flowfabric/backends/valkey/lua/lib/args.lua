@@ -40,7 +40,7 @@ end
 
 function M.rest(argv, from)
   local out = {}
-  for i = from, #argv do out[#out + 1] = argv[i] end
+  for i = from, #argv do out[i - from + 1] = argv[i] end
   return out
 end
 

@@ -1,5 +1,5 @@
 -- Attempts. The current one lives in the core hash; one that ended before its execution is put away in its own hash.
--- @uses record index transition
+-- @uses record index state transition
 local M = {}
 
 local ENDED_BY_OUTCOME = {success = "ended_success", failed = "ended_failure", expired = "ended_failure"}
@@ -7,7 +7,7 @@ local ENDED_BY_OUTCOME = {success = "ended_success", failed = "ended_failure", e
 -- Fields of the previous attempt and of the wait before this one.
 local SUPERSEDED = {
   "failure_reason", "failure_category", "attempt_started_at", "current_attempt_type", "delay_until",
-  "lease_last_renewed_at", "lease_acquired_at", "next_attempt_type",
+  "lease_last_renewed_at", "lease_acquired_at", "next_attempt_type", "claim_grant_until",
 }
 
 -- Put the current attempt away under its own key, with how it ended.
@@ -35,16 +35,19 @@ function M.archive_ended(x, now)
   M.archive(x, ENDED_BY_OUTCOME[x.terminal_outcome] or "ended_cancelled", now)
 end
 
-local function lease_fields(x, now, owner)
-  return {
-    current_lease_id = owner.lease_id,
-    current_lease_epoch = tonumber(x.current_lease_epoch) + 1,
-    current_worker_instance_id = owner.worker_instance_id,
-    lease_expires_at = now + owner.lease_ttl_ms,
-  }
-end
+local RUNNING = state.usual("active")
+local FIRST = {event = "claimed", state = RUNNING, clear = {"delay_until", "claim_grant_until"}, is_timed = true}
+local CLAIMED = {event = "claimed", state = RUNNING, clear = SUPERSEDED, is_timed = true}
+local RECLAIMED = {event = "reclaimed", state = RUNNING, clear = SUPERSEDED, is_timed = true}
+local RESUMED = {
+  event = "resumed", state = RUNNING, is_timed = true,
+  clear = {"delay_until", "lease_last_renewed_at", "claim_grant_until"},
+}
 
-local RUNNING = {lifecycle_phase = "active", ownership_state = "leased", attempt_state = "running_attempt"}
+local function add(set, name, value)
+  local n = #set
+  set[n + 1], set[n + 2] = name, value
+end
 
 -- The time-out its owner asks for, if any.
 local function asked_timeout(owner)
@@ -54,36 +57,43 @@ end
 
 -- Whoever has an entry here has the field, too: without it nothing is looked for when the attempt ends.
 local function start_timeout(x, now, asked)
-  local timeout = asked or tonumber(x.attempt_timeout_ms or 0)
-  if timeout > 0 then index.set_attempt_timeout(x, now + timeout) end
+  local timeout = asked or tonumber(x.attempt_timeout_ms)
+  if timeout and timeout > 0 then index.set_attempt_timeout(x, now + timeout) end
 end
 
--- A new attempt under a new lease. owner: worker_id, worker_instance_id, lease_id, lease_ttl_ms, attempt_id,
--- attempt_timeout_ms?, and for a reclaim extra fields to set.
-function M.start(x, now, owner, kind, extra)
-  local set = lease_fields(x, now, owner)
-  set.current_attempt_index = record.attempt_count(x)
-  set.current_attempt_id = owner.attempt_id
-  set.attempt_timeout_ms = asked_timeout(owner)
-  if kind ~= "initial" then set.current_attempt_type = kind end
-  if x.started_at then set.attempt_started_at = now else set.started_at = now end
-  if extra then
-    for name, value in pairs(extra) do set[name] = value end
+-- A new attempt under a new lease. owner: worker_id, worker_instance_id, lease_id, lease_ttl_ms, attempt_id and
+-- attempt_timeout_ms?. A lost lease that this attempt takes over is counted.
+function M.start(x, now, owner, kind, lost)
+  local asked = asked_timeout(owner)
+  local set = {
+    "current_lease_id", owner.lease_id, "current_lease_epoch", x.current_lease_epoch + 1,
+    "current_worker_instance_id", owner.worker_instance_id, "lease_expires_at", now + owner.lease_ttl_ms,
+    "current_attempt_index", record.attempt_count(x), "current_attempt_id", owner.attempt_id,
+    x.started_at and "attempt_started_at" or "started_at", now,
+  }
+  if asked then add(set, "attempt_timeout_ms", asked) end
+  if lost then add(set, "lease_reclaim_count", lost) end
+  if kind == "initial" then
+    transition.apply(x, now, FIRST, set, kind)
+  else
+    add(set, "current_attempt_type", kind)
+    transition.apply(x, now, kind == "reclaim" and RECLAIMED or CLAIMED, set, kind)
   end
-  transition.apply(x, now, {event = kind == "reclaim" and "reclaimed" or "claimed", outcome = kind,
-    state = RUNNING, set = set, clear = SUPERSEDED, is_timed = true})
-  start_timeout(x, now, asked_timeout(owner))
+  start_timeout(x, now, asked)
 end
 
 -- The interrupted attempt goes on under a new lease. Each stretch of running gets the whole attempt time-out
 -- unless the caller knows what is left of it.
 function M.resume(x, now, owner)
-  local set = lease_fields(x, now, owner)
-  set.lease_acquired_at = now
-  if not x.attempt_timeout_ms then set.attempt_timeout_ms = asked_timeout(owner) end
-  transition.apply(x, now, {event = "resumed", state = RUNNING, set = set,
-    clear = {"delay_until", "lease_last_renewed_at"}, is_timed = true})
-  start_timeout(x, now, asked_timeout(owner))
+  local asked = asked_timeout(owner)
+  local set = {
+    "current_lease_id", owner.lease_id, "current_lease_epoch", x.current_lease_epoch + 1,
+    "current_worker_instance_id", owner.worker_instance_id, "lease_expires_at", now + owner.lease_ttl_ms,
+    "lease_acquired_at", now,
+  }
+  if asked and not x.attempt_timeout_ms then add(set, "attempt_timeout_ms", asked) end
+  transition.apply(x, now, RESUMED, set)
+  start_timeout(x, now, asked)
 end
 
 -- What kind of attempt comes next.

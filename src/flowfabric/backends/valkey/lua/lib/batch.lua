@@ -16,9 +16,8 @@ end
 
 function M.tag(key) return key:match("%b{}") end
 
--- The names of an execution given by its uuid, in the partition of the call; its index writes are collected.
-function M.at(tag, uuid, collected)
-  local id = tag .. ":" .. uuid
+-- The names of an execution in the partition of the call; its index writes are collected.
+function M.at_id(tag, id, collected)
   local base = "ff:exec:" .. tag .. ":" .. id
   return {
     core = base .. ":core", tag = tag, id = id, base = base, writes = collected,
@@ -29,21 +28,36 @@ function M.at(tag, uuid, collected)
   }
 end
 
+function M.at(tag, uuid, collected) return M.at_id(tag, tag .. ":" .. uuid, collected) end
+
 function M.load(tag, uuid, collected) return record.fill(M.at(tag, uuid, collected)) end
 
--- Is every member what the shape says? shape: {{position, name, is_number?}, ...}. A wrong item is refused alone.
+-- What the members of an item must be, from the first of them on: text, or a whole number where `numbers` says so.
+function M.shape(first, names, numbers)
+  local shape = {before = first - 1, names = names, kinds = {}, numbers = {}}
+  for i = 1, #names do
+    local is_number = numbers and numbers[names[i]]
+    shape.kinds[i] = is_number and "number" or "string"
+    if is_number then shape.numbers[#shape.numbers + 1] = i end
+  end
+  return shape
+end
+
+local function refuse_member(shape, i, value)
+  return reply.invalid(shape.names[i], shape.kinds[i] == "number" and "a whole number from 0" or "text", value)
+end
+
+-- Is an item of this shape? A wrong one is refused alone.
 function M.check(item, shape)
   if type(item) ~= "table" then return reply.invalid("item", "a list", type(item)) end
-  for i = 1, #shape do
-    local member = shape[i]
-    local value = item[member[1]]
-    if member[3] then
-      if type(value) ~= "number" or value < 0 or value > MAX_NUMBER or value % 1 ~= 0 then
-        return reply.invalid(member[2], "a whole number from 0", value)
-      end
-    elseif type(value) ~= "string" then
-      return reply.invalid(member[2], "text", value)
-    end
+  local kinds, before, numbers = shape.kinds, shape.before, shape.numbers
+  for i = 1, #kinds do
+    local value = item[before + i]
+    if type(value) ~= kinds[i] then return refuse_member(shape, i, value) end
+  end
+  for i = 1, #numbers do
+    local value = item[before + numbers[i]]
+    if value < 0 or value > MAX_NUMBER or value % 1 ~= 0 then return refuse_member(shape, numbers[i], value) end
   end
 end
 

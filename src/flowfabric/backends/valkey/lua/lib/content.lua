@@ -1,25 +1,15 @@
 -- What a submit says of an execution: checked, and as the fields of its record.
--- @uses order policy tags
+-- @uses order policy state tags
 local M = {}
 
 local DELAYED = {
   lifecycle_phase = "runnable", eligibility_state = "not_eligible_until_time", blocking_reason = "waiting_for_delay",
   attempt_state = "pending_first_attempt",
 }
-local WAITING = {
-  lifecycle_phase = "runnable", eligibility_state = "eligible_now", blocking_reason = "waiting_for_worker",
-  attempt_state = "pending_first_attempt",
-}
+local WAITING = state.usual("runnable")
 
--- What of it may be replaced while the execution waits.
-M.FIELDS = {
-  "execution_kind", "priority", "creator_identity", "required_capabilities", "attempt_timeout_ms", "retention_ttl_ms",
-  "delay_until", "payload_encoding", "concurrency_key",
-}
-
-local function given(text) return text ~= "" and text or nil end
-
--- {fields, state, labels, deadline, payload, policy}, or nil and a refusal. A: the arguments of create.
+-- {fields, state, labels, deadline, payload, policy, concurrency_key}, or nil and a refusal. fields: names and values
+-- in turn; "" where nothing is said. A: the arguments of create.
 function M.read(A, now)
   local digest, refusal = policy.digest(A.policy_json)
   if refusal then return nil, refusal end
@@ -31,12 +21,12 @@ function M.read(A, now)
   return {
     state = is_delayed and DELAYED or WAITING, labels = labels, payload = A.input_payload, policy = A.policy_json,
     deadline = A.execution_deadline_at or (digest.execution_deadline_ms and now + digest.execution_deadline_ms),
+    concurrency_key = A.concurrency_key ~= "" and A.concurrency_key or nil,
     fields = {
-      execution_kind = given(A.execution_kind), priority = priority > 0 and priority or nil,
-      creator_identity = given(A.creator_identity), required_capabilities = given(digest.required_capabilities),
-      attempt_timeout_ms = digest.attempt_timeout_ms, retention_ttl_ms = digest.retention_ttl_ms,
-      delay_until = is_delayed and due or nil, payload_encoding = given(A.payload_encoding),
-      concurrency_key = given(A.concurrency_key),
+      "execution_kind", A.execution_kind, "priority", priority > 0 and priority or "", "creator_identity",
+      A.creator_identity, "required_capabilities", digest.required_capabilities or "", "attempt_timeout_ms",
+      digest.attempt_timeout_ms or "", "retention_ttl_ms", digest.retention_ttl_ms or "", "delay_until",
+      is_delayed and due or "", "payload_encoding", A.payload_encoding, "concurrency_key", A.concurrency_key,
     },
   }
 end

@@ -4,6 +4,18 @@ local M = {}
 
 local RETRYABLE_TIMEOUT = "attempt_timeout"
 
+local PROMOTED = {
+  event = "promoted",
+  state = {lifecycle_phase = "runnable", eligibility_state = "eligible_now", blocking_reason = "waiting_for_worker"},
+}
+local REQUEUED = {
+  event = "requeued", clear = record.LEASE,
+  state = {
+    lifecycle_phase = "runnable", eligibility_state = "eligible_now", blocking_reason = "waiting_for_worker",
+    attempt_state = "pending_retry_attempt",
+  },
+}
+
 -- Whoever read the index may have lost a race with a retry or a new attempt (D12).
 local function is_due(x, reason, now)
   if reason == RETRYABLE_TIMEOUT then
@@ -34,10 +46,8 @@ function M.expire(at, x, reason, now)
     if delay_until then return reply.ok("retry_scheduled", delay_until) end
   end
   local previous_phase = x.lifecycle_phase
-  terminal.finish(x, now, {
-    outcome = "expired", event = "expired", stream_reason = "expired", suspension_reason = "expired:" .. reason,
-    set = {failure_reason = reason},
-  })
+  local ending = {event = "expired", stream_reason = "expired", suspension_reason = "expired:" .. reason}
+  terminal.finish(x, now, ending, {"failure_reason", reason})
   return reply.ok("expired", previous_phase)
 end
 
@@ -52,10 +62,7 @@ function M.promote(x, now)
   local stale = not_delayed(x)
   if stale then return reply.ok(stale) end
   if tonumber(x.delay_until or 0) > now then return reply.ok("not_yet_due") end
-  transition.apply(x, now, {
-    event = "promoted",
-    state = {lifecycle_phase = "runnable", eligibility_state = "eligible_now", blocking_reason = "waiting_for_worker"},
-  })
+  transition.apply(x, now, PROMOTED)
   return reply.ok("promoted")
 end
 
@@ -74,15 +81,8 @@ function M.requeue_lost(x, now)
   end
   attempt.archive(x, "interrupted_reclaimed", now, x.ownership_state, "infra_crash")
   stream.close(x, x.current_attempt_index, "lease_expired", now)
-  transition.apply(x, now, {
-    event = "requeued", outcome = x.ownership_state,
-    state = {
-      lifecycle_phase = "runnable", eligibility_state = "eligible_now", blocking_reason = "waiting_for_worker",
-      attempt_state = "pending_retry_attempt",
-    },
-    set = {next_attempt_type = "reclaim", lease_reclaim_count = tonumber(x.lease_reclaim_count or 0) + 1},
-    clear = record.LEASE,
-  })
+  local count = tonumber(x.lease_reclaim_count or 0) + 1
+  transition.apply(x, now, REQUEUED, {"next_attempt_type", "reclaim", "lease_reclaim_count", count}, x.ownership_state)
   return reply.ok("requeued")
 end
 

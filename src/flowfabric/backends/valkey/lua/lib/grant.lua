@@ -1,21 +1,11 @@
 -- The short-lived permission to claim, resume or reclaim one execution.
--- @uses reply
+-- @uses digits reply
 local M = {}
 
 function M.key(x) return x.base .. ":claim_grant" end
 
--- Few batches meet a grant at all, which one question settles. bases: those of the executions to look at.
-function M.look_ahead(collected, bases)
-  local keys = {}
-  for i = 1, #bases do keys[i] = bases[i] .. ":claim_grant" end
-  collected.no_grants = #keys == 0 or redis.call("EXISTS", unpack(keys)) == 0
-end
-
--- A grant that ran out counts as gone even before the server has removed it.
-function M.is_out(x, now)
-  if x.writes and x.writes.no_grants then return false end
-  return tonumber(redis.call("HGET", M.key(x), "grant_expires_at") or 0) >= now
-end
+-- The record says until when a grant is out, so that a claim of many need not look for the grants of all.
+function M.is_out(x, now) return x.claim_grant_until ~= nil and tonumber(x.claim_grant_until) >= now end
 
 -- Refusal or nil: is this worker's grant out and alive?
 function M.check(x, worker_id, now)
@@ -36,9 +26,14 @@ function M.issue(x, now, A)
   end
   redis.call("HSET", M.key(x), unpack(fields))
   redis.call("PEXPIREAT", M.key(x), due)
+  redis.call("HSET", x.core, "claim_grant_until", digits.of(due))
   return due
 end
 
-function M.consume(x) redis.call("DEL", M.key(x)) end
+function M.consume(x)
+  redis.call("DEL", M.key(x))
+  if x.claim_grant_until then redis.call("HDEL", x.core, "claim_grant_until") end
+  x.claim_grant_until = nil
+end
 
 return M

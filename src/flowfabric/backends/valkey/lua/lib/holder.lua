@@ -2,6 +2,10 @@
 -- @uses failure index lease policy record reply terminal writes
 local M = {}
 
+local DONE = {1, "OK", "completed"}
+local COMPLETED = {event = "completed", stream_reason = "attempt_success"}
+local FAILED = {event = "failed", stream_reason = "attempt_failure"}
+
 -- A: attempt_index, lease_ttl_ms and the fence.
 function M.renew(x, A, now)
   if not x then return reply.refuse("execution_not_found") end
@@ -9,7 +13,7 @@ function M.renew(x, A, now)
   if refusal then return refusal end
   if A.attempt_index ~= x.current_attempt_index then return reply.refuse("stale_lease") end
 
-  record.write(x, now, {lease_last_renewed_at = now, lease_expires_at = now + A.lease_ttl_ms}, true)
+  record.write(x, now, {"lease_last_renewed_at", now, "lease_expires_at", now + A.lease_ttl_ms}, true)
   index.renew(x)
   return reply.ok(x.lease_expires_at)
 end
@@ -21,11 +25,8 @@ function M.complete(x, A, now)
   if refusal then return refusal end
 
   if A.result_payload ~= "" then writes.set(x, x.base .. ":result", A.result_payload) end
-  terminal.finish(x, now, {
-    outcome = "success", event = "completed", stream_reason = "attempt_success",
-    set = {result_encoding = A.result_encoding ~= "" and A.result_encoding or nil},
-  })
-  return reply.ok("completed")
+  terminal.finish(x, now, COMPLETED, {"result_encoding", A.result_encoding})
+  return DONE
 end
 
 local function retry_policy(x, A)
@@ -47,10 +48,7 @@ function M.fail(x, A, now)
     requested_delay_ms = A.retry_delay_ms,
   })
   if delay_until then return reply.ok("retry_scheduled", delay_until) end
-  terminal.finish(x, now, {
-    outcome = "failed", event = "failed", stream_reason = "attempt_failure",
-    set = {failure_reason = A.failure_reason, failure_category = A.failure_category},
-  })
+  terminal.finish(x, now, FAILED, {"failure_reason", A.failure_reason, "failure_category", A.failure_category})
   return reply.ok("terminal_failed")
 end
 

@@ -26,53 +26,64 @@ local function queue(x)
 end
 
 local function queue_score(x, name, now)
+  if name == "active" then return x.lease_expires_at end
+  if name == "terminal" then return x.completed_at end
   if x.eligibility_state == "eligible_now" then return order.score(x) end
   if name == "delayed" then return x.delay_until end
   if name == "blocked:dependencies" then return x.created_at end
-  if name == "active" then return x.lease_expires_at end
   if name == "suspended" then return x.suspension_timeout_at or NO_TIMEOUT end
   return now
 end
 
 -- Ended otherwise than with success: listed by outcome, too, since these are what people look for.
-local function outcome_queue(x)
-  return x.terminal_outcome ~= "success" and index_key.lane(x, "terminal:" .. x.terminal_outcome) or nil
+local function leave_terminal(x, keys)
+  if x.terminal_outcome ~= "success" then writes.zrem(x, keys["terminal:" .. x.terminal_outcome]) end
+  if x.retention_ttl_ms then writes.zrem(x, keys.retention) end
+end
+
+local function enter_terminal(x, keys)
+  if x.terminal_outcome ~= "success" then writes.zadd(x, keys["terminal:" .. x.terminal_outcome], x.completed_at) end
+  if x.retention_ttl_ms then writes.zadd(x, keys.retention, x.completed_at + x.retention_ttl_ms) end
+end
+
+local function leave_active(x)
+  local keys = index_key.of_partition(x)
+  writes.stopped(x)
+  writes.zrem(x, keys.lease_expiry)
+  if x.attempt_timeout_ms then writes.zrem(x, keys.attempt_timeout) end
+  if x.current_worker_instance_id then writes.srem(x, index_key.worker_leases(x), x.id) end
 end
 
 -- Take the execution out of every place its present state put it in.
 function M.leave(x)
-  local key = index_key.lane(x, queue(x))
+  local keys, name, phase = index_key.of_lane(x), queue(x), x.lifecycle_phase
+  local key = keys[name]
   writes.zrem(x, key)
   if x.concurrency_key then keyed.leave(x) end
-  if x.lifecycle_phase == "active" then
-    writes.stopped(x)
-    writes.zrem(x, index_key.partition(x, "lease_expiry"))
-    if x.attempt_timeout_ms then writes.zrem(x, index_key.partition(x, "attempt_timeout")) end
-    if x.current_worker_instance_id then writes.srem(x, index_key.worker_leases(x), x.id) end
-  elseif x.lifecycle_phase == "suspended" then
+  if phase == "active" then
+    leave_active(x)
+  elseif phase == "suspended" then
     writes.zrem(x, index_key.partition(x, "suspension_timeout"))
-  elseif x.lifecycle_phase == "terminal" then
-    if outcome_queue(x) then writes.zrem(x, outcome_queue(x)) end
-    if x.retention_ttl_ms then writes.zrem(x, index_key.lane(x, "retention")) end
-  elseif x.eligibility_state == "eligible_now" and x.required_capabilities then
-    writes.forget_if_empty(x, key, index_key.lane(x, "capability_sets"), x.required_capabilities)
+  elseif phase == "terminal" then
+    leave_terminal(x, keys)
+  elseif x.required_capabilities and x.eligibility_state == "eligible_now" then
+    writes.forget_if_empty(x, key, keys.capability_sets, x.required_capabilities)
   end
 end
 
 -- Put it where its new state belongs.
 function M.enter(x, now)
-  local name = queue(x)
-  local key = index_key.lane(x, name)
+  local keys, name = index_key.of_lane(x), queue(x)
+  local key = keys[name]
   writes.zadd(x, key, queue_score(x, name, now))
   if x.concurrency_key then keyed.enter(x, order.score(x)) end
   if name == "active" then
-    writes.zadd(x, index_key.partition(x, "lease_expiry"), x.lease_expires_at)
+    writes.zadd(x, index_key.of_partition(x).lease_expiry, x.lease_expires_at)
     writes.sadd(x, index_key.worker_leases(x), x.id)
   elseif name == "terminal" then
-    if outcome_queue(x) then writes.zadd(x, outcome_queue(x), now) end
-    if x.retention_ttl_ms then writes.zadd(x, index_key.lane(x, "retention"), now + x.retention_ttl_ms) end
+    enter_terminal(x, keys)
   elseif x.eligibility_state == "eligible_now" then
-    if x.required_capabilities then writes.sadd(x, index_key.lane(x, "capability_sets"), x.required_capabilities) end
+    if x.required_capabilities then writes.sadd(x, keys.capability_sets, x.required_capabilities) end
     writes.wake(x, key)
   end
 end

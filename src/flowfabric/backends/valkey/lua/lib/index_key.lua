@@ -1,35 +1,61 @@
--- The keys of the indexes: of a partition, of a lane, of a worker. A batch names the same few over and over; it
--- remembers them.
+-- The keys of the indexes: of a partition, of a lane, of a worker. The same few are asked for over and over, so they
+-- are remembered, up to a bound.
 local M = {}
 
-local function partition_key(x, name) return "ff:idx:" .. x.tag .. ":" .. name end
+local MOST = 10000
 
-local function lane_key(x, name) return "ff:idx:" .. x.tag .. ":lane:" .. x.lane_id .. ":" .. name end
+-- By partition, and for lanes by lane, too: tables of keys by name.
+local partitions, lanes, count = {}, {}, 0
 
-local function worker_key(x, worker) return "ff:idx:" .. x.tag .. ":worker:" .. worker .. ":leases" end
+-- Names that come from outside are without number; they have a colon in them and are not remembered.
+local BY_NAME = {
+  __index = function(keys, name)
+    local key = keys[1] .. name
+    if not name:find(":", 1, true) then
+      keys[name], count = key, count + 1
+    end
+    return key
+  end,
+}
 
-local function remembered(x, group, name, make)
-  if not x.writes then return make(x, name) end
-  local names = x.writes.names[group]
-  if not names then
-    names = {}
-    x.writes.names[group] = names
-  end
-  local key = names[name]
-  if not key then
-    key = make(x, name)
-    names[name] = key
-  end
-  return key
+-- Keys by name: each is the prefix and its name.
+local function under(prefix)
+  if count > MOST then partitions, lanes, count = {}, {}, 0 end
+  return setmetatable({prefix}, BY_NAME)
 end
 
--- A lane may have any name, so the other two groups have numbers.
-local PARTITION, WORKER = 1, 2
+function M.of_partition(x)
+  local keys = partitions[x.tag]
+  if not keys then
+    keys = under("ff:idx:" .. x.tag .. ":")
+    partitions[x.tag] = keys
+  end
+  return keys
+end
 
-function M.partition(x, name) return remembered(x, PARTITION, name, partition_key) end
+function M.of_lane(x)
+  local of_tag = lanes[x.tag]
+  local keys = of_tag and of_tag[x.lane_id]
+  if keys then return keys end
+  keys = under("ff:idx:" .. x.tag .. ":lane:" .. x.lane_id .. ":")
+  lanes[x.tag] = lanes[x.tag] or {}
+  lanes[x.tag][x.lane_id] = keys
+  return keys
+end
 
-function M.lane(x, name) return remembered(x, x.lane_id, name, lane_key) end
+function M.partition(x, name) return M.of_partition(x)[name] end
 
-function M.worker_leases(x) return remembered(x, WORKER, x.current_worker_instance_id, worker_key) end
+function M.lane(x, name) return M.of_lane(x)[name] end
+
+-- Those of one worker are asked for one after the other.
+local tag, worker, leases
+
+function M.worker_leases(x)
+  if x.tag ~= tag or x.current_worker_instance_id ~= worker then
+    tag, worker = x.tag, x.current_worker_instance_id
+    leases = "ff:idx:" .. tag .. ":worker:" .. worker .. ":leases"
+  end
+  return leases
+end
 
 return M

@@ -8,10 +8,9 @@ function M.not_active(x)
     x.current_attempt_id or "", x.attempt_state, x.delay_until or "", record.public_state(x))
 end
 
--- All three parts, or none with an operator's override. Refusal or nil; fills the override's fence in.
-function M.resolve_fence(x, fence, source)
+-- All three parts, or none with an operator's override, whose fence is filled in. Refusal or nil.
+local function complete_fence(x, fence, source)
   local lease_id, epoch, attempt_id = fence.lease_id, fence.lease_epoch, fence.attempt_id
-  if lease_id ~= "" and epoch ~= "" and attempt_id ~= "" then return nil end
   if lease_id ~= "" or epoch ~= "" or attempt_id ~= "" then return reply.refuse("partial_fence_triple") end
   if source ~= "operator_override" then return reply.refuse("fence_required") end
   fence.lease_id, fence.lease_epoch = x.current_lease_id or "", x.current_lease_epoch
@@ -40,7 +39,11 @@ end
 
 -- The whole guard of a fenced call, in the order the wire promises.
 function M.check(x, fence, source, now)
-  local refusal = M.resolve_fence(x, fence, source) or M.check_held(x, now)
+  local refusal
+  if fence.lease_id == "" or fence.lease_epoch == "" or fence.attempt_id == "" then
+    refusal = complete_fence(x, fence, source)
+  end
+  refusal = refusal or M.check_held(x, now)
   if refusal then return refusal end
   if not M.is_owner(x, fence) then return reply.refuse("stale_lease") end
 end

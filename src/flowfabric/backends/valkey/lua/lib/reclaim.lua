@@ -19,10 +19,8 @@ end
 
 -- The one error reply that reports a transition: the execution has failed.
 function M.end_at_cap(x, now, cap)
-  terminal.finish(x, now, {
-    outcome = "failed", event = "failed", stream_reason = "attempt_failure",
-    set = {failure_reason = "max_reclaims_exceeded", failure_category = "infra_crash"},
-  })
+  local ending = {event = "failed", stream_reason = "attempt_failure"}
+  terminal.finish(x, now, ending, {"failure_reason", "max_reclaims_exceeded", "failure_category", "infra_crash"})
   return reply.refuse("max_retries_exhausted", cap)
 end
 

@@ -1,5 +1,5 @@
 -- Putting new content in the place of an execution's that has not started: its id, lane and age stay.
--- @uses content event grant index record reply tags turns
+-- @uses event grant index record reply tags turns
 local M = {}
 
 function M.is_open(x) return x.lifecycle_phase == "runnable" and x.attempt_state == "pending_first_attempt" end
@@ -25,7 +25,7 @@ end
 
 local function new_state(x, new, now, set)
   if is_held_back(x) then
-    set.blocking_detail = x.blocking_detail
+    if x.blocking_detail then set[1], set[2] = "blocking_detail", x.blocking_detail end
     return {
       lifecycle_phase = x.lifecycle_phase, eligibility_state = x.eligibility_state, blocking_reason = x.blocking_reason,
     }
@@ -41,11 +41,10 @@ function M.apply(x, new, now)
   local before = {
     tag = x.tag, lane_id = x.lane_id, namespace = x.namespace, concurrency_key = x.concurrency_key, beside = x.beside,
   }
-  local fields, set = {}, {}
-  for _, name in ipairs(content.FIELDS) do fields[name] = new.fields[name] or "" end
+  local set = {}
   index.leave(x)
   grant.consume(x)
-  record.write(x, now, fields)
+  record.write(x, now, new.fields)
   record.change(x, now, new_state(x, new, now, set), set)
   store_parts(x, new)
   index.enter(x, now)

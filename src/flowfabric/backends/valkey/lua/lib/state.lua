@@ -38,6 +38,17 @@ function M.public(phase, eligibility, outcome)
   return BY_ELIGIBILITY[eligibility] or "waiting"
 end
 
+-- A phase in its ordinary form, ready to be written: nothing of it but the phase and the public state is stored.
+function M.usual(phase)
+  local own = M.DEFAULTS[phase]
+  local public = M.public(phase, own.eligibility_state, own.terminal_outcome)
+  return {
+    is_usual = true, lifecycle_phase = phase, public_state = public,
+    ownership_state = own.ownership_state, eligibility_state = own.eligibility_state,
+    blocking_reason = own.blocking_reason, terminal_outcome = own.terminal_outcome, attempt_state = own.attempt_state,
+  }
+end
+
 M.BLOCKED_BY_REASON = {
   waiting_for_budget = "blocked_by_budget",
   waiting_for_quota = "blocked_by_quota",

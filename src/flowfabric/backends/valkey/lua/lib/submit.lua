@@ -28,11 +28,11 @@ local function check_mode(A, idempotency)
   end
 end
 
+-- The name of the idempotency key in the record; "" where it is not kept.
 local function remember(x, idempotency, A)
-  if idempotency and A.dedup_ttl_ms and A.dedup_ttl_ms > 0 then
-    redis.call("SET", idempotency, x.id, "PX", A.dedup_ttl_ms)
-    return idempotency:sub(#x.tag + 10)
-  end
+  if not A.dedup_ttl_ms or A.dedup_ttl_ms <= 0 then return "" end
+  redis.call("SET", idempotency, x.id, "PX", A.dedup_ttl_ms)
+  return idempotency:sub(#x.tag + 10)
 end
 
 local function store_parts(x, new)
@@ -46,16 +46,19 @@ local function admit(x, fields, wanted, now)
   x.beside, x.writes = x.writes, nil
   if wanted.eligibility_state ~= "eligible_now" then return wanted end
   local candidate = {tag = x.tag, beside = x.beside}
-  for name, value in pairs(fields) do candidate[name] = value end
+  for i = 1, #fields, 2 do
+    if fields[i + 1] ~= "" then candidate[fields[i]] = fields[i + 1] end
+  end
   return turns.admit(candidate, now, wanted, fields)
 end
 
 local function accept(x, idempotency, A, new, now)
   local fields, vector = new.fields, new.state
-  fields.lane_id, fields.created_at = A.lane_id, now
-  if A.namespace ~= "" then fields.namespace = A.namespace end
-  fields.idempotency_key = remember(x, idempotency, A)
-  if fields.concurrency_key then vector = admit(x, fields, vector, now) end
+  local n = #fields
+  fields[n + 1], fields[n + 2], fields[n + 3], fields[n + 4] = "lane_id", A.lane_id, "created_at", now
+  fields[n + 5], fields[n + 6] = "namespace", A.namespace
+  if idempotency then fields[n + 7], fields[n + 8] = "idempotency_key", remember(x, idempotency, A) end
+  if new.concurrency_key then vector = admit(x, fields, vector, now) end
   record.change(x, now, vector, fields, nil, true)
   store_parts(x, new)
   index.enter(x, now)

@@ -19,21 +19,15 @@ function M.answer(x, kind, payloads)
   return out
 end
 
-local function owner_for(request, lease_id, attempt_id)
-  return {
-    worker_id = request.worker_id, worker_instance_id = request.worker_instance_id, lease_ttl_ms = request.lease_ttl_ms,
-    attempt_timeout_ms = request.attempt_timeout_ms, lease_id = lease_id, attempt_id = attempt_id,
-  }
-end
-
--- Start or resume.
+-- Start or resume. The request names the worker; with the ids it is the owner to be.
 function M.take(x, now, request, lease_id, attempt_id, payloads)
-  local kind, owner = "resumed", owner_for(request, lease_id, attempt_id)
+  local kind = "resumed"
+  request.lease_id, request.attempt_id = lease_id, attempt_id
   if x.attempt_state == "attempt_interrupted" then
-    attempt.resume(x, now, owner)
+    attempt.resume(x, now, request)
   else
     kind = attempt.next_kind(x)
-    attempt.start(x, now, owner, kind)
+    attempt.start(x, now, request, kind)
   end
   return M.answer(x, kind, payloads)
 end

@@ -1,5 +1,5 @@
 -- The one routine in which every execution ends (G7): complete, fail, cancel, expire, skip and every time-out.
--- @uses index transition stream suspension
+-- @uses index transition state stream suspension
 local M = {}
 
 local CLEARED = {
@@ -7,33 +7,42 @@ local CLEARED = {
   "delay_until", "current_suspension_id", "current_waitpoint_id",
 }
 
--- The state of each ending, for an execution whose attempt ended with it and for one that had none.
-local ENDED, UNATTEMPTED, OUTCOMES = {}, {}, {"success", "failed", "cancelled", "expired", "skipped"}
-for i = 1, #OUTCOMES do
-  local outcome = OUTCOMES[i]
-  ENDED[outcome] = {lifecycle_phase = "terminal", terminal_outcome = outcome, attempt_state = "attempt_terminal"}
-  UNATTEMPTED[outcome] = {lifecycle_phase = "terminal", terminal_outcome = outcome}
+-- The last step, by its event: for an execution whose attempt ended with it, and for one that had none.
+local ENDED, UNATTEMPTED = {}, {}
+
+local function declare(event, outcome)
+  local with = outcome == "success" and state.usual("terminal")
+    or {lifecycle_phase = "terminal", terminal_outcome = outcome, attempt_state = "attempt_terminal"}
+  local without = {lifecycle_phase = "terminal", terminal_outcome = outcome}
+  ENDED[event] = {event = event, state = with, clear = CLEARED, is_timed = true}
+  UNATTEMPTED[event] = {event = event, state = without, clear = CLEARED, is_timed = true}
 end
 
+declare("completed", "success")
+declare("failed", "failed")
+declare("cancelled", "cancelled")
+declare("expired", "expired")
+declare("skipped", "skipped")
+
 local function publish_completion(x, outcome)
-  if not x.flow_id then return end
   local message = cjson.encode({execution_id = x.id, flow_id = x.flow_id, outcome = outcome})
   redis.call("PUBLISH", "ff:dag:completions", message)
 end
 
--- ending: outcome, event, stream_reason, set?, quiet? (no completion message)
-function M.finish(x, now, ending)
+-- ending: event, stream_reason, suspension_reason?, quiet? (no completion message). set: fields to set with it, names
+-- and values in turn.
+function M.finish(x, now, ending, set)
   local interrupted = x.attempt_state == "running_attempt" or x.attempt_state == "attempt_interrupted"
-  if interrupted then stream.close(x, x.current_attempt_index, ending.stream_reason, now) end
-  if x.lifecycle_phase == "suspended" then suspension.close(x, ending.suspension_reason or ending.outcome, now) end
-  local set = ending.set or {}
-  set.completed_at = now
+  local step = (interrupted and ENDED or UNATTEMPTED)[ending.event]
+  local outcome = step.state.terminal_outcome
+  if interrupted and x.stream_attempt_index then stream.close(x, x.current_attempt_index, ending.stream_reason, now) end
+  if x.lifecycle_phase == "suspended" then suspension.close(x, ending.suspension_reason or outcome, now) end
+  set = set or {}
+  local n = #set
+  set[n + 1], set[n + 2] = "completed_at", now
   index.clear_deadline(x)
-  transition.apply(x, now, {
-    event = ending.event, outcome = ending.outcome, state = (interrupted and ENDED or UNATTEMPTED)[ending.outcome],
-    set = set, clear = CLEARED, is_timed = true,
-  })
-  if not ending.quiet then publish_completion(x, ending.outcome) end
+  transition.apply(x, now, step, set, outcome)
+  if x.flow_id and not ending.quiet then publish_completion(x, outcome) end
 end
 
 return M

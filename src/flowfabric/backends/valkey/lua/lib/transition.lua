@@ -3,23 +3,27 @@
 local M = {}
 
 -- One of a concurrency key may have to wait for the others, and others may go on because of it.
-local function apply_keyed(x, now, step)
-  local vector, set = step.state, step.set or {}
+local function apply_keyed(x, now, step, set, outcome)
+  local vector = step.state
   index.leave(x)
-  if vector.eligibility_state == "eligible_now" then vector = turns.admit(x, now, vector, set) end
+  if vector.eligibility_state == "eligible_now" then
+    set = set or {}
+    vector = turns.admit(x, now, vector, set)
+  end
   record.change(x, now, vector, set, step.clear, step.is_timed)
   index.enter(x, now)
-  event.append(x, step.event, now, step.outcome)
+  event.append(x, step.event, now, outcome)
   turns.pass_on(x, now)
 end
 
--- step: event, outcome?, state (the whole state vector), set?, clear?, is_timed? (set holds the time of the change)
-function M.apply(x, now, step)
-  if x.concurrency_key then return apply_keyed(x, now, step) end
+-- step: event, state (the whole state vector), clear? (fields that go), is_timed? (set holds the time of the change).
+-- set: fields that change, names and values in turn.
+function M.apply(x, now, step, set, outcome)
+  if x.concurrency_key then return apply_keyed(x, now, step, set, outcome) end
   index.leave(x)
-  record.change(x, now, step.state, step.set, step.clear, step.is_timed)
+  record.change(x, now, step.state, set, step.clear, step.is_timed)
   index.enter(x, now)
-  event.append(x, step.event, now, step.outcome)
+  event.append(x, step.event, now, outcome)
 end
 
 return M

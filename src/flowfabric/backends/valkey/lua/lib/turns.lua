@@ -21,7 +21,9 @@ local function move(x, now, vector, set, name, outcome)
 end
 
 local function explain(x, set)
-  set.blocking_detail, set.waits_for_key = "others of concurrency key " .. x.concurrency_key .. " come first", "1"
+  local n = #set
+  set[n + 1], set[n + 2] = "blocking_detail", "others of concurrency key " .. x.concurrency_key .. " come first"
+  set[n + 3], set[n + 4] = "waits_for_key", "1"
   return set
 end
 

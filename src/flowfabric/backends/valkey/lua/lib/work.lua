@@ -1,16 +1,14 @@
 -- Who gets what next: up to N executions of a lane for one worker, by priority and age, over the queues it can serve.
--- @uses admission answered batch candidates capability claim grant index keyed lanes record reply taking turns writes
+-- @uses admission answered batch candidates capability claim index keyed lanes record reply taking turns writes
 local M = {}
 
 -- What cannot be claimed stands in nobody's way: after a first look for what is missing, further looks see more.
 local MAX_PASSES, FURTHER = 4, 50
 
-local ENTRY = {{1, "uuid"}, {2, "lease_id"}, {3, "attempt_id"}}
-local REQUEST = {
-  {"lane_id", "lane_id"}, {"worker_id", "worker_id"}, {"worker_instance_id", "worker_instance_id"},
-  {"capabilities", "capabilities"}, {"lease_ttl_ms", "lease_ttl_ms", true},
-  {"attempt_timeout_ms", "attempt_timeout_ms", true},
-}
+local ENTRY = batch.shape(1, {"uuid", "lease_id", "attempt_id"})
+local REQUEST = batch.shape(1, {
+  "lane_id", "worker_id", "worker_instance_id", "capabilities", "lease_ttl_ms", "attempt_timeout_ms",
+}, {lease_ttl_ms = true, attempt_timeout_ms = true})
 
 -- Why this very execution cannot be claimed, as a refusal; nil when it can.
 local function obstacle(x, now, request, started)
@@ -48,30 +46,21 @@ local function answer_again(earlier)
   return taken
 end
 
--- Names of the executions to look at, and what is known of all of them at once.
-local function look_at(tag, ids, collected)
-  local found, bases = {}, {}
-  for i = 1, #ids do
-    found[i] = batch.at(tag, ids[i]:sub(#tag + 2), collected)
-    bases[i] = found[i].base
-  end
-  grant.look_ahead(collected, bases)
-  return found
-end
-
 -- Take what can be taken of those found, up to `wanted` in all. One of a full key is set aside, so that it is met once.
 -- Answers how many have left their queue already; the others leave it when the batch is written.
-local function take_found(found, now, request, ids, wanted, taken, payloads)
-  local gone = 0
-  for _, at in ipairs(found) do
-    local x = #taken < wanted and record.fill(at)
+local function take_found(lane, found, now, request, ids, wanted, taken, payloads)
+  local gone, count = 0, #taken
+  for i = 1, #found do
+    if count == wanted then break end
+    local x = record.fill(batch.at_id(lane.tag, found[i], lane.writes))
     if x and not claim.check_found(x, now) then
       if x.concurrency_key then gone = gone + 1 end
       if x.concurrency_key and keyed.is_full(x) then
         turns.hold(x, now)
       else
-        local pair = ids[#taken + 1]
-        taken[#taken + 1] = taking.take(x, now, request, pair[1], pair[2], payloads)
+        count = count + 1
+        local pair = ids[count]
+        taken[count] = taking.take(x, now, request, pair[1], pair[2], payloads)
       end
     end
   end
@@ -92,8 +81,7 @@ function M.claim_next(tag, request, ids, now)
     local missing = wanted - #taken
     local next_ids = candidates.heads(keys, skip, pass == 1 and missing or math.max(missing, FURTHER))
     if #next_ids == 0 then break end
-    local found = look_at(tag, next_ids, collected)
-    skip = skip + #next_ids - take_found(found, now, request, ids, wanted, taken, payloads)
+    skip = skip + #next_ids - take_found(lane, next_ids, now, request, ids, wanted, taken, payloads)
   end
   writes.flush(collected)
   if #taken > 0 then answered.remember(tag, ids) end
@@ -103,7 +91,9 @@ end
 
 -- What a claim request must hold; a refusal or nil.
 function M.check_request(request)
-  local wrong = batch.check(request, REQUEST)
+  local members = {}
+  for i, name in ipairs(REQUEST.names) do members[i] = request[name] end
+  local wrong = batch.check(members, REQUEST)
   if wrong then return wrong end
   if request.lease_ttl_ms < 1 then
     return reply.invalid("lease_ttl_ms", "a whole number from 1", request.lease_ttl_ms)

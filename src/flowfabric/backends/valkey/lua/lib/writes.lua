@@ -3,26 +3,22 @@
 local M = {}
 
 -- A collector; executions whose `writes` field holds it write through it. It also remembers what the batch looked up
--- once for all of its executions (`names`, `lanes`, `no_grants`, `accepted`). One of a concurrency key writes at once,
+-- once for all of its executions (`lanes`, `accepted`). One of a concurrency key writes at once,
 -- beside the batch (`beside` in place of `writes`): others look for it in the same batch.
 function M.collector()
   return {
-    zadd = {}, zrem = {}, sadd = {}, srem = {}, set = {}, emptied = {}, wake = {}, stopped = {}, lines = {}, names = {},
-    lanes = {},
+    zadd = {}, zrem = {}, sadd = {}, srem = {}, set = {}, emptied = {}, wake = {}, stopped = {}, lines = {}, lanes = {},
   }
 end
 
-local function list_at(lists, key)
-  local list = lists[key]
-  if not list then
-    list = {n = 0}
-    lists[key] = list
-  end
+local function new_list(lists, key)
+  local list = {n = 0}
+  lists[key] = list
   return list
 end
 
 local function push(lists, key, member)
-  local list = list_at(lists, key)
+  local list = lists[key] or new_list(lists, key)
   local n = list.n + 1
   list[n], list.n = member, n
 end
@@ -35,8 +31,9 @@ function M.set(x, key, value)
 end
 
 function M.zadd(x, key, score)
-  if not x.writes then return redis.call("ZADD", key, score, x.id) end
-  local list = list_at(x.writes.zadd, key)
+  local collected = x.writes
+  if not collected then return redis.call("ZADD", key, score, x.id) end
+  local list = collected.zadd[key] or new_list(collected.zadd, key)
   local n = list.n
   list[n + 1], list[n + 2], list.n = score, x.id, n + 2
 end
@@ -68,7 +65,7 @@ end
 -- Add a member that most of a batch share; once is enough.
 function M.sadd_once(x, key, member)
   if not x.writes then return redis.call("SADD", key, member) end
-  local list = list_at(x.writes.sadd, key)
+  local list = x.writes.sadd[key] or new_list(x.writes.sadd, key)
   if list[member] then return end
   list[member] = true
   push(x.writes.sadd, key, member)
@@ -98,13 +95,14 @@ end
 
 -- The execution has just left the running ones of its lane.
 function M.stopped(x)
-  if not x.writes then return lanes.stopped(x, 1) end
-  local stopped = x.writes.stopped[x.lane_id]
-  if not stopped then
-    stopped = {x = x, count = 0}
-    x.writes.stopped[x.lane_id] = stopped
+  local collected = x.writes
+  if not collected then return lanes.stopped(x, 1) end
+  local stopped = collected.stopped[x.lane_id]
+  if stopped then
+    stopped.count = stopped.count + 1
+  else
+    collected.stopped[x.lane_id] = {x = x, count = 1}
   end
-  stopped.count = stopped.count + 1
 end
 
 -- Tell workers of lanes that have room again.
