@@ -7,11 +7,12 @@ exclude_files = {"build/**", ".venv/**"}
 -- Each file is wrapped by the bundler, which puts the modules of its `@uses` line in scope as locals.
 files["src/flowfabric/backends/valkey/lua"] = {
   read_globals = {
-    "admission", "answered", "args", "attempt", "batch", "blocked", "candidates", "capability", "claim", "clock",
-    "content", "dependency", "digits", "due", "event", "failure", "grant", "holder", "implied", "index", "index_key",
-    "keyed",
-    "lanes", "lease", "listing", "order", "policy", "reclaim", "record", "repair", "replace", "reply", "retention",
-    "retry", "roster", "state", "stream", "submit", "suspension", "tags", "taking", "terminal", "tour", "transition",
-    "turns", "wake", "work", "writes",
+    "admission", "answered", "args", "attempt", "batch", "binding", "blocked", "candidates", "capability", "claim",
+    "clock", "composite", "condition", "content", "delivery", "dependency", "digits", "due", "event", "failure",
+    "grant", "hmac", "holder", "implied", "index", "index_key", "keyed", "lanes", "lease", "listing", "order",
+    "policy", "progress", "reclaim", "record", "repair", "replace", "reply", "resume_policy", "retention", "retry",
+    "roster", "secret", "sha256", "signal", "state", "stream", "submit", "suspending", "suspension",
+    "suspension_timeout", "tags", "taking", "terminal", "token", "tour", "transition", "turns", "waitpoint", "wake",
+    "work", "writes",
   },
 }

@@ -10,6 +10,8 @@ import pytest
 import valkey
 
 from flowfabric.backends.valkey.bundle import bundle
+from tests.lua.suspension_refusals import SUSPENSION_SCENARIOS
+from tests.lua.suspension_wire import Waiting
 from tests.lua.wire import Execution, Reply
 
 Step = Callable[[Execution], Any]
@@ -371,6 +373,7 @@ SCENARIOS: list[tuple[str, str, Step, Step]] = [
      lambda x: x.fcall("ff_count_executions", [f"ff:part:{x.tag}:events"], "", "", 1001)),
     ("trim_executions", "invalid_input", completed,
      lambda x: x.fcall("ff_trim_executions", [f"ff:part:{x.tag}:events"], "", 0, 0, "", "", "", 10)),
+    *SUSPENSION_SCENARIOS,
 ]  # fmt: skip
 
 
@@ -380,7 +383,7 @@ SCENARIOS: list[tuple[str, str, Step, Step]] = [
     ids=lambda part: part if isinstance(part, str) else "",
 )
 def test_a_refusal_writes_nothing(wire: valkey.Valkey, operation: str, code: str, arrange: Step, call: Step) -> None:
-    x = Execution(wire)
+    x = Waiting(wire)
     arrange(x)
     before = dump(wire)
     reply = call(x)

@@ -82,6 +82,10 @@ function M.enter(x, now)
     writes.sadd(x, index_key.worker_leases(x), x.id)
   elseif name == "terminal" then
     enter_terminal(x, keys)
+  elseif name == "suspended" then
+    if x.suspension_timeout_at then
+      writes.zadd(x, index_key.partition(x, "suspension_timeout"), x.suspension_timeout_at)
+    end
   elseif x.eligibility_state == "eligible_now" then
     if x.required_capabilities then writes.sadd(x, keys.capability_sets, x.required_capabilities) end
     writes.wake(x, key)
