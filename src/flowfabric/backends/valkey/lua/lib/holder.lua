@@ -2,7 +2,9 @@
 -- @uses failure index lease policy record reply terminal writes
 local M = {}
 
-local DONE = {1, "OK", "completed"}
+-- What every completion is answered with.
+M.COMPLETED = {1, "OK", "completed"}
+
 local COMPLETED = {event = "completed", stream_reason = "attempt_success"}
 local FAILED = {event = "failed", stream_reason = "attempt_failure"}
 
@@ -26,7 +28,7 @@ function M.complete(x, A, now)
 
   if A.result_payload ~= "" then writes.set(x, x.base .. ":result", A.result_payload) end
   terminal.finish(x, now, COMPLETED, {"result_encoding", A.result_encoding})
-  return DONE
+  return M.COMPLETED
 end
 
 local function retry_policy(x, A)
