@@ -11,6 +11,6 @@ files["src/flowfabric/backends/valkey/lua"] = {
     "claim_request", "clock", "content", "dependency", "digits", "due", "event", "failure", "grant", "holder",
     "implied", "index", "index_key", "keyed", "lanes", "lease", "listing", "order", "policy", "reclaim", "record",
     "repair", "replace", "reply", "retention", "retry", "roster", "state", "stream", "submit", "suspension", "tags",
-    "taking", "terminal", "tour", "transition", "turns", "wake", "work", "writes",
+    "taking", "terminal", "tour", "transition", "turns", "update", "wake", "work", "writes",
   },
 }

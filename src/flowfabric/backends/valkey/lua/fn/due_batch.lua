@@ -5,20 +5,25 @@
 -- @errors  invalid_input
 -- @events  requeued promoted retry_scheduled expired failed
 -- @repeat  safe
--- @uses    batch clock digits due index_key reply writes
+-- @uses    batch clock digits due index_key record reply writes
 local MAX_LIMIT, SET_ASIDE_MS = 1000, 60000
 
 local function due_ids(key, now, limit) return redis.call("ZRANGE", key, "-inf", now, "BYSCORE", "LIMIT", 0, limit) end
 
+local function look_again(tag, id, collected, one)
+  local at = batch.at(tag, id:sub(#tag + 2), collected)
+  local x = record.fill(batch.at(tag, id:sub(#tag + 2), collected))
+  return one(x or at, x)[3], x
+end
+
 -- Look again at one due entry. One that has moved on is dropped, one that is not due yet by its record goes where it
 -- belongs, and one whose record cannot be read is set aside for a while, so that none of them can block the rest.
 local function look(tag, key, id, now, collected, one)
-  local readable, x = pcall(batch.load, tag, id:sub(#tag + 2), collected)
+  local readable, status, x = pcall(look_again, tag, id, collected, one)
   if not readable then
     redis.call("ZADD", key, digits.of(now + SET_ASIDE_MS), id)
     return "unreadable"
   end
-  local status = one(x or batch.at(tag, id:sub(#tag + 2), collected), x)[3]
   if status == "not_lost" or status:sub(-8) == "_cleaned" then
     redis.call("ZREM", key, id)
   elseif status == "not_yet_due" and x.delay_until then

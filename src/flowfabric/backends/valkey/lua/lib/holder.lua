@@ -1,5 +1,5 @@
 -- What the holder of a lease may do with it: renew, complete, fail. One routine each for single calls and batches.
--- @uses failure index lease policy record reply terminal writes
+-- @uses failure index lease policy reply terminal writes update
 local M = {}
 
 -- What every completion is answered with.
@@ -15,7 +15,7 @@ function M.renew(x, A, now)
   if refusal then return refusal end
   if A.attempt_index ~= x.current_attempt_index then return reply.refuse("stale_lease") end
 
-  record.write(x, now, {"lease_last_renewed_at", now, "lease_expires_at", now + A.lease_ttl_ms}, true)
+  update.write(x, now, {"lease_last_renewed_at", now, "lease_expires_at", now + A.lease_ttl_ms}, true)
   index.renew(x)
   return reply.ok(x.lease_expires_at)
 end

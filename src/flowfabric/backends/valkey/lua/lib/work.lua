@@ -1,9 +1,10 @@
 -- Who gets what next: up to N executions of a lane for one worker, by priority and age, over the queues it can serve.
--- @uses admission answered batch candidates capability claim index keyed lanes record reply taking turns writes
+-- @uses admission answered batch candidates capability claim index keyed lanes record reply taking turns wake writes
 local M = {}
 
--- What cannot be claimed stands in nobody's way: after a first look for what is missing, further looks see more.
-local MAX_PASSES, FURTHER = 4, 50
+-- What cannot be claimed stands in nobody's way: after a first look for what is missing, further looks see more, up to
+-- so many entries a call.
+local FURTHER, MOST = 250, 1000
 
 -- Why this very execution cannot be claimed, as a refusal; nil when it can.
 local function obstacle(x, now, request, started)
@@ -40,46 +41,70 @@ local function answer_again(earlier)
   return taken, payloads.earliest
 end
 
--- Take what can be taken of those found, up to `wanted` in all. One of a full key is set aside, so that it is met once.
--- Answers how many have left their queue already; the others leave it when the batch is written.
-local function take_found(lane, found, now, request, wanted, taken, payloads)
-  local gone, count = 0, #taken
-  for i = 1, #found do
-    if count == wanted then break end
-    local x = record.fill(batch.at_id(lane.tag, found[i], lane.writes))
-    if x and not claim.check_found(x, now) then
-      if x.concurrency_key then gone = gone + 1 end
-      if x.concurrency_key and keyed.is_full(x) then
-        turns.hold(x, now)
-      else
-        count = count + 1
-        taken[count] = taking.take(x, now, request, count, payloads)
-      end
+-- Take one of those found. Its entry leaves the queue when the batch is written; one of a concurrency key leaves at
+-- once, and one of a full key is set aside, so that it is met once.
+local function take_one(x, turn)
+  if x.concurrency_key then
+    turn.left = turn.left + 1
+    if keyed.is_full(x) then return turns.hold(x, turn.now) end
+  end
+  local number = turn.count + 1
+  turn.taken[number] = taking.take(x, turn.now, turn.request, number, turn.payloads)
+  turn.count = number
+end
+
+local function take_rest(turn)
+  local lane, found, strays = turn.lane, turn.found, turn.strays
+  while turn.at < #found and turn.count < turn.wanted do
+    turn.at = turn.at + 1
+    local x = record.fill(batch.at_id(lane.tag, found[turn.at], lane.writes))
+    if not claim.is_queued(x) then
+      strays[#strays + 1] = found[turn.at]
+    elseif not claim.check_found(x, turn.now) then
+      take_one(x, turn)
     end
   end
-  return gone
+end
+
+-- Take what can be taken of those found. Entries whose record is gone, is in another state or cannot be read are taken
+-- off. Answers how many of the entries stay, for now.
+local function take_found(turn, found)
+  turn.found, turn.at, turn.left, turn.strays = found, 0, 0, {}
+  while not pcall(take_rest, turn) do turn.strays[#turn.strays + 1] = found[turn.at] end
+  candidates.drop(turn.keys, turn.strays)
+  turn.dropped = turn.dropped + #turn.strays
+  return #found - turn.left - #turn.strays
+end
+
+-- Look through the queues, best first, until there are enough, or the end, or as many were seen as a call may see.
+local function look_through(turn)
+  local skip, seen = 0, 0
+  while turn.count < turn.wanted and seen < MOST do
+    local missing = turn.wanted - turn.count
+    local found = candidates.heads(turn.keys, skip, seen == 0 and missing or math.max(missing, FURTHER))
+    if #found == 0 then return end
+    skip, seen = skip + take_found(turn, found), seen + #found
+  end
+  -- There may be work behind what was taken off: whoever asks next gets further.
+  if turn.count < turn.wanted and turn.dropped > 0 then wake.announce(turn.lane.tag, turn.lane.lane_id) end
 end
 
 -- Claim the best of a lane, up to `count`. Answers their rows and when the first of their leases runs out.
 function M.claim_next(tag, request, now)
   local earlier = answered.earlier(tag, request)
   if earlier then return answer_again(earlier) end
-  local taken, collected, payloads = {}, writes.collector(), taking.payloads()
-  local lane = {tag = tag, lane_id = request.lane_id, writes = collected}
-  if admission.lane_obstacle(lane, true) then return taken end
-  local wanted = math.min(request.count, lanes.free(lane) or request.count)
-  local keys, skip = candidates.queues(lane, request.capabilities), 0
-  for pass = 1, MAX_PASSES do
-    if #taken >= wanted then break end
-    local missing = wanted - #taken
-    local next_ids = candidates.heads(keys, skip, pass == 1 and missing or math.max(missing, FURTHER))
-    if #next_ids == 0 then break end
-    skip = skip + #next_ids - take_found(lane, next_ids, now, request, wanted, taken, payloads)
-  end
-  writes.flush(collected)
-  if #taken > 0 then answered.remember(tag, request) end
-  taking.add_payloads(payloads)
-  return taken, payloads.earliest
+  local lane = {tag = tag, lane_id = request.lane_id, writes = writes.collector()}
+  if admission.lane_obstacle(lane, true) then return {} end
+  local turn = {
+    lane = lane, now = now, request = request, taken = {}, count = 0, payloads = taking.payloads(), dropped = 0,
+    wanted = math.min(request.count, lanes.free(lane) or request.count),
+    keys = candidates.queues(lane, request.capabilities),
+  }
+  look_through(turn)
+  writes.flush(lane.writes)
+  if turn.count > 0 then answered.remember(tag, request) end
+  taking.add_payloads(turn.payloads)
+  return turn.taken, turn.payloads.earliest
 end
 
 return M
