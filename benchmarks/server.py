@@ -178,10 +178,10 @@ async def claim(server: Server, tag: str, count: int) -> list[Any]:
 
 
 async def finish(server: Server, tag: str, claims: list[Any]) -> None:
-    items = [
-        ("complete", uuid.decode().split(":", 2)[2], f"{leases}{at:012x}", epoch.decode(), f"{attempts}{at:012x}", "", "")
-        for leases, attempts, at, uuid, epoch, *_ in claims
-    ]
+    items = []
+    for leases, attempts, number, execution_id, epoch, *_ in claims:
+        fence = (f"{leases}{number:012x}", epoch.decode(), f"{attempts}{number:012x}")
+        items.append(("complete", execution_id.decode().split(":", 2)[2], *fence, "", ""))
     outcomes = await _batch(
         server, "ff_finish_batch", tag, to_msgpack(items), to_msgpack(()), "", *[RESULT] * len(items)
     )

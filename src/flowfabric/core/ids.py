@@ -61,12 +61,8 @@ class UuidId(TextId):
 
     @classmethod
     def new_beginning(cls) -> str:
-        """What the ids begin with that one call may make; they end with `numbered`."""
+        """What the ids begin with that one call may make: all but their last group, in which they are counted."""
         return str(uuid4())[:24]
-
-    @classmethod
-    def numbered(cls, beginning: str, number: int) -> Self:
-        return cls.trusted(f"{beginning}{number:012x}")
 
     @classmethod
     def _checked(cls, text: object) -> str:

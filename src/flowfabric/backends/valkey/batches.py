@@ -88,9 +88,7 @@ class ValkeyBatches:
         )
         finished = zip(args.finish, _list(fields, 0), strict=True)
         renewed = zip(args.renew, _list(fields, 1), strict=True)
-        claims = (
-            list(map(ClaimReader(args.claim, ids, fields.values[3]).read, _list(fields, 2))) if args.claim else []
-        )
+        claims = list(map(ClaimReader(args.claim, ids, fields.values[3]).read, _list(fields, 2))) if args.claim else []
         return b.FinishExecutionsResult(
             finished=[_finished(item, reply) for item, reply in finished],
             renewed=[_renewed(item, reply) for item, reply in renewed],
@@ -170,7 +168,8 @@ def _result(args: b.FinishArgs) -> bytes:
 
 def _finish_item(args: b.FinishArgs) -> tuple[str | int, ...]:
     fence = args.fence
-    held = (fence.lease_id, str(fence.lease_epoch), fence.attempt_id) if fence else ("", "", "")
+    # As plain text: the encoder has to ask about any other.
+    held = (str(fence.lease_id), str(fence.lease_epoch), str(fence.attempt_id)) if fence else ("", "", "")
     if isinstance(args, c.CompleteExecutionArgs):
         return ("complete", args.execution_id.uuid, *held, args.source, args.result_encoding or "")
     retry_from = "policy" if args.retry_policy_json is None else "argument"
