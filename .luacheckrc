@@ -7,12 +7,12 @@ exclude_files = {"build/**", ".venv/**"}
 -- Each file is wrapped by the bundler, which puts the modules of its `@uses` line in scope as locals.
 files["src/flowfabric/backends/valkey/lua"] = {
   read_globals = {
-    "admission", "answered", "args", "attempt", "batch", "binding", "blocked", "candidates", "capability", "claim",
-    "clock", "composite", "condition", "content", "delivery", "dependency", "digits", "due", "event", "failure",
-    "grant", "hmac", "holder", "implied", "index", "index_key", "keyed", "lanes", "lease", "listing", "order",
-    "policy", "progress", "reclaim", "record", "repair", "replace", "reply", "resume_policy", "retention", "retry",
-    "roster", "secret", "sha256", "signal", "state", "stream", "submit", "suspending", "suspension",
-    "suspension_timeout", "tags", "taking", "terminal", "token", "tour", "transition", "turns", "waitpoint", "wake",
-    "work", "writes",
+    "admission", "answered", "args", "attempt", "batch", "binding", "blocked", "call_ids", "candidates", "capability",
+    "claim", "claim_request", "clock", "composite", "condition", "content", "delivery", "dependency", "digits", "due",
+    "event", "failure", "grant", "hmac", "holder", "implied", "index", "index_key", "keyed", "lanes", "lease",
+    "listing", "order", "policy", "progress", "reclaim", "record", "repair", "replace", "reply", "resume_policy",
+    "retention", "retry", "roster", "secret", "sha256", "signal", "state", "stream", "submit", "suspending",
+    "suspension", "suspension_timeout", "tags", "taking", "terminal", "token", "tour", "transition", "turns", "update",
+    "waitpoint", "wake", "work", "writes",
   },
 }

@@ -169,23 +169,23 @@ async def submit(server: Server, tag: str, count: int) -> None:
 async def claim(server: Server, tag: str, count: int) -> list[Any]:
     request = {
         "lane_id": "default", "worker_id": "worker", "worker_instance_id": "worker-1", "capabilities": "",
-        "lease_ttl_ms": 30_000, "attempt_timeout_ms": 0,
-        "ids": [(server.fresh(), server.fresh()) for _ in range(count)],
+        "lease_ttl_ms": 30_000, "attempt_timeout_ms": 0, "count": count,
+        "lease_ids": server.fresh()[:24], "attempt_ids": server.fresh()[:24],
     }  # fmt: skip
     claims: list[Any] = await _batch(server, "ff_claim_batch", tag, to_msgpack(request))
     assert len(claims) == count
-    return claims
+    return [(request["lease_ids"], request["attempt_ids"], *row) for row in claims]
 
 
 async def finish(server: Server, tag: str, claims: list[Any]) -> None:
-    items = [
-        ("complete", work[2].decode().split(":", 2)[2], work[3].decode(), work[4].decode(), work[6].decode(), "", "")
-        for work in claims
-    ]
+    items = []
+    for leases, attempts, number, execution_id, epoch, *_ in claims:
+        fence = (f"{leases}{number:012x}", epoch.decode(), f"{attempts}{number:012x}")
+        items.append(("complete", execution_id.decode().split(":", 2)[2], *fence, "", ""))
     outcomes = await _batch(
         server, "ff_finish_batch", tag, to_msgpack(items), to_msgpack(()), "", *[RESULT] * len(items)
     )
-    assert all(outcome[0] == 1 for outcome in outcomes), outcomes[0]
+    assert all(outcome == 1 for outcome in outcomes), outcomes[0]
 
 
 async def batched(server: Server, tag: str, count: int) -> None:

@@ -1,6 +1,7 @@
 """How many no-op tasks a second does one worker process run, and what does each cost?
 
-    python -m benchmarks.worker [--json] [--tasks 20000] [--repetitions 3] [--concurrency 200] [--profile]
+    python -m benchmarks.worker [--json] [--tasks 20000] [--repetitions 3] [--concurrency 200] [--loop asyncio]
+                                [--profile]
 
 The tasks wait before the worker comes. Measured from the start of the first handler until the store has taken the last
 end: tasks per second, processor time of the worker's process (all of its threads) and of the embedded server per task.
@@ -26,7 +27,7 @@ from flowfabric.backends.valkey.backend import ValkeyBackend
 from flowfabric.config import Settings
 from flowfabric.core import contracts as c
 from flowfabric.core.ids import ExecutionId, LaneId, Namespace
-from flowfabric.worker import Worker, WorkerStats
+from flowfabric.worker import Worker, WorkerStats, loops
 
 LANE = LaneId("default")
 MOST_TASKS = 200_000
@@ -158,11 +159,13 @@ def main() -> None:
     parser.add_argument("--tasks", type=int, default=20_000)
     parser.add_argument("--repetitions", type=int, default=3)
     parser.add_argument("--concurrency", type=int, default=200)
+    parser.add_argument("--loop", choices=("asyncio", "uvloop"), default="asyncio", help="uvloop where it is installed")
     parser.add_argument("--profile", action="store_true", help="show where the worker's time goes")
     options = parser.parse_args()
     places: Counter[str] | None = Counter() if options.profile else None
     tasks = min(options.tasks, MOST_TASKS)
-    turns = asyncio.run(measure(tasks, options.concurrency, options.repetitions, places))
+    run = loops.run if options.loop == "uvloop" else asyncio.run
+    turns = run(measure(tasks, options.concurrency, options.repetitions, places))
     if options.json:
         print(json.dumps({"tasks": tasks, "turns": [asdict(turn) for turn in turns]}, indent=2))
     else:

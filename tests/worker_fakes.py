@@ -12,8 +12,8 @@ from flowfabric.backends.ports import EngineBackend
 from flowfabric.client.tasks import Task
 from flowfabric.core import batch as b
 from flowfabric.core import contracts as c
-from flowfabric.core.handle import BackendTag, Handle, HandleKind
-from flowfabric.core.ids import AttemptId, ExecutionId, LaneId, LeaseId, Namespace
+from flowfabric.core.handle import BackendTag, HandleWriter
+from flowfabric.core.ids import AttemptId, ExecutionId, LaneId, LeaseId, Namespace, WorkerInstanceId
 from flowfabric.core.partition import Partition, PartitionConfig, PartitionFamily, lane_partitions
 from flowfabric.core.states import AttemptType, PublicState
 from flowfabric.errors import FlowFabricError
@@ -23,6 +23,7 @@ from flowfabric.worker.settings import WorkerSettings, make_settings
 LANE = LaneId("default")
 HERE = Partition(PartitionFamily.FLOW, 7)
 TTL_MS = 30_000
+INSTANCE = WorkerInstanceId("worker-1")
 _TURNS = 20
 
 
@@ -42,18 +43,16 @@ def settings(**changes: Any) -> WorkerSettings:
 
 
 def claimed_work(kind: str = "noop", partition: Partition = HERE, payload: bytes = b"") -> b.ClaimedWork:
-    execution_id = ExecutionId(f"{partition.tag}:{uuid.uuid4()}")
-    claim = c.ClaimedExecution(
-        execution_id=execution_id,
-        lease_id=LeaseId.new(),
-        lease_epoch=1,
+    return b.ClaimedWork(
+        execution_id=ExecutionId(f"{partition.tag}:{uuid.uuid4()}"),
+        fence=c.LeaseFence(lease_id=LeaseId.new(), lease_epoch=1, attempt_id=AttemptId.new()),
         attempt_index=0,
-        attempt_id=AttemptId.new(),
         attempt_type=AttemptType.INITIAL,
         lease_expires_at=1_700_000_000_000 + TTL_MS,
-        handle=Handle(BackendTag.VALKEY, HandleKind.FRESH, b""),
+        handles=HandleWriter(BackendTag.VALKEY, lease_ttl_ms=TTL_MS, lane_id=LANE, worker_instance_id=INSTANCE),
+        execution_kind=kind,
+        input_payload=payload,
     )
-    return b.ClaimedWork(claim=claim, execution_kind=kind, input_payload=payload)
 
 
 Answer = Callable[[b.FinishExecutionsArgs], b.FinishExecutionsResult | Exception]
@@ -136,13 +135,13 @@ class FakeStore(FakeBatches):
         work = claimed_work(name, home, payload)
         self.queue.append(work)
         self.listener.news.put_nowait(frozenset({(LANE, home)}))
-        return work.claim.execution_id
+        return work.execution_id
 
     def _answer(self, args: b.FinishExecutionsArgs) -> b.FinishExecutionsResult:
         self.finished += args.finish
         self.renewed += args.renew
         count = args.claim.count if args.claim and args.claim.lane_id == LANE else 0
-        works = [work for work in self.queue if work.claim.execution_id.tag == args.partition.tag][:count]
+        works = [work for work in self.queue if work.execution_id.tag == args.partition.tag][:count]
         self.queue = [work for work in self.queue if work not in works]
         result = accepted(args, works)
         refused: list[b.FinishOutcome] = [self.refusal for _ in args.finish if self.refusal]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -14,6 +14,7 @@ from flowfabric.client.tasks import Task
 from flowfabric.core import batch as b
 from flowfabric.core import contracts as c
 from flowfabric.core.ids import ExecutionId, LaneId, Namespace
+from flowfabric.core.partition import lane_partitions
 from flowfabric.core.states import PublicState
 from flowfabric.testing import ManualClock
 from tests.conftest import open_clean
@@ -31,6 +32,14 @@ class Store:
 
     async def submit(self, task: Task[..., Any], *args: Any, **kwargs: Any) -> ExecutionId:
         return await submit(self.backend, task, *args, **kwargs)
+
+    async def submit_many(self, task: Task[..., Any], count: int, **fields: Any) -> list[ExecutionId]:
+        """So many executions of a task without arguments; fields are those of CreateExecutionArgs."""
+        return await submit_batch(self.backend, [_args(self.backend, task, (), {}, **fields) for _ in range(count)])
+
+    async def command(self, name: str, key: str, *rest: str | bytes | int) -> Any:
+        """A command past all ports, for who spoils the store."""
+        return await self.backend.client.execute(name, key, *rest, key=key)
 
     async def ended(self, execution_id: ExecutionId) -> PublicState:
         state = await self.backend.wait_for_execution(execution_id, timeout_ms=ENDS_WITHIN_MS)
@@ -83,20 +92,37 @@ async def clean_store(url: str) -> AsyncIterator[Store]:
 
 
 async def submit(backend: EngineBackend, task: Task[..., Any], *args: Any, **kwargs: Any) -> ExecutionId:
+    return (await backend.create_execution(_args(backend, task, args, kwargs))).execution_id
+
+
+def _args(
+    backend: EngineBackend, task: Task[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], **fields: Any
+) -> c.CreateExecutionArgs:
     lane = LaneId(task.options.lane)
-    made = await backend.create_execution(
-        c.CreateExecutionArgs(
-            execution_id=ExecutionId.for_lane(lane, backend.partitions),
-            namespace=Namespace("tests"),
-            lane_id=lane,
-            execution_kind=task.name,
-            input_payload=task.encode_arguments(*args, **kwargs),
-            payload_encoding="json",
-            policy=task.options.policy,
-            tags=dict(task.options.tags),
-        )
-    )
-    return made.execution_id
+    usual: dict[str, Any] = {
+        "execution_id": ExecutionId.for_lane(lane, backend.partitions),
+        "namespace": Namespace("tests"),
+        "lane_id": lane,
+        "execution_kind": task.name,
+        "input_payload": task.encode_arguments(*args, **kwargs),
+        "payload_encoding": "json",
+        "policy": task.options.policy,
+        "tags": dict(task.options.tags),
+    }
+    return c.CreateExecutionArgs(**{**usual, **fields})
+
+
+async def submit_batch(backend: EngineBackend, batch: Sequence[c.CreateExecutionArgs]) -> list[ExecutionId]:
+    outcomes = await backend.submit_executions(batch)
+    assert all(isinstance(outcome, c.ExecutionCreated) for outcome in outcomes)
+    return [args.execution_id for args in batch]
+
+
+def lane_beside(lane: LaneId, backend: EngineBackend) -> LaneId:
+    """Another lane in the same partition."""
+    (partition,) = lane_partitions(lane, backend.partitions)
+    names = (LaneId(f"{lane}-{number}") for number in range(10_000))
+    return next(name for name in names if lane_partitions(name, backend.partitions) == [partition])
 
 
 async def run_due_work(backend: EngineBackend) -> None:

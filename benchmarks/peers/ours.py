@@ -6,14 +6,20 @@ import asyncio
 
 from benchmarks.peers.protocol import Job, Probe, ready, submitted, timed
 from flowfabric import Fabric, FlowFabricError, Worker, named
+from flowfabric.worker import loops
 
 PACKAGES = ("flowfabric", "hiredis", "msgspec")
+
+
+def loop_name() -> str:
+    """asyncio or uvloop."""
+    return type(asyncio.get_running_loop()).__module__.partition(".")[0]
 
 
 async def submit(job: Job) -> None:
     task = named("noop")
     async with Fabric.connect(job.url) as fabric:
-        ready(PACKAGES, {})
+        ready(PACKAGES, {"loop": loop_name()})
         if job.role != "bulk":
             await submitted(lambda sent_ns: fabric.submit(task, sent_ns), job)
             return
@@ -33,7 +39,7 @@ async def work(job: Job) -> None:
     async def noop(sent_ns: int) -> None:
         probe(sent_ns)
 
-    ready(PACKAGES, {"processes": 1, "concurrency": job.concurrency, "loop": "asyncio"})
+    ready(PACKAGES, {"processes": 1, "concurrency": job.concurrency, "loop": loop_name()})
     async with worker.working(job.url):
         await ended.wait()
     assert worker.stats.completed == job.tasks, worker.stats
@@ -41,4 +47,4 @@ async def work(job: Job) -> None:
 
 if __name__ == "__main__":
     given = Job.given()
-    asyncio.run(work(given) if given.role == "work" else submit(given))
+    loops.run(work(given) if given.role == "work" else submit(given))

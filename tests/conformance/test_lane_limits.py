@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
+from flowfabric.backends.ports import WorkListener
 from flowfabric.backends.valkey import keys
 from flowfabric.backends.valkey.backend import ValkeyBackend
 from flowfabric.backends.valkey.bundle import bundle
@@ -238,18 +239,24 @@ async def test_claims_at_the_same_time_never_exceed_the_limit(driver: Driver, se
     await check_store(driver.backend.client)
 
 
-async def heard(driver: Driver, step: Awaitable[object]) -> set[tuple[LaneId, Partition]]:
-    """What a worker hears of the lane because of a step: all that comes before work of another lane does."""
+async def heard_until_now(driver: Driver, listener: WorkListener) -> set[tuple[LaneId, Partition]]:
+    """What a worker hears of the lane before it hears of work in another one, which comes now."""
     found: set[tuple[LaneId, Partition]] = set()
+    tag = lane_partitions(LANE, driver.backend.partitions)[0].tag
+    later = await driver.create(lane_id=LATER, execution_id=ExecutionId(f"{tag}:{driver.mint().uuid}"))
+    while LATER not in {lane for lane, _ in found}:
+        found |= await listener.wait()
+    await driver.cancel(later)
+    return {place for place in found if place[0] == LANE}
+
+
+async def heard(driver: Driver, step: Awaitable[object]) -> set[tuple[LaneId, Partition]]:
+    """What a worker hears of the lane because of a step; in a cluster, news of before may still be on its way."""
     async with driver.backend.listen_for_work([LANE, LATER], ["gpu"]) as listener:
         await listener.wait()
+        await heard_until_now(driver, listener)
         await step
-        tag = lane_partitions(LANE, driver.backend.partitions)[0].tag
-        later = await driver.create(lane_id=LATER, execution_id=ExecutionId(f"{tag}:{driver.mint().uuid}"))
-        while LATER not in {lane for lane, _ in found}:
-            found |= await listener.wait()
-        await driver.cancel(later)
-    return {place for place in found if place[0] == LANE}
+        return await heard_until_now(driver, listener)
 
 
 async def test_a_place_that_becomes_free_in_a_full_lane_is_announced(driver: Driver) -> None:

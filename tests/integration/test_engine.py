@@ -178,7 +178,7 @@ async def test_a_partition_that_fails_does_not_delay_the_others(driver: Driver) 
     bad_lane, *lanes = lanes_apart(driver, 9)
     due = driver.clock.now_ms + 1_000
     bad = await driver.create(lane_id=bad_lane, delay_until=due)
-    await command(driver, "HSET", keys.core(bad.execution_id), "delay_until", "not a time")
+    await command(driver, "SET", f"ff:idx:{bad.execution_id.tag}:attempt_timeout", "no index")
     good = [await driver.create(lane_id=lane, delay_until=due) for lane in lanes]
     async with Engine(driver.backend, QUICK) as engine:
         await driver.clock.advance(1_000)

@@ -115,6 +115,27 @@ def test_parameters_may_be_called_like_ours() -> None:
     assert awkward.decode_arguments(awkward.call(**given).payload) == ((), given)
 
 
+def test_what_is_no_json_is_refused_even_where_anything_goes() -> None:
+    with pytest.raises(InvalidInput):
+        named("any").call(msgspec.Raw(b"{no json"))
+    with pytest.raises(InvalidInput):
+        untyped.call(1, b=msgspec.Raw(b"{no json"))
+
+
+def test_a_bool_is_no_number_and_a_number_is_no_bool() -> None:
+    with pytest.raises(InvalidInput, match="Expected `int`, got `bool`"):
+        add.call(True, 1)
+    with pytest.raises(InvalidInput, match="Expected `bool`, got `int`"):
+        research.call("x", 3, deep=1)  # type: ignore[arg-type]
+
+
+def test_a_task_of_any_arguments_takes_all_of_them() -> None:
+    for args, kwargs in (((), {}), ((1, None, "x", True), {}), ((1,), {"more": [2]})):
+        assert named("any").decode_arguments(named("any").encode_arguments(*args, **kwargs)) == (args, kwargs)
+    assert collect.decode_arguments(collect.encode_arguments(1, 2, 3, x=1.5)) == ((1, 2, 3), {"x": 1.5})
+    assert collect.decode_arguments(collect.encode_arguments(first=1, x=2.0)) == ((), {"first": 1, "x": 2.0})
+
+
 def test_an_argument_nested_beyond_reading_is_refused() -> None:
     deep: list[object] = []
     for _ in range(100_000):

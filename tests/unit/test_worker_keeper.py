@@ -178,16 +178,14 @@ def test_who_begins_to_wait_after_the_order_does_not_wait() -> None:
 
 
 def test_what_is_sent_without_checks_is_what_the_checks_would_make() -> None:
-    from flowfabric.worker.endings import completion, fence_of, renewal
+    from flowfabric.worker.endings import completion, renewal
 
-    claim = claimed_work().claim
-    fence = fence_of(claim)
-    assert fence == claim.fence
-    assert completion(claim.execution_id, fence, b"1") == c.CompleteExecutionArgs(
-        execution_id=claim.execution_id, fence=claim.fence, result_payload=b"1", result_encoding="json"
+    work = claimed_work()
+    assert completion(work.execution_id, work.fence, b"1") == c.CompleteExecutionArgs(
+        execution_id=work.execution_id, fence=work.fence, result_payload=b"1", result_encoding="json"
     )
-    assert renewal(claim.execution_id, 3, fence, 5_000) == c.RenewLeaseArgs(
-        execution_id=ExecutionId(claim.execution_id), attempt_index=3, fence=claim.fence, lease_ttl_ms=5_000
+    assert renewal(work.execution_id, 3, work.fence, 5_000) == c.RenewLeaseArgs(
+        execution_id=ExecutionId(work.execution_id), attempt_index=3, fence=work.fence, lease_ttl_ms=5_000
     )
 
 

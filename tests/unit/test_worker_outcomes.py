@@ -6,6 +6,7 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from flowfabric.core import contracts as c
 from flowfabric.core import limits
@@ -130,9 +131,7 @@ async def test_a_payload_that_does_not_fit_fails_for_good() -> None:
         return 2 * number
 
     store.give(double, 3)
-    store.queue[0] = type(store.queue[0])(
-        claim=store.queue[0].claim, execution_kind="double", input_payload=b'{"args":["three"]}'
-    )
+    store.queue[0] = replace(store.queue[0], input_payload=b'{"args":["three"]}')
     async with worker.working(store.port):
         while not store.finished:
             await settle()
@@ -149,9 +148,7 @@ async def test_a_payload_in_another_encoding_fails_for_good() -> None:
     async def handler() -> None: ...
 
     store.give(handler)
-    store.queue[0] = type(store.queue[0])(
-        claim=store.queue[0].claim, execution_kind="handler", input_payload=b"\x80", payload_encoding="msgpack"
-    )
+    store.queue[0] = replace(store.queue[0], input_payload=b"\x80", payload_encoding="msgpack")
     async with worker.working(store.port):
         while not store.finished:
             await settle()

@@ -21,7 +21,7 @@ from flowfabric.cli.running import place_of, reporting, store_settings
 from flowfabric.cli.signals import ending
 from flowfabric.config import Settings
 from flowfabric.engine import Engine, EngineSettings
-from flowfabric.worker import Worker
+from flowfabric.worker import Worker, loops
 
 Module: TypeAlias = Annotated[
     str, Argument(metavar="MODULE[:WORKER]", help="The module of the worker, and its name there.", show_default=False)
@@ -43,7 +43,7 @@ def worker(
         found = load_worker(module)
         if until_eof:
             threading.Thread(target=_stop_at_eof, daemon=True).start()
-        asyncio.run(_work(found, settings, out))
+        loops.run(_work(found, settings, out))
         done = {name: count for name, count in asdict(found.stats).items() if count}
         counts = ", ".join(f"{name} {count}" for name, count in done.items()) or "nothing was claimed"
         out.event("stopped", counts, stats=asdict(found.stats))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain, repeat
 from typing import Any, Final, TypeAlias, get_type_hints
 
 import msgspec
@@ -23,6 +24,7 @@ Arguments: TypeAlias = tuple[tuple[Any, ...], dict[str, Any]]
 _POSITIONAL: Final = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 _BY_NAME: Final = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 _QUOTED: Final = re.compile(r"'(\w+)'")
+_PLAIN: Final = frozenset({int, str, bool, type(None)})  # JSON has them as they are
 
 
 class _Envelope(msgspec.Struct, forbid_unknown_fields=True):
@@ -59,8 +61,13 @@ class ArgumentCodec:
         self._by_name = {
             each.name: payloads.decoder(each.annotation, each.name) for each in parameters if each.kind in _BY_NAME
         }
-        self._more_args = _variable(parameters, inspect.Parameter.VAR_POSITIONAL)
-        self._more_kwargs = _variable(parameters, inspect.Parameter.VAR_KEYWORD)
+        more_args = _of_kind(parameters, inspect.Parameter.VAR_POSITIONAL)
+        more_kwargs = _of_kind(parameters, inspect.Parameter.VAR_KEYWORD)
+        self._takes_more_args, self._takes_more_kwargs = bool(more_args), bool(more_kwargs)
+        self._more_args = _variable(more_args)
+        self._more_kwargs = _variable(more_kwargs)
+        self._types = [each.annotation for each in self._positional]
+        self._more_type = more_args[0].annotation if more_args else Any
         self._fitting = [self._names_after(count) for count in range(len(self._positional) + 1)]
 
     def encode(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
@@ -73,8 +80,17 @@ class ArgumentCodec:
             raise
         if len(payload) > limits.PAYLOAD_MAX_BYTES:
             limits.payload(f"arguments of {self._task}", payload)
-        self._values(payloads.decode(payload, _opened, "arguments"))
+        if kwargs or not self._is_plain(args):
+            self._values(payloads.decode(payload, _opened, "arguments"))
         return payload
+
+    def _is_plain(self, args: tuple[Any, ...]) -> bool:
+        """Whether the worker will surely read these: plain values of exactly the types it asks for."""
+        for value, wanted in zip(args, chain(self._types, repeat(self._more_type)), strict=False):
+            given = type(value)
+            if given not in _PLAIN or (wanted is not given and wanted is not Any):
+                return False
+        return True
 
     def decode(self, payload: bytes) -> Arguments:
         """The arguments in a payload; one that does not fit the signature is refused with the parameter's name."""
@@ -108,9 +124,9 @@ class ArgumentCodec:
 
     def _check(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         """Refuse what the signature does not take. The table knows the ordinary calls; binding takes far longer."""
-        if len(args) < len(self._fitting):
-            must, may = self._fitting[len(args)]
-            if must <= kwargs.keys() <= may:
+        if len(args) < len(self._fitting) or self._takes_more_args:
+            must, may = self._fitting[min(len(args), len(self._positional))]
+            if must <= kwargs.keys() and (self._takes_more_kwargs or kwargs.keys() <= may):
                 return
         try:
             self._signature.bind(*args, **kwargs)
@@ -138,9 +154,10 @@ def _keyword_only(signature: inspect.Signature) -> list[inspect.Parameter]:
     return [each for each in signature.parameters.values() if each.kind is inspect.Parameter.KEYWORD_ONLY]
 
 
-def _variable(parameters: Iterable[inspect.Parameter], kind: Any) -> payloads.Decode:
+def _of_kind(parameters: Iterable[inspect.Parameter], kind: Any) -> list[inspect.Parameter]:
+    return [each for each in parameters if each.kind is kind]
+
+
+def _variable(parameters: list[inspect.Parameter]) -> payloads.Decode:
     """What decodes `*args` or `**kwargs`; not used by functions without them."""
-    for each in parameters:
-        if each.kind is kind:
-            return payloads.decoder(each.annotation, each.name)
-    return payloads.decode_any
+    return payloads.decoder(parameters[0].annotation, parameters[0].name) if parameters else payloads.decode_any

@@ -30,6 +30,8 @@ R = TypeVar("R")
 # Of many submissions, each accepted, or why not. Spelt here, where `list` is not yet a method of Fabric.
 Submissions: TypeAlias = list["Handle[R] | FlowFabricError"]
 
+_Encoded: TypeAlias = tuple[Task[..., Any], bytes]  # a call: the task, and the arguments as a payload
+
 # A bulk goes out in portions, so that the store works on one while the next is made.
 _PORTION: Final = 500
 _PORTIONS_OUT: Final = 4
@@ -94,8 +96,10 @@ class Fabric(Operations):
         Options go with the task, so that they never meet an argument: `task.with_options(priority=5)`. A task given by
         its name takes them beside the arguments: `submit("research", "tides", priority=5)`.
         """
-        call = _by_name(task, args, kwargs) if isinstance(task, str) else _task(task).call(*args, **kwargs)
-        return self._handle(call, await self._gatherer.submit(self._submitter.args(call)))
+        if isinstance(task, str):
+            task, kwargs = _by_name(task, kwargs)
+        payload = _task(task).encode_arguments(*args, **kwargs)
+        return self._handle(task, await self._gatherer.submit(self._submitter.args(task, payload)))
 
     @overload
     async def submit_many(self, calls: Iterable[Call[R]], /) -> Submissions[R]: ...
@@ -110,7 +114,7 @@ class Fabric(Operations):
         handle, or the error.
         """
         calls = _calls(first, second)
-        self._submitter.check(calls)
+        self._submitter.check(task for task, _ in calls)
         portions = [calls[start : start + _PORTION] for start in range(0, len(calls), _PORTION)]
         sent: list[asyncio.Task[Submissions[Any]]] = []
         async with asyncio.TaskGroup() as group:
@@ -121,15 +125,15 @@ class Fabric(Operations):
                 await asyncio.sleep(0)  # it is on its way before the next one is made
         return [outcome for task in sent for outcome in task.result()]
 
-    async def _submit_portion(self, calls: list[Call[Any]]) -> Submissions[Any]:
+    async def _submit_portion(self, calls: list[_Encoded]) -> Submissions[Any]:
         outcomes: list[b.SubmitOutcome]
         try:
-            outcomes = await self.backend.submit_executions([self._submitter.args(call) for call in calls])
+            outcomes = await self.backend.submit_executions([self._submitter.args(*call) for call in calls])
         except FlowFabricError as error:  # those of other portions may be in
             outcomes = [error] * len(calls)
         return [
-            outcome if isinstance(outcome, FlowFabricError) else self._handle(call, outcome)
-            for call, outcome in zip(calls, outcomes, strict=True)
+            outcome if isinstance(outcome, FlowFabricError) else self._handle(task, outcome)
+            for (task, _), outcome in zip(calls, outcomes, strict=True)
         ]
 
     @overload
@@ -140,8 +144,8 @@ class Fabric(Operations):
         """A handle for an execution whose id is known; with its task the result has the task's type."""
         return Handle(self.backend, ExecutionId(execution_id), None if task is None else _task(task))
 
-    def _handle(self, call: Call[R], outcome: c.CreateExecutionResult) -> Handle[R]:
-        return Handle(self.backend, outcome.execution_id, call.task, submission=_SUBMISSIONS[type(outcome)])
+    def _handle(self, task: Task[..., R], outcome: c.CreateExecutionResult) -> Handle[R]:
+        return Handle(self.backend, outcome.execution_id, task, submission=_SUBMISSIONS[type(outcome)])
 
 
 def _task(given: Task[P, R]) -> Task[P, R]:
@@ -150,31 +154,34 @@ def _task(given: Task[P, R]) -> Task[P, R]:
     return given
 
 
-def _by_name(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call[Any]:
-    """A call of a task that is only known by name: what is called like an option is one."""
+def _by_name(name: str, kwargs: dict[str, Any]) -> tuple[Task[..., Any], dict[str, Any]]:
+    """A task that is only known by name, and its arguments: what is called like an option is one."""
     options: Any = {key: value for key, value in kwargs.items() if key in OPTION_NAMES}
-    task = _named(name).with_options(**options) if options else _named(name)
-    return task.call(*args, **{key: value for key, value in kwargs.items() if key not in OPTION_NAMES})
+    if not options:
+        return _named(name), kwargs
+    return _named(name).with_options(**options), {key: value for key, value in kwargs.items() if key not in options}
 
 
 _named = lru_cache(maxsize=1_000)(named)
 
 
-def _calls(first: Any, second: Iterable[tuple[Any, ...]] | None) -> list[Call[Any]]:
+def _calls(first: Any, second: Iterable[tuple[Any, ...]] | None) -> list[_Encoded]:
     if second is None:
-        calls = list(first)
-        for at, call in enumerate(calls):
-            if not isinstance(call, Call):
-                raise InvalidInput(f"calls[{at}]", call, "must be made with task.call(...)")
-        return calls
+        return [_opened(at, call) for at, call in enumerate(first)]
     task = _named(first) if isinstance(first, str) else _task(first)
-    return [_call(task, at, args) for at, args in enumerate(second)]
+    return [(task, _encoded(task, at, args)) for at, args in enumerate(second)]
 
 
-def _call(task: Task[..., R], at: int, args: tuple[Any, ...]) -> Call[R]:
+def _opened(at: int, call: Call[Any]) -> _Encoded:
+    if not isinstance(call, Call):
+        raise InvalidInput(f"calls[{at}]", call, "must be made with task.call(...)")
+    return call.task, call.payload
+
+
+def _encoded(task: Task[..., Any], at: int, args: tuple[Any, ...]) -> bytes:
     if not isinstance(args, tuple | list):
         raise InvalidInput(f"calls[{at}]", args, "must be a tuple of arguments; others are made with task.call(...)")
     try:
-        return task.call(*args)
+        return task.encode_arguments(*args)
     except InvalidInput as error:
         raise relocate(error, f"calls[{at}].{error.field}") from None

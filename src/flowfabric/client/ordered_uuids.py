@@ -10,28 +10,25 @@ import os
 import time
 from collections.abc import Callable
 
-_SEQUENCES = 1 << 12  # within a millisecond
-
 
 class OrderedUuids:
-    """Never smaller than the one before, whatever the clock does."""
+    """Each is greater than the one before, whatever the clock does.
+
+    What tells them from those of other makers is drawn once: 26 random bits, and a random number to count on from.
+    """
 
     def __init__(self, now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000) -> None:
         self._now_ms = now_ms
-        self._ms = 0
-        self._sequence = 0
+        self._ms = -1
+        self._time = ""
+        chance = int.from_bytes(os.urandom(10))
+        self._maker = f"-7{chance >> 68:03x}-{0x8000 | chance >> 52 & 0x3FFF:04x}-"
+        self._number = chance & (1 << 47) - 1  # of 48 bits, so the upper half is left to count
 
     def next(self) -> str:
-        self._step()
-        chance = int.from_bytes(os.urandom(8)) >> 2
-        text = f"{self._ms << 80 | 7 << 76 | self._sequence << 64 | 2 << 62 | chance:032x}"
-        return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
-
-    def _step(self) -> None:
         now = self._now_ms()
         if now > self._ms:
-            self._ms, self._sequence = now, 0
-        elif self._sequence + 1 < _SEQUENCES:
-            self._sequence += 1
-        else:  # more than a millisecond can number: borrow from the next one
-            self._ms, self._sequence = self._ms + 1, 0
+            self._ms = now
+            self._time = f"{now >> 16:08x}-{now & 0xFFFF:04x}"
+        self._number += 1
+        return f"{self._time}{self._maker}{self._number:012x}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from copy import copy
 from typing import Any, cast
 from weakref import WeakKeyDictionary
 
@@ -12,7 +11,7 @@ from msgspec.structs import force_setattr
 from flowfabric.client import payloads
 from flowfabric.client.options import duration_or_moment
 from flowfabric.client.ordered_uuids import OrderedUuids
-from flowfabric.client.tasks import Call, Task
+from flowfabric.client.tasks import Task
 from flowfabric.core import contracts as c
 from flowfabric.core import limits
 from flowfabric.core.ids import ExecutionId, Namespace
@@ -29,12 +28,13 @@ class Submitter:
         self._uuids = OrderedUuids()
         self._forms: WeakKeyDictionary[Task[..., Any], _Form] = WeakKeyDictionary()
 
-    def args(self, call: Call[Any]) -> c.CreateExecutionArgs:
-        return self._form(call.task).filled(call.payload)
+    def args(self, task: Task[..., Any], payload: bytes) -> c.CreateExecutionArgs:
+        """For a call of the task; the payload is what encode_arguments answered, or a Call has checked."""
+        return self._form(task).filled(payload)
 
-    def check(self, calls: Iterable[Call[Any]]) -> None:
-        """Refuse calls of a task whose options contradict each other."""
-        for task in {call.task for call in calls}:
+    def check(self, tasks: Iterable[Task[..., Any]]) -> None:
+        """Refuse tasks whose options contradict each other."""
+        for task in set(tasks):
             self._form(task)
 
     def _form(self, task: Task[..., Any]) -> _Form:
@@ -81,7 +81,8 @@ class _Form:
         self._tag = blank.execution_id.tag if has_key or partitions.lane_shards == 1 else None
 
     def filled(self, payload: bytes) -> c.CreateExecutionArgs:
-        args = copy(self._blank)  # its fields were checked, as those set here are
+        # All of it was checked, as what is set here was.
+        args: c.CreateExecutionArgs = self._blank.__copy__()  # type: ignore[attr-defined]
         force_setattr(args, "execution_id", self._new_id())
         force_setattr(args, "input_payload", payload)
         return args
@@ -89,4 +90,4 @@ class _Form:
     def _new_id(self) -> ExecutionId:
         uuid = self._uuids.next()
         tag = self._tag or execution_partition(self._blank.lane_id, self._partitions, uuid).tag
-        return ExecutionId(f"{tag}:{uuid}")
+        return ExecutionId.trusted(f"{tag}:{uuid}")

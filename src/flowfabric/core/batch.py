@@ -5,7 +5,7 @@ These never leave the process, unlike the contracts they are made of: an outcome
 
 from __future__ import annotations
 
-from typing import Annotated, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import msgspec
 from msgspec.structs import force_setattr
@@ -18,9 +18,17 @@ from flowfabric.core.contracts.execution import (
     FailExecutionResult,
 )
 from flowfabric.core.contracts.fields import BatchCount, Capabilities, Checked, DurationMs, LeaseTtlMs, Rule
-from flowfabric.core.contracts.lease import ClaimedExecution, ClaimedResumedExecution, RenewLeaseArgs, RenewLeaseResult
+from flowfabric.core.contracts.lease import (
+    ClaimedExecution,
+    ClaimedResumedExecution,
+    LeaseFence,
+    RenewLeaseArgs,
+    RenewLeaseResult,
+)
+from flowfabric.core.handle import HandleKind, HandleWriter
 from flowfabric.core.ids import ExecutionId, LaneId, WorkerId, WorkerInstanceId
 from flowfabric.core.partition import Partition, PartitionFamily
+from flowfabric.core.states import AttemptType
 from flowfabric.errors import FlowFabricError, InvalidInput
 
 ExecutionIds: TypeAlias = Annotated[
@@ -62,12 +70,42 @@ class ClaimExecutionsArgs(Checked, frozen=True, kw_only=True):
 
 
 class ClaimedWork(msgspec.Struct, frozen=True, kw_only=True):
-    """A claim and what is needed to run it, without another round trip."""
+    """A lease that was given and what is needed to run its attempt, without another round trip.
 
-    claim: ClaimedExecution | ClaimedResumedExecution
+    A worker needs nothing else; `claim` is the same as the single calls answer it, made when somebody asks.
+    """
+
+    execution_id: ExecutionId
+    fence: LeaseFence
+    attempt_index: int
+    attempt_type: AttemptType | None  # None: an interrupted attempt goes on
+    lease_expires_at: int
+    handles: HandleWriter
     execution_kind: str
     input_payload: bytes
     payload_encoding: str | None = None
+
+    @property
+    def claim(self) -> ClaimedExecution | ClaimedResumedExecution:
+        fence = self.fence
+        handle = self.handles.write(
+            HandleKind.RESUMED if self.attempt_type is None else HandleKind.FRESH,
+            execution_id=self.execution_id.encode(),
+            attempt=(self.attempt_index, fence.attempt_id.encode()),
+            lease=(fence.lease_epoch, fence.lease_id.encode()),
+        )
+        owned: dict[str, Any] = {
+            "execution_id": self.execution_id,
+            "lease_id": fence.lease_id,
+            "lease_epoch": fence.lease_epoch,
+            "attempt_index": self.attempt_index,
+            "attempt_id": fence.attempt_id,
+            "lease_expires_at": self.lease_expires_at,
+            "handle": handle,
+        }
+        if self.attempt_type is None:
+            return ClaimedResumedExecution(**owned)
+        return ClaimedExecution(attempt_type=self.attempt_type, **owned)
 
 
 ClaimOutcome: TypeAlias = ClaimedWork | FlowFabricError

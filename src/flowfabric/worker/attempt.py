@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from flowfabric.core import contracts as c
 from flowfabric.core.batch import ClaimedWork
 from flowfabric.core.ids import LaneId
-from flowfabric.worker.endings import fence_of
 
 if TYPE_CHECKING:
     from flowfabric.worker.context import Context
@@ -44,11 +43,10 @@ class Attempt:
     def __init__(
         self, work: ClaimedWork, handler: Handler, lane_id: LaneId, lease_until: float, renew_at: float
     ) -> None:
-        claim = work.claim
         self.work = work
-        self.execution_id = claim.execution_id
-        self.attempt_index = claim.attempt_index
-        self.fence = fence_of(claim)
+        self.execution_id = work.execution_id
+        self.attempt_index = work.attempt_index
+        self.fence = work.fence
         self.handler = handler
         self.lane_id = lane_id
         self.lease_until = lease_until  # by our own clock, which is enough to know that silence was too long

@@ -27,6 +27,7 @@ from flowfabric.worker.processes import Processes
 from flowfabric.worker.rounds import Ending
 from flowfabric.worker.sending import SingleCalls
 from flowfabric.worker.settings import WorkerSettings
+from flowfabric.worker.shared_task import SharedTask
 from flowfabric.worker.stats import WorkerStats
 from flowfabric.worker.threads import Threads
 
@@ -58,6 +59,7 @@ class Attempts:
         self.settings = settings
         self.threads = Threads()
         self.processes = Processes(settings.processes, self.threads)
+        self._shared_task = SharedTask()
         self._stats = stats
         self._categories = categories
         self._backlog: deque[Attempt] = deque()  # claimed ahead
@@ -79,7 +81,7 @@ class Attempts:
             return
         ttl_ms = self.settings.lease_ttl_ms
         self._stats.claimed += len(works)
-        self._store_ahead_ms = works[0].claim.lease_expires_at - ttl_ms - time.monotonic() * 1000
+        self._store_ahead_ms = works[0].lease_expires_at - ttl_ms - time.monotonic() * 1000
         lease_until, renew_at = sent_at + ttl_ms / 1000, sent_at + self.settings.renew_every_ms / 1000
         for work in works:
             handler = self.handlers.get(work.execution_kind)
@@ -96,7 +98,10 @@ class Attempts:
     def _begin(self, attempt: Attempt) -> None:
         self.running.add(attempt)
         handler = attempt.handler
-        attempt.handle = self.loop.create_task(handler.run(attempt))
+        if handler.waits:
+            attempt.handle = self.loop.create_task(handler.run(attempt))
+        else:
+            self._shared_task.run(attempt)
         if handler.timeout_ms is not None:
             attempt.timer = self.loop.call_later(handler.timeout_ms / 1000, self._time_out, attempt)
 
@@ -109,7 +114,7 @@ class Attempts:
             _logger.warning("no task %r in this worker; its executions of lane %s are handed back", name, lane_id)
         message = f"{self.settings.worker_instance_id} has no task {name!r} and handed it back"
         until_ms = self.store_now_ms() + self.settings.unknown_delay_ms
-        self.calls.return_unknown(work.claim, outcomes.bounded(message, limits.PROGRESS_MESSAGE_MAX_BYTES), until_ms)
+        self.calls.return_unknown(work, outcomes.bounded(message, limits.PROGRESS_MESSAGE_MAX_BYTES), until_ms)
 
     # Ending, called by the handlers.
 

@@ -30,14 +30,6 @@ def _like(template: T) -> T:
     return template.__copy__()  # type: ignore[attr-defined, no-any-return]
 
 
-def fence_of(claim: c.ClaimedExecution | c.ClaimedResumedExecution) -> c.LeaseFence:
-    fence = _like(_FENCE)
-    force_setattr(fence, "lease_id", claim.lease_id)
-    force_setattr(fence, "lease_epoch", claim.lease_epoch)
-    force_setattr(fence, "attempt_id", claim.attempt_id)
-    return fence
-
-
 def completion(execution_id: ExecutionId, fence: c.LeaseFence, payload: bytes) -> c.CompleteExecutionArgs:
     """`payload` is what Task.encode_result answered, which has checked its size."""
     args = _like(_COMPLETE)

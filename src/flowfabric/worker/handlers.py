@@ -36,7 +36,12 @@ class Home(Protocol):
 
 
 class Handler:
-    """The function of one task on the loop; the base of the other kinds."""
+    """The function of one task on the loop; the base of the other kinds.
+
+    waits: whether an attempt of it has ever waited for something.
+    """
+
+    waits = False
 
     def __init__(self, task: Task[..., Any], home: Home, middleware: Sequence[Middleware] = ()) -> None:
         self.task = task
@@ -94,6 +99,8 @@ class Handler:
 class ThreadHandler(Handler):
     """A plain function, in a thread. It cannot be stopped from outside: its context tells it."""
 
+    waits = True
+
     async def call(self, attempt: Attempt, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if self._takes_context:
             args = (self._home.context_of(attempt), *args)
@@ -106,6 +113,8 @@ class ThreadHandler(Handler):
 
 class ProcessHandler(Handler):
     """A function that computes, in a process, which is killed when the attempt is over."""
+
+    waits = True
 
     def __init__(self, task: Task[..., Any], home: Home, middleware: Sequence[Middleware] = ()) -> None:
         super().__init__(task, home, middleware)

@@ -53,7 +53,7 @@ class WorkerLink:
         timeout_ms = self._attempt.handler.timeout_ms
         if timeout_ms is None:
             return None
-        claimed_at = self._attempt.work.claim.lease_expires_at - self._home.settings.lease_ttl_ms
+        claimed_at = self._attempt.work.lease_expires_at - self._home.settings.lease_ttl_ms
         return datetime.fromtimestamp((claimed_at + timeout_ms) / 1000, UTC)
 
     @property

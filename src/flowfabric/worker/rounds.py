@@ -12,7 +12,9 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
 
 from flowfabric.backends.ports import BatchPort
 from flowfabric.core import batch as b
@@ -34,7 +36,7 @@ _CALLS_PER_PARTITION: Final = 2
 _PAUSE_S: Final = 1.0  # after a call that failed; the client has tried for a while before
 
 
-class Ending(NamedTuple):
+class Ending(msgspec.Struct, frozen=True):
     """An attempt and how it ends; `alone` when a call with it has failed for an unknown reason."""
 
     attempt: Attempt
@@ -192,16 +194,16 @@ class Rounds:
             self._asked -= ask.count
             self.lanes.failed(ask)
             self._loop.call_later(_PAUSE_S, self._resume, ask.place)
-        for attempt, args, alone in endings:
-            if alone and not unreachable:
-                self._on_finished([Ending(attempt, args)], [error])
+        for ending in endings:
+            if ending.alone and not unreachable:
+                self._on_finished([ending], [error])
             else:
                 self._repeats += 1
-                self._loop.call_later(_PAUSE_S, self._again, attempt, args, not unreachable)
+                self._loop.call_later(_PAUSE_S, self._again, ending, not unreachable)
 
-    def _again(self, attempt: Attempt, args: b.FinishArgs, alone: bool) -> None:
+    def _again(self, ending: Ending, alone: bool) -> None:
         self._repeats -= 1
-        self.finish(attempt, args, alone=alone)
+        self.finish(ending.attempt, ending.args, alone=alone)
 
     def _resume(self, place: Place) -> None:
         self.lanes.resume(place)

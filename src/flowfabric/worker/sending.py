@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from flowfabric.backends.ports import EngineBackend
 from flowfabric.core import contracts as c
+from flowfabric.core.batch import ClaimedWork
 from flowfabric.errors import FlowFabricError
 from flowfabric.worker.attempt import Attempt
 from flowfabric.worker.stats import WorkerStats
@@ -45,19 +46,17 @@ class SingleCalls:
         if not is_sending:
             self._start(self._send_progress(attempt))
 
-    def return_unknown(
-        self, claim: c.ClaimedExecution | c.ClaimedResumedExecution, message: str, until_ms: int
-    ) -> None:
+    def return_unknown(self, work: ClaimedWork, message: str, until_ms: int) -> None:
         """Give back what this worker cannot run, and say so where `describe` shows it."""
 
         async def call() -> None:
-            note = c.UpdateProgressArgs(execution_id=claim.execution_id, fence=claim.fence, progress_message=message)
-            args = c.DelayExecutionArgs(execution_id=claim.execution_id, fence=claim.fence, delay_until=until_ms)
+            note = c.UpdateProgressArgs(execution_id=work.execution_id, fence=work.fence, progress_message=message)
+            args = c.DelayExecutionArgs(execution_id=work.execution_id, fence=work.fence, delay_until=until_ms)
             try:
                 await self._backend.update_progress(note)
                 await self._backend.delay_execution(args)
             except FlowFabricError as error:
-                _logger.warning("%s could not be handed back: %s", claim.execution_id, error)
+                _logger.warning("%s could not be handed back: %s", work.execution_id, error)
 
         self._start(call())
 

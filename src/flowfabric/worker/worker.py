@@ -16,6 +16,7 @@ from flowfabric.client.options import Duration, TaskOptions, ms
 from flowfabric.client.tasks import Task
 from flowfabric.config import Settings
 from flowfabric.errors import InvalidInput
+from flowfabric.worker import loops
 from flowfabric.worker.handlers import Middleware
 from flowfabric.worker.keeper import Open
 from flowfabric.worker.registry import Registry, WorkerTaskDecorator
@@ -118,6 +119,10 @@ class Worker:
                 await self._drain_unless(at_once)
             finally:
                 await self._close()
+
+    def run_blocking(self, store: Store | None = None, *, keeper: str | Settings | None = None) -> None:
+        """`run` for a program that is nothing but this worker: in a loop of its own, uvloop's where it is installed."""
+        loops.run(self.run(store, keeper=keeper))
 
     async def start(self, store: Store | None = None, *, keeper: str | Settings | None = None) -> None:
         """Begin to work and return, for embedding and for tests; `stop` ends it."""

@@ -8,14 +8,14 @@ from random import randrange
 
 from flowfabric.backends.valkey import keys, replays
 from flowfabric.backends.valkey.calls import Fields, FunctionCaller, Value, at_once, parse_envelope
-from flowfabric.backends.valkey.claims import ClaimReader
+from flowfabric.backends.valkey.claims import CallIds, ClaimReader
 from flowfabric.backends.valkey.client import Reply
 from flowfabric.backends.valkey.executions import create_items, created_from
 from flowfabric.core import batch as b
 from flowfabric.core import capability
 from flowfabric.core import contracts as c
 from flowfabric.core.codec import to_msgpack
-from flowfabric.core.ids import AttemptId, ExecutionId, LaneId, LeaseId
+from flowfabric.core.ids import ExecutionId, LaneId
 from flowfabric.core.partition import Partition, PartitionConfig, lane_partitions
 from flowfabric.core.states import PublicState
 from flowfabric.errors import BadReply, ExecutionNotActive, FlowFabricError, InvalidInput
@@ -23,7 +23,6 @@ from flowfabric.errors import BadReply, ExecutionNotActive, FlowFabricError, Inv
 # Few enough to keep the server's other callers waiting for milliseconds only.
 _PER_CALL = 100
 _NOTHING = to_msgpack(())
-_COMPLETED: Reply = [1, b"OK", b"completed"]
 
 
 class ValkeyBatches:
@@ -70,24 +69,26 @@ class ValkeyBatches:
         return claimed
 
     async def _claim_in(self, partition: Partition, args: b.ClaimExecutionsArgs, count: int) -> list[b.ClaimOutcome]:
-        fields = await self._call("claim_batch", partition.tag, request=to_msgpack(_claim_request(args, count)))
+        ids = CallIds.new()
+        fields = await self._call("claim_batch", partition.tag, request=to_msgpack(_claim_request(args, count, ids)))
         named = args.execution_ids
-        claims = ClaimReader(args)
+        claims = ClaimReader(args, ids, fields.values[1])
         return [claims.read(reply, named[at] if named else "") for at, reply in enumerate(_list(fields, 0))]
 
     async def finish_executions(self, args: b.FinishExecutionsArgs) -> b.FinishExecutionsResult:
         _check_partition(args)
+        ids = CallIds.new()
         fields = await self._call(
             "finish_batch",
             args.partition.tag,
             finish=to_msgpack([_finish_item(item) for item in args.finish]) if args.finish else _NOTHING,
             renew=to_msgpack([_renew_item(item) for item in args.renew]) if args.renew else _NOTHING,
-            claim=to_msgpack(_claim_request(args.claim, args.claim.count)) if args.claim else "",
+            claim=to_msgpack(_claim_request(args.claim, args.claim.count, ids)) if args.claim else "",
             payloads=[_result(item) for item in args.finish],
         )
         finished = zip(args.finish, _list(fields, 0), strict=True)
         renewed = zip(args.renew, _list(fields, 1), strict=True)
-        claims = list(map(ClaimReader(args.claim).read, _list(fields, 2))) if args.claim else []
+        claims = list(map(ClaimReader(args.claim, ids, fields.values[3]).read, _list(fields, 2))) if args.claim else []
         return b.FinishExecutionsResult(
             finished=[_finished(item, reply) for item, reply in finished],
             renewed=[_renewed(item, reply) for item, reply in renewed],
@@ -134,6 +135,8 @@ def _check_partition(args: b.FinishExecutionsArgs) -> None:
 
 
 def _submitted(reply: Reply, execution_id: ExecutionId) -> b.SubmitOutcome:
+    if reply == 1:  # nearly all of them
+        return c.ExecutionCreated(execution_id=execution_id, public_state=PublicState.WAITING)
     try:
         fields = parse_envelope("submit_batch", reply, execution_id)
     except FlowFabricError as error:
@@ -141,7 +144,7 @@ def _submitted(reply: Reply, execution_id: ExecutionId) -> b.SubmitOutcome:
     return created_from(fields, execution_id)
 
 
-def _claim_request(args: b.ClaimExecutionsArgs, count: int) -> dict[str, object]:
+def _claim_request(args: b.ClaimExecutionsArgs, count: int, ids: CallIds) -> dict[str, object]:
     request: dict[str, object] = {
         "lane_id": args.lane_id,
         "worker_id": args.worker_id,
@@ -149,13 +152,13 @@ def _claim_request(args: b.ClaimExecutionsArgs, count: int) -> dict[str, object]
         "capabilities": capability.to_csv(args.worker_capabilities),
         "lease_ttl_ms": args.lease_ttl_ms,
         "attempt_timeout_ms": args.attempt_timeout_ms or 0,
+        "lease_ids": ids.leases,
+        "attempt_ids": ids.attempts,
     }
     if args.execution_ids:
-        count = len(args.execution_ids)
-        uuids = [each.uuid for each in args.execution_ids]
-        request["named"] = list(zip(uuids, LeaseId.new_many(count), AttemptId.new_many(count), strict=True))
+        request["named"] = [each.uuid for each in args.execution_ids]
     else:
-        request["ids"] = list(zip(LeaseId.new_many(count), AttemptId.new_many(count), strict=True))
+        request["count"] = count
     return request
 
 
@@ -165,7 +168,8 @@ def _result(args: b.FinishArgs) -> bytes:
 
 def _finish_item(args: b.FinishArgs) -> tuple[str | int, ...]:
     fence = args.fence
-    held = (fence.lease_id, str(fence.lease_epoch), fence.attempt_id) if fence else ("", "", "")
+    # As plain text: the encoder has to ask about any other.
+    held = (str(fence.lease_id), str(fence.lease_epoch), str(fence.attempt_id)) if fence else ("", "", "")
     if isinstance(args, c.CompleteExecutionArgs):
         return ("complete", args.execution_id.uuid, *held, args.source, args.result_encoding or "")
     retry_from = "policy" if args.retry_policy_json is None else "argument"
@@ -175,7 +179,7 @@ def _finish_item(args: b.FinishArgs) -> tuple[str | int, ...]:
 
 
 def _finished(args: b.FinishArgs, reply: Reply) -> b.FinishOutcome:
-    if reply == _COMPLETED:  # nearly all of them
+    if reply == 1:  # nearly all of them
         return c.ExecutionCompleted(execution_id=args.execution_id, public_state=PublicState.COMPLETED)
     try:
         fields = parse_envelope("finish_batch", reply, args.execution_id)

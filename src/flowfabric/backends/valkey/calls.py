@@ -114,9 +114,8 @@ def key_list(spec: FunctionSpec, named: Mapping[str, str]) -> list[str]:
 
 def argument_list(spec: FunctionSpec, named: Mapping[str, Value]) -> list[str | bytes | int]:
     """The arguments in order. None is left out at the end and empty before that."""
-    unknown = named.keys() - spec.arg_names
-    if unknown:
-        raise TypeError(f"{spec.function} takes no {sorted(unknown)}")
+    if not named.keys() <= spec.arg_names:
+        raise TypeError(f"{spec.function} takes no {sorted(named.keys() - spec.arg_names)}")
     out: list[str | bytes | int] = []
     present = 0
     for arg in spec.args:
@@ -128,7 +127,7 @@ def argument_list(spec: FunctionSpec, named: Mapping[str, Value]) -> list[str | 
         out.append(_scalar(arg.default or "" if value is None else value))
         if value is not None:
             present = len(out)
-    return out[: max(present, _required(spec))]
+    return out if present == len(out) else out[: max(present, _required(spec))]
 
 
 def parse_envelope(operation: str, reply: Reply, subject: str) -> Fields:
@@ -176,6 +175,8 @@ def _items(value: Value) -> Iterable[str | bytes]:
 async def at_once(calls: Iterable[Awaitable[T]]) -> list[T]:
     """All of them, some at the same time; the first error is raised when the calls beside it have ended."""
     waiting = list(calls)
+    if len(waiting) == 1:
+        return [await waiting[0]]
     done: list[T] = []
     for start in range(0, len(waiting), _AT_ONCE):
         for result in await asyncio.gather(*waiting[start : start + _AT_ONCE], return_exceptions=True):

@@ -2,25 +2,41 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final, NamedTuple
+
+from msgspec.structs import force_setattr
 
 from flowfabric.backends.valkey.calls import parse_envelope
 from flowfabric.backends.valkey.client import Reply
 from flowfabric.core import batch as b
 from flowfabric.core import contracts as c
-from flowfabric.core.handle import BackendTag, HandleKind, HandleWriter
+from flowfabric.core.handle import BackendTag, HandleWriter
 from flowfabric.core.ids import AttemptId, ExecutionId, LeaseId
 from flowfabric.core.states import AttemptType
 from flowfabric.errors import BadReply, FlowFabricError
 
-_RESUMED: Final = b"resumed"
-_KINDS: Final = {kind.encode(): kind for kind in AttemptType}
+_KINDS: Final[dict[bytes, AttemptType | None]] = {kind.encode(): kind for kind in AttemptType} | {b"resumed": None}
+_FENCE: Final = c.LeaseFence(lease_id=LeaseId.new(), lease_epoch=0, attempt_id=AttemptId.new())
+_id: Final = str.__new__  # an id straight from text or bytes
+
+
+class CallIds(NamedTuple):
+    """What the ids begin with that one call may make; each ends with the number of its claim."""
+
+    leases: str
+    attempts: str
+
+    @classmethod
+    def new(cls) -> CallIds:
+        return cls(LeaseId.new_beginning(), AttemptId.new_beginning())
 
 
 class ClaimReader:
-    """Turns the envelopes of one batch into work; what all of its claims share is made once."""
+    """Turns the rows of one batch into work; what all of its claims share is made once."""
 
-    def __init__(self, args: b.ClaimExecutionsArgs) -> None:
+    def __init__(self, args: b.ClaimExecutionsArgs, ids: CallIds, expires_at: Reply) -> None:
+        self._leases, self._attempts = ids
+        self._expires_at = int(expires_at or 0) if isinstance(expires_at, bytes) else 0
         self._handles = HandleWriter(
             BackendTag.VALKEY,
             lease_ttl_ms=args.lease_ttl_ms,
@@ -29,38 +45,53 @@ class ClaimReader:
         )
 
     def read(self, reply: Reply, subject: str = "") -> b.ClaimOutcome:
+        if not (isinstance(reply, list) and reply and reply[0]):  # few of them
+            return _refused(reply, subject)
         try:
-            fields = parse_envelope("claim_batch", reply, subject).values
-            return self._work(fields)
-        except FlowFabricError as error:
-            return error
-        except (ValueError, KeyError, AttributeError) as cause:
+            return self._work(*reply)  # type: ignore[arg-type]
+        except (ValueError, KeyError, AttributeError, TypeError) as cause:
             raise BadReply(f"claim_batch: not a claim: {reply!r:.200}") from cause
 
-    def _work(self, fields: Any) -> b.ClaimedWork:
-        """The fields are those that lua/lib/taking.lua answers with."""
-        execution_id, lease_id, epoch, expires, attempt_id, index, kind, execution_kind, payload, encoding = fields
-        is_resumed = kind == _RESUMED
-        owned: dict[str, Any] = {
-            "execution_id": ExecutionId.trusted(execution_id.decode()),
-            "lease_id": LeaseId.trusted(lease_id.decode()),
-            "lease_epoch": int(epoch),
-            "attempt_index": int(index),
-            "attempt_id": AttemptId.trusted(attempt_id.decode()),
-            "lease_expires_at": int(expires),
-            "handle": self._handles.write(
-                HandleKind.RESUMED if is_resumed else HandleKind.FRESH,
-                execution_id=execution_id,
-                attempt=(int(index), attempt_id),
-                lease=(int(epoch), lease_id),
-            ),
-        }
-        claim = (
-            c.ClaimedResumedExecution(**owned) if is_resumed else c.ClaimedExecution(attempt_type=_KINDS[kind], **owned)
-        )
+    def _work(
+        self,
+        number: int,
+        execution_id: bytes,
+        epoch: bytes,
+        index: bytes,
+        kind: bytes,
+        name: bytes,
+        payload: bytes,
+        encoding: bytes,
+        resumed: bytes | None = None,
+    ) -> b.ClaimedWork:
+        """The row is the one that lua/lib/taking.lua answers with."""
+        ending = f"{number:012x}"
+        attempt_id = f"{self._attempts}{ending}" if resumed is None else resumed.decode()
         return b.ClaimedWork(
-            claim=claim,
-            execution_kind=execution_kind.decode(),
+            execution_id=_id(ExecutionId, execution_id, "ascii"),
+            fence=_fence(_id(LeaseId, f"{self._leases}{ending}"), int(epoch), _id(AttemptId, attempt_id)),
+            attempt_index=int(index),
+            attempt_type=_KINDS[kind],
+            lease_expires_at=self._expires_at,
+            handles=self._handles,
+            execution_kind=name.decode(),
             input_payload=payload,
             payload_encoding=encoding.decode() or None,
         )
+
+
+def _fence(lease_id: LeaseId, epoch: int, attempt_id: AttemptId) -> c.LeaseFence:
+    """A copy of one that was checked: checking each again costs more than running a small handler."""
+    fence: c.LeaseFence = _FENCE.__copy__()  # type: ignore[attr-defined]
+    force_setattr(fence, "lease_id", lease_id)
+    force_setattr(fence, "lease_epoch", epoch)
+    force_setattr(fence, "attempt_id", attempt_id)
+    return fence
+
+
+def _refused(reply: Reply, subject: str) -> FlowFabricError:
+    try:
+        parse_envelope("claim_batch", reply, subject)
+    except FlowFabricError as error:
+        return error
+    raise BadReply(f"claim_batch: not a claim: {reply!r:.200}")

@@ -1,8 +1,8 @@
 """One connection to one server: implicit pipelining over asyncio.Protocol and the hiredis parser.
 
-Commands given in one turn of the event loop leave in one write; replies come back in the same order, so a
-deque of futures is all the bookkeeping there is. A caller that is cancelled leaves its done future in the
-deque, and its reply is dropped when its turn comes.
+A command that finds the connection idle leaves at once, those given in one turn of the event loop after it leave in
+one write; replies come back in the same order, so a deque of futures is all the bookkeeping there is. A caller that is
+cancelled leaves its done future in the deque, and its reply is dropped when its turn comes.
 """
 
 from __future__ import annotations
@@ -87,7 +87,9 @@ class Connection(asyncio.Protocol):
         self._outbox.append(_pack(command))
         future: asyncio.Future[Reply] = self._loop.create_future()
         self._unsent.append(future)
-        if not self._flush_is_due and not self._paused:
+        if not self._sent and not self._flush_is_due:  # idle, so the server can begin at once
+            self._flush()
+        elif not self._flush_is_due and not self._paused:
             self._flush_is_due = True
             self._loop.call_soon(self._flush)
         return future

@@ -200,8 +200,8 @@ def create_items(args: c.CreateExecutionArgs) -> tuple[str | int, ...]:
     key = args.idempotency_key
     items = (
         args.execution_id.uuid,
-        args.namespace,
-        args.lane_id,
+        str(args.namespace),  # plain text: the encoder has to ask about any other
+        str(args.lane_id),
         args.execution_kind,
         args.priority,
         args.creator_identity,

@@ -44,22 +44,27 @@ class DueWork(PartitionService):
 
     async def step(self, partition: Partition, deadline_ms: float) -> Found:
         due, items, last = await self.around.backend.next_due(partition), 0, self._last.get(partition)
+        more = False
         if _is_due(due):
-            items = await self._until_dry(partition, deadline_ms)
+            items, more = await self._until_dry(partition, deadline_ms)
             if items:
                 self._late_ms = max(self._late_ms or 0, _late_ms(due, last))
             due = await self.around.backend.next_due(partition)
         self._last[partition] = due
-        return Found(items, items > 0 or last is None or due.at_ms != last.at_ms, _due_in_ms(due, items))
+        is_busy = more or items > 0 or last is None or due.at_ms != last.at_ms
+        return Found(items, is_busy, 0 if more else _due_in_ms(due, items))
 
-    async def _until_dry(self, partition: Partition, deadline_ms: float) -> int:
+    async def _until_dry(self, partition: Partition, deadline_ms: float) -> tuple[int, bool]:
+        """How much was done, and whether the time ended before the work."""
         args, items, more = b.RunDueWorkArgs(partition=partition, limit=self.around.settings.batch), 0, True
         while more:
             async with self.around.slots.one():
                 done = await self.around.backend.run_due_work(args)
             items += done.requeued + done.promoted + done.timed_out + done.expired + done.failed
-            more = done.more and self.now_ms() < deadline_ms
-        return items
+            more = done.more
+            if self.now_ms() >= deadline_ms:
+                break
+        return items, more
 
 
 def _is_due(due: c.NextDue) -> bool:

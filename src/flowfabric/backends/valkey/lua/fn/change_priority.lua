@@ -5,7 +5,7 @@
 -- @errors  invalid_input execution_not_found execution_not_eligible
 -- @events  priority_changed
 -- @repeat  safe
--- @uses    clock event index order record reply
+-- @uses    clock event index order record reply update
 return function(K, A)
   local now = clock.now_ms()
   local x = record.load(K.core)
@@ -17,7 +17,7 @@ return function(K, A)
 
   local old = x.priority or "0"
   local new = order.clamp_priority(A.new_priority)
-  record.write(x, now, {"priority", new > 0 and new or ""})
+  update.write(x, now, {"priority", new > 0 and new or ""})
   index.requeue(x)
   event.append(x, "priority_changed", now, tostring(new))
 

@@ -7,16 +7,27 @@
 -- @uses    admission candidates claim clock grant listing record reply
 local PAGE, PAGES = 100, 10
 
--- The first that nothing stands in the way of. Those that are granted to others are passed over.
+-- Can it start now? nil when its entry does not belong in a queue.
+local function is_free(tag, id, now)
+  local x = record.load("ff:exec:" .. tag .. ":" .. id .. ":core")
+  if not claim.is_queued(x) then return nil end
+  return not claim.check_found(x, now) and not admission.check_limits(x), x
+end
+
+-- The first that nothing stands in the way of. Those that are granted to others are passed over, and entries that do
+-- not belong are taken off, so that the next call gets further.
 local function find(tag, A, now)
-  local keys = candidates.queues({tag = tag, lane_id = A.lane_id}, A.worker_capabilities_csv)
-  for page = 0, PAGES - 1 do
-    local ids = candidates.heads(keys, page * PAGE, PAGE)
+  local keys, skip = candidates.queues({tag = tag, lane_id = A.lane_id}, A.worker_capabilities_csv), 0
+  for _ = 1, PAGES do
+    local ids, strays = candidates.heads(keys, skip, PAGE), {}
     for _, id in ipairs(ids) do
-      local x = record.load("ff:exec:" .. tag .. ":" .. id .. ":core")
-      if not claim.check_found(x, now) and not admission.check_limits(x) then return x end
+      local is_readable, is_found, x = pcall(is_free, tag, id, now)
+      if not is_readable or is_found == nil then strays[#strays + 1] = id end
+      if is_readable and is_found then return x end
     end
+    candidates.drop(keys, strays)
     if #ids < PAGE then return nil end
+    skip = skip + #ids - #strays
   end
 end
 

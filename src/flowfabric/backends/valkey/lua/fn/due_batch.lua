@@ -5,21 +5,26 @@
 -- @errors  invalid_input
 -- @events  requeued promoted retry_scheduled expired failed woken escalated cancelled
 -- @repeat  safe
--- @uses    batch clock digits due index_key listing reply suspension_timeout waitpoint writes
+-- @uses    batch clock digits due index_key listing record reply suspension_timeout waitpoint writes
 local MAX_LIMIT, SET_ASIDE_MS = 1000, 60000
 
 local function due_ids(key, now, limit) return redis.call("ZRANGE", key, "-inf", now, "BYSCORE", "LIMIT", 0, limit) end
+
+local function look_again(tag, id, collected, one)
+  local at = batch.at(tag, id:sub(#tag + 2), collected)
+  local x = record.fill(batch.at(tag, id:sub(#tag + 2), collected))
+  return one(x or at, x)[3], x
+end
 
 -- Look again at one due entry. One that has moved on is dropped, one that is not due yet by its record goes where it
 -- belongs, which is at its due_field, and one whose record cannot be read is set aside for a while, so that none of
 -- them can block the rest.
 local function look(tag, key, id, now, collected, one, due_field)
-  local readable, x = pcall(batch.load, tag, id:sub(#tag + 2), collected)
+  local readable, status, x = pcall(look_again, tag, id, collected, one)
   if not readable then
     redis.call("ZADD", key, digits.of(now + SET_ASIDE_MS), id)
     return "unreadable"
   end
-  local status = one(x or batch.at(tag, id:sub(#tag + 2), collected), x)[3]
   local due = status == "not_yet_due" and due_field and x[due_field]
   if due then
     redis.call("ZADD", key, due, id)

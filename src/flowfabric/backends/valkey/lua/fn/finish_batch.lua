@@ -1,11 +1,11 @@
 --- End, renew and claim in one step: complete and fail mixed, leases extended, then the next work of a lane.
 -- @keys    partition
 -- @args    finish:id renew:id claim= *payloads
--- @reply   finished renewed claims
+-- @reply   finished renewed claims lease_expires_at
 -- @errors  invalid_input
 -- @events  completed retry_scheduled failed claimed resumed blocked unblocked
 -- @repeat  safe
--- @uses    batch clock holder reply work writes
+-- @uses    batch claim_request clock holder reply work writes
 local function complete(x, item, now, payload)
   return holder.complete(x, {
     lease_id = item[3], lease_epoch = item[4], attempt_id = item[5], source = item[6],
@@ -56,19 +56,21 @@ return function(K, A)
   local renew, bad_renew = batch.decode("renew", A.renew)
   local request, bad_request
   if A.claim ~= "" then request, bad_request = batch.decode("claim", A.claim) end
-  local refusal = bad_finish or bad_renew or bad_request or (request and work.check_request(request))
+  local refusal = bad_finish or bad_renew or bad_request or (request and claim_request.check(request))
   if refusal then return refusal end
 
   local endings
   local finished = batch.each(finish, function(item, collected, i)
-    return finish_one(tag, item, collected, now, A.payloads[i])
+    local outcome = finish_one(tag, item, collected, now, A.payloads[i])
+    return outcome == holder.COMPLETED and 1 or outcome  -- nearly all of them: said as shortly as can be
   end, function(collected)
     -- This worker is the first to fill what it leaves; the others are told of the rest.
     endings, collected.tells_later = collected, true
   end)
   local renewed = batch.each(renew, function(item, collected) return renew_one(tag, item, collected, now) end)
-  local claims = request and work.claim_next(tag, request, request.ids or {}, now) or {}
+  local claims, expires_at = {}, nil
+  if request then claims, expires_at = work.claim_next(tag, request, now) end
   writes.tell_of_room(endings)
 
-  return {1, "OK", finished, renewed, claims}
+  return {1, "OK", finished, renewed, claims, expires_at or ""}
 end

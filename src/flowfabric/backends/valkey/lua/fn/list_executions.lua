@@ -39,9 +39,9 @@ end
 
 local function fits(wanted, value) return wanted == "" or wanted == value end
 
--- The fields of a summary, or nil when it is gone or does not match.
+-- The fields of a summary, or nil when it is gone, cannot be read or does not match.
 local function summary(tag, A, id)
-  local found = redis.call("HMGET", "ff:exec:" .. tag .. ":" .. id .. ":core", unpack(FIELDS))
+  local found = redis.pcall("HMGET", "ff:exec:" .. tag .. ":" .. id .. ":core", unpack(FIELDS))
   if not found[6] or not fits(A.namespace, found[1] or "default") or not fits(A.lane_id, found[2])
     or not fits(A.execution_kind, found[3]) or not fits(A.public_state, found[4]) then
     return nil

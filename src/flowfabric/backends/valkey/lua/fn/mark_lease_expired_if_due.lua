@@ -5,7 +5,7 @@
 -- @errors  invalid_input
 -- @events  lease_expired
 -- @repeat  safe
--- @uses    clock event index record reply stream
+-- @uses    clock event index record reply stream update
 local function nothing_to_do(x, now)
   if x.lifecycle_phase ~= "active" then return "not_active" end
   if x.ownership_state == "lease_expired_reclaimable" then return "already_expired" end
@@ -25,7 +25,7 @@ return function(K, _)
   end
   if reason then return reply.satisfied(reason) end
 
-  record.write(x, now, {
+  update.write(x, now, {
     "ownership_state", "lease_expired_reclaimable", "attempt_state", "attempt_interrupted", "lease_expired_at", now,
     "blocking_reason", "waiting_for_worker",
     "blocking_detail", "the lease of " .. x.current_worker_instance_id .. " ran out",

@@ -5,7 +5,7 @@
 -- @errors  invalid_input
 -- @events  unblocked
 -- @repeat  safe
--- @uses    admission batch blocked capability clock dependency index_key listing reply tour writes
+-- @uses    admission batch blocked capability clock dependency index_key listing record reply tour writes
 local STATES = {
   ["blocked:lane_state"] = "blocked_by_lane_state", ["blocked:route"] = "blocked_by_route",
   ["blocked:dependencies"] = "blocked_by_dependencies",
@@ -56,7 +56,7 @@ return function(K, A)
   local function look(key, ids)
     local name = key:match("blocked:%a+_?%a*$")
     for _, id in ipairs(ids) do
-      local x = batch.load(tag, id:sub(#tag + 2), collected)
+      local x = record.found(batch.at(tag, id:sub(#tag + 2), collected))
       if is_free(x, name, offers) then
         blocked.release(x, now)
         unblocked = unblocked + 1

@@ -5,7 +5,7 @@
 -- @errors  execution_not_found execution_not_active no_active_lease stale_lease
 -- @events  lease_revoked
 -- @repeat  safe
--- @uses    clock event index lease record reply
+-- @uses    clock event index lease record reply update
 return function(K, A)
   local now = clock.now_ms()
   local x = record.load(K.core)
@@ -19,7 +19,7 @@ return function(K, A)
     return reply.refuse("stale_lease", "expected_lease_id is not the current lease")
   end
 
-  record.write(x, now, {
+  update.write(x, now, {
     "ownership_state", "lease_revoked", "attempt_state", "attempt_interrupted", "lease_revoked_at", now,
     "lease_revoke_reason", A.revoke_reason, "blocking_reason", "waiting_for_worker",
     "blocking_detail", "the lease of " .. x.current_worker_instance_id .. " was revoked",

@@ -4,7 +4,7 @@
 -- @reply   count
 -- @errors  invalid_input execution_not_found invalid_tag_key
 -- @repeat  safe
--- @uses    clock record reply tags
+-- @uses    clock record reply tags update
 return function(K, A)
   local now = clock.now_ms()
   local x = record.load(K.core)
@@ -18,7 +18,7 @@ return function(K, A)
   end
 
   tags.write(x, A.pairs)
-  record.write(x, now, {})
+  update.write(x, now, {})
 
   return reply.ok(#A.pairs / 2)
 end

@@ -51,7 +51,9 @@ return function(K, A)
   local name, place = start(names, A.cursor)
   if not name then return reply.ok("") end
   local page = redis.call("ZSCAN", prefix .. name, place, "COUNT", A.limit)
-  for i = 1, #page[2], 2 do settle(record.load("ff:exec:" .. tag .. ":" .. page[2][i] .. ":core"), name, now) end
+  for i = 1, #page[2], 2 do
+    settle(record.found(record.at("ff:exec:" .. tag .. ":" .. page[2][i] .. ":core")), name, now)
+  end
 
   return reply.ok(page[1] ~= "0" and name .. " " .. page[1] or after(names, name))
 end

@@ -5,7 +5,7 @@
 -- @errors  invalid_input execution_not_found execution_not_active lease_revoked lease_expired stale_lease
 -- @events  progress
 -- @repeat  safe
--- @uses    clock event lease record reply
+-- @uses    clock event lease record reply update
 return function(K, A)
   local now = clock.now_ms()
   local x = record.load(K.core)
@@ -21,7 +21,7 @@ return function(K, A)
   local set = {"progress_updated_at", now}
   if A.progress_pct then set[3], set[4] = "progress_pct", A.progress_pct end
   if A.progress_message ~= "" then set[#set + 1], set[#set + 2] = "progress_message", A.progress_message end
-  record.write(x, now, set)
+  update.write(x, now, set)
   event.append(x, "progress", now, A.progress_pct and tostring(A.progress_pct))
 
   return reply.ok()

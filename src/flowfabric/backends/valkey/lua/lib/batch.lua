@@ -3,14 +3,14 @@
 -- @uses record reply writes
 local M = {}
 
-local MAX_ITEMS = 256
+M.MAX_ITEMS = 256
 local MAX_NUMBER = 9999999999999
 
 -- The decoded argument, or a refusal that names it.
 function M.decode(name, text)
   local ok, value = pcall(cmsgpack.unpack, text)
   if not ok or type(value) ~= "table" then return nil, reply.invalid(name, "MessagePack", text:sub(1, 20)) end
-  if #value > MAX_ITEMS then return nil, reply.invalid(name, "at most " .. MAX_ITEMS .. " items", #value) end
+  if #value > M.MAX_ITEMS then return nil, reply.invalid(name, "at most " .. M.MAX_ITEMS .. " items", #value) end
   return value
 end
 
@@ -41,6 +41,20 @@ function M.shape(first, names, numbers)
     if is_number then shape.numbers[#shape.numbers + 1] = i end
   end
   return shape
+end
+
+-- A refusal, or nil for a whole number from 0.
+function M.check_number(name, value)
+  if type(value) ~= "number" or value < 0 or value > MAX_NUMBER or value % 1 ~= 0 then
+    return reply.invalid(name, "a whole number from 0", value)
+  end
+end
+
+-- A refusal, or nil for a number of items that one call may have.
+function M.check_count(name, value)
+  local wrong = M.check_number(name, value)
+  if not wrong and value > M.MAX_ITEMS then return reply.invalid(name, "at most " .. M.MAX_ITEMS, value) end
+  return wrong
 end
 
 local function refuse_member(shape, i, value)

@@ -25,4 +25,10 @@ function M.heads(keys, skip, count)
   return ids
 end
 
+-- Take off entries that do not belong in a queue. Where their record is put right, its index is, too.
+function M.drop(keys, strays)
+  if #strays == 0 then return end
+  for _, key in ipairs(keys) do redis.call("ZREM", key, unpack(strays)) end
+end
+
 return M

@@ -27,6 +27,9 @@ function M.check_resumed(x)
   return admission.check_limits(x)
 end
 
+-- Does its record say that it stands in a queue?
+function M.is_queued(x) return x and x.lifecycle_phase == "runnable" and x.eligibility_state == "eligible_now" end
+
 -- Why one that was found in a queue, or named, cannot be claimed, limits apart; nil when it can.
 function M.check_found(x, now)
   if not x then return reply.refuse("execution_not_found") end

@@ -1,8 +1,10 @@
 -- What the holder of a lease may do with it: renew, complete, fail. One routine each for single calls and batches.
--- @uses failure index lease policy record reply terminal writes
+-- @uses failure index lease policy reply terminal writes update
 local M = {}
 
-local DONE = {1, "OK", "completed"}
+-- What every completion is answered with.
+M.COMPLETED = {1, "OK", "completed"}
+
 local COMPLETED = {event = "completed", stream_reason = "attempt_success"}
 local FAILED = {event = "failed", stream_reason = "attempt_failure"}
 
@@ -13,7 +15,7 @@ function M.renew(x, A, now)
   if refusal then return refusal end
   if A.attempt_index ~= x.current_attempt_index then return reply.refuse("stale_lease") end
 
-  record.write(x, now, {"lease_last_renewed_at", now, "lease_expires_at", now + A.lease_ttl_ms}, true)
+  update.write(x, now, {"lease_last_renewed_at", now, "lease_expires_at", now + A.lease_ttl_ms}, true)
   index.renew(x)
   return reply.ok(x.lease_expires_at)
 end
@@ -26,7 +28,7 @@ function M.complete(x, A, now)
 
   if A.result_payload ~= "" then writes.set(x, x.base .. ":result", A.result_payload) end
   terminal.finish(x, now, COMPLETED, {"result_encoding", A.result_encoding})
-  return DONE
+  return M.COMPLETED
 end
 
 local function retry_policy(x, A)

@@ -1,5 +1,5 @@
 -- Putting new content in the place of an execution's that has not started: its id, lane and age stay.
--- @uses event grant index record reply tags turns
+-- @uses event grant index record reply tags turns update
 local M = {}
 
 function M.is_open(x) return x.lifecycle_phase == "runnable" and x.attempt_state == "pending_first_attempt" end
@@ -44,8 +44,8 @@ function M.apply(x, new, now)
   local set = {}
   index.leave(x)
   grant.consume(x)
-  record.write(x, now, new.fields)
-  record.change(x, now, new_state(x, new, now, set), set)
+  update.write(x, now, new.fields)
+  update.change(x, now, new_state(x, new, now, set), set)
   store_parts(x, new)
   index.enter(x, now)
   event.append(x, "replaced", now)

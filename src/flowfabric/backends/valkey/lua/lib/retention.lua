@@ -62,11 +62,12 @@ local function flow_is_open(x)
   return flow and flow ~= "completed" and flow ~= "failed" and flow ~= "cancelled"
 end
 
--- Delete a finished execution; false, and nothing is deleted, when it is alive again or its flow is. Its index entries
--- go when `collected` is flushed.
+-- Delete a finished execution; false, and nothing is deleted, when it is alive again, its flow is, or it cannot be
+-- read. Its index entries go when `collected` is flushed.
 function M.delete(tag, lane, id, collected)
   local core = "ff:exec:" .. tag .. ":" .. id .. ":core"
-  local x = record.load(core)
+  local is_readable, x = pcall(record.load, core)
+  if not is_readable then return false end
   if not x then
     x = record.at(core)
     x.lane_id, x.lifecycle_phase, x.terminal_outcome, x.retention_ttl_ms = lane, "terminal", "success", "0"

@@ -1,5 +1,5 @@
 -- Accepting an execution: what create does for one, and submit for many.
--- @uses content event index record replace reply tags turns writes
+-- @uses content event index record replace reply tags turns writes update
 local M = {}
 
 -- What a submit makes of an execution that its idempotency key belongs to; true: it may replace it.
@@ -59,7 +59,7 @@ local function accept(x, idempotency, A, new, now)
   fields[n + 5], fields[n + 6] = "namespace", A.namespace
   if idempotency then fields[n + 7], fields[n + 8] = "idempotency_key", remember(x, idempotency, A) end
   if new.concurrency_key then vector = admit(x, fields, vector, now) end
-  record.change(x, now, vector, fields, nil, true)
+  update.change(x, now, vector, fields, nil, true)
   store_parts(x, new)
   index.enter(x, now)
   index.register(x)

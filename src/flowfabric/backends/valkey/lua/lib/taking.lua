@@ -1,35 +1,41 @@
 -- Taking executions for a worker, many at once: start or resume each, and answer with what is needed to run it.
--- @uses attempt
+-- @uses attempt call_ids
 local M = {}
 
--- Where the payload stands in the reply of a claim.
-local PAYLOAD = 11
+-- Where the payload stands in the row of a claim.
+local PAYLOAD = 7
 
--- The payloads of all that are taken are read together in the end.
-function M.payloads() return {keys = {}, claims = {}} end
+-- The payloads of all that are taken are read together in the end. earliest: when the first of their leases runs out.
+function M.payloads() return {keys = {}, claims = {}, earliest = nil} end
 
--- What a worker needs to run it, with the lease; its payload comes when all are known.
-function M.answer(x, kind, payloads)
-  local out = {
-    1, "OK", x.id, x.current_lease_id, x.current_lease_epoch, x.lease_expires_at, x.current_attempt_id,
-    x.current_attempt_index, kind, x.execution_kind or "", "", x.payload_encoding or "",
+-- What a worker needs to run it, with the number of the claim in its call, from which its ids follow; a resumed attempt
+-- keeps its own. The payload comes when all are known.
+function M.answer(x, kind, number, payloads)
+  local row = {
+    number, x.id, x.current_lease_epoch, x.current_attempt_index, kind, x.execution_kind or "", "",
+    x.payload_encoding or "",
   }
+  if kind == "resumed" then row[9] = x.current_attempt_id end
   local n = #payloads.keys + 1
-  payloads.keys[n], payloads.claims[n] = x.base .. ":payload", out
-  return out
+  payloads.keys[n], payloads.claims[n] = x.base .. ":payload", row
+  local expires = x.lease_expires_at
+  if expires ~= payloads.earliest and (not payloads.earliest or expires + 0 < payloads.earliest + 0) then
+    payloads.earliest = expires
+  end
+  return row
 end
 
--- Start or resume. The request names the worker; with the ids it is the owner to be.
-function M.take(x, now, request, lease_id, attempt_id, payloads)
+-- Start or resume. The request names the worker; with the ids of this claim it is the owner to be.
+function M.take(x, now, request, number, payloads)
   local kind = "resumed"
-  request.lease_id, request.attempt_id = lease_id, attempt_id
+  request.lease_id, request.attempt_id = call_ids.lease(request, number), call_ids.attempt(request, number)
   if x.attempt_state == "attempt_interrupted" then
     attempt.resume(x, now, request)
   else
     kind = attempt.next_kind(x)
     attempt.start(x, now, request, kind)
   end
-  return M.answer(x, kind, payloads)
+  return M.answer(x, kind, number, payloads)
 end
 
 function M.add_payloads(payloads)

@@ -1,5 +1,5 @@
 -- A transition is one step: out of the old index, into the record, into the new index, one line in the event log.
--- @uses record index event turns
+-- @uses index event turns update
 local M = {}
 
 -- One of a concurrency key may have to wait for the others, and others may go on because of it.
@@ -10,7 +10,7 @@ local function apply_keyed(x, now, step, set, outcome)
     set = set or {}
     vector = turns.admit(x, now, vector, set)
   end
-  record.change(x, now, vector, set, step.clear, step.is_timed)
+  update.change(x, now, vector, set, step.clear, step.is_timed)
   index.enter(x, now)
   event.append(x, step.event, now, outcome)
   turns.pass_on(x, now)
@@ -21,7 +21,7 @@ end
 function M.apply(x, now, step, set, outcome)
   if x.concurrency_key then return apply_keyed(x, now, step, set, outcome) end
   index.leave(x)
-  record.change(x, now, step.state, set, step.clear, step.is_timed)
+  update.change(x, now, step.state, set, step.clear, step.is_timed)
   index.enter(x, now)
   event.append(x, step.event, now, outcome)
 end

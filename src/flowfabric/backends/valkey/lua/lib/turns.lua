@@ -1,6 +1,6 @@
 -- Whose turn it is among the executions of one concurrency key: as many stand in the queue as may run, the best of
 -- them, and the others wait beside it. Whenever one of the key moves, the next go on in the same step.
--- @uses event index keyed order record
+-- @uses event index keyed order record update
 local M = {}
 
 -- A step lets so many go at most; what is left goes with the next step, or when the lane is configured.
@@ -15,7 +15,7 @@ local WAITING = {
 
 local function move(x, now, vector, set, name, outcome)
   index.leave(x)
-  record.change(x, now, vector, set)
+  update.change(x, now, vector, set)
   index.enter(x, now)
   event.append(x, name, now, outcome)
 end
@@ -32,7 +32,7 @@ function M.hold(x, now) move(x, now, WAITING, explain(x, {}), "blocked", WAITING
 
 -- Another execution of the same key; its writes belong to the same batch, if there is one.
 local function another(x, id)
-  local other = record.load("ff:exec:" .. x.tag .. ":" .. id .. ":core")
+  local other = record.found(record.at("ff:exec:" .. x.tag .. ":" .. id .. ":core"))
   if other then other.beside = x.beside end
   return other
 end
@@ -63,16 +63,24 @@ function M.admit(x, now, wanted, set)
   }
 end
 
--- Let the next of the key go, best first, as far as there is room for them.
+local function let_go(x, now, needs, id)
+  local other = another(x, id)
+  if other and other.waits_for_key then
+    move(other, now, QUEUED, nil, "unblocked")
+  else
+    keyed.drop(x, needs, id)
+  end
+end
+
+-- Let the next of the key go, best first, as far as there is room for them. One that does not wait makes room.
 function M.pass_on(x, now)
   for _, needs in ipairs(keyed.groups(x)) do
-    for _, id in ipairs(keyed.next(x, needs, math.min(keyed.room(x, needs), AT_ONCE))) do
-      local other = another(x, id)
-      if other and other.waits_for_key then
-        move(other, now, QUEUED, nil, "unblocked")
-      else
-        keyed.drop(x, needs, id)
-      end
+    local left = AT_ONCE
+    while left > 0 do
+      local ids = keyed.next(x, needs, math.min(keyed.room(x, needs), left))
+      if #ids == 0 then break end
+      for _, id in ipairs(ids) do let_go(x, now, needs, id) end
+      left = left - #ids
     end
   end
 end

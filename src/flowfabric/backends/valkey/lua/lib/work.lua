@@ -1,14 +1,10 @@
 -- Who gets what next: up to N executions of a lane for one worker, by priority and age, over the queues it can serve.
--- @uses admission answered batch candidates capability claim index keyed lanes record reply taking turns writes
+-- @uses admission answered batch candidates capability claim index keyed lanes record reply taking turns wake writes
 local M = {}
 
--- What cannot be claimed stands in nobody's way: after a first look for what is missing, further looks see more.
-local MAX_PASSES, FURTHER = 4, 50
-
-local ENTRY = batch.shape(1, {"uuid", "lease_id", "attempt_id"})
-local REQUEST = batch.shape(1, {
-  "lane_id", "worker_id", "worker_instance_id", "capabilities", "lease_ttl_ms", "attempt_timeout_ms",
-}, {lease_ttl_ms = true, attempt_timeout_ms = true})
+-- What cannot be claimed stands in nobody's way: after a first look for what is missing, further looks see more, up to
+-- so many entries a call.
+local FURTHER, MOST = 250, 1000
 
 -- Why this very execution cannot be claimed, as a refusal; nil when it can.
 local function obstacle(x, now, request, started)
@@ -20,87 +16,95 @@ local function obstacle(x, now, request, started)
   return admission.check_limits(x, started[x.lane_id])
 end
 
--- Claim these very executions; one envelope each. Entries: {uuid, lease_id, attempt_id}.
-function M.claim_named(tag, request, entries, now)
+-- Claim these very executions, given by their uuids; a row or a refusal each.
+function M.claim_named(tag, request, now)
   local payloads, started = taking.payloads(), {}
-  local outcomes = batch.each(entries, function(entry, collected)
-    local wrong = batch.check(entry, ENTRY)
-    if wrong then return wrong end
-    local x = batch.load(tag, entry[1], collected)
-    local kind = answered.kind(x, entry[2], entry[3])
-    if kind then return taking.answer(x, kind, payloads) end
+  local outcomes = batch.each(request.named, function(uuid, collected, number)
+    if type(uuid) ~= "string" then return reply.invalid("uuid", "text", uuid) end
+    local x = batch.load(tag, uuid, collected)
+    local kind = answered.kind(x, request, number)
+    if kind then return taking.answer(x, kind, number, payloads) end
     local refusal = obstacle(x, now, request, started)
     if refusal then return refusal end
     if x.writes then started[x.lane_id] = (started[x.lane_id] or 0) + 1 end
-    return taking.take(x, now, request, entry[2], entry[3], payloads)
+    return taking.take(x, now, request, number, payloads)
   end)
   taking.add_payloads(payloads)
-  return outcomes
+  return outcomes, payloads.earliest
 end
 
 -- What the call was given before, when it comes again.
 local function answer_again(earlier)
   local taken, payloads = {}, taking.payloads()
-  for i, each in ipairs(earlier) do taken[i] = taking.answer(each[1], each[2], payloads) end
+  for i, each in ipairs(earlier) do taken[i] = taking.answer(each[1], each[2], each[3], payloads) end
   taking.add_payloads(payloads)
-  return taken
+  return taken, payloads.earliest
 end
 
--- Take what can be taken of those found, up to `wanted` in all. One of a full key is set aside, so that it is met once.
--- Answers how many have left their queue already; the others leave it when the batch is written.
-local function take_found(lane, found, now, request, ids, wanted, taken, payloads)
-  local gone, count = 0, #taken
-  for i = 1, #found do
-    if count == wanted then break end
-    local x = record.fill(batch.at_id(lane.tag, found[i], lane.writes))
-    if x and not claim.check_found(x, now) then
-      if x.concurrency_key then gone = gone + 1 end
-      if x.concurrency_key and keyed.is_full(x) then
-        turns.hold(x, now)
-      else
-        count = count + 1
-        local pair = ids[count]
-        taken[count] = taking.take(x, now, request, pair[1], pair[2], payloads)
-      end
+-- Take one of those found. Its entry leaves the queue when the batch is written; one of a concurrency key leaves at
+-- once, and one of a full key is set aside, so that it is met once.
+local function take_one(x, turn)
+  if x.concurrency_key then
+    turn.left = turn.left + 1
+    if keyed.is_full(x) then return turns.hold(x, turn.now) end
+  end
+  local number = turn.count + 1
+  turn.taken[number] = taking.take(x, turn.now, turn.request, number, turn.payloads)
+  turn.count = number
+end
+
+local function take_rest(turn)
+  local lane, found, strays = turn.lane, turn.found, turn.strays
+  while turn.at < #found and turn.count < turn.wanted do
+    turn.at = turn.at + 1
+    local x = record.fill(batch.at_id(lane.tag, found[turn.at], lane.writes))
+    if not claim.is_queued(x) then
+      strays[#strays + 1] = found[turn.at]
+    elseif not claim.check_found(x, turn.now) then
+      take_one(x, turn)
     end
   end
-  return gone
 end
 
--- Claim the best of a lane. ids: a {lease_id, attempt_id} for each that may be claimed.
-function M.claim_next(tag, request, ids, now)
-  local earlier = answered.earlier(tag, request.worker_instance_id, ids)
+-- Take what can be taken of those found. Entries whose record is gone, is in another state or cannot be read are taken
+-- off. Answers how many of the entries stay, for now.
+local function take_found(turn, found)
+  turn.found, turn.at, turn.left, turn.strays = found, 0, 0, {}
+  while not pcall(take_rest, turn) do turn.strays[#turn.strays + 1] = found[turn.at] end
+  candidates.drop(turn.keys, turn.strays)
+  turn.dropped = turn.dropped + #turn.strays
+  return #found - turn.left - #turn.strays
+end
+
+-- Look through the queues, best first, until there are enough, or the end, or as many were seen as a call may see.
+local function look_through(turn)
+  local skip, seen = 0, 0
+  while turn.count < turn.wanted and seen < MOST do
+    local missing = turn.wanted - turn.count
+    local found = candidates.heads(turn.keys, skip, seen == 0 and missing or math.max(missing, FURTHER))
+    if #found == 0 then return end
+    skip, seen = skip + take_found(turn, found), seen + #found
+  end
+  -- There may be work behind what was taken off: whoever asks next gets further.
+  if turn.count < turn.wanted and turn.dropped > 0 then wake.announce(turn.lane.tag, turn.lane.lane_id) end
+end
+
+-- Claim the best of a lane, up to `count`. Answers their rows and when the first of their leases runs out.
+function M.claim_next(tag, request, now)
+  local earlier = answered.earlier(tag, request)
   if earlier then return answer_again(earlier) end
-  local taken, collected, payloads = {}, writes.collector(), taking.payloads()
-  local lane = {tag = tag, lane_id = request.lane_id, writes = collected}
-  if admission.lane_obstacle(lane, true) then return taken end
-  local wanted = math.min(#ids, lanes.free(lane) or #ids)
-  local keys, skip = candidates.queues(lane, request.capabilities), 0
-  for pass = 1, MAX_PASSES do
-    if #taken >= wanted then break end
-    local missing = wanted - #taken
-    local next_ids = candidates.heads(keys, skip, pass == 1 and missing or math.max(missing, FURTHER))
-    if #next_ids == 0 then break end
-    skip = skip + #next_ids - take_found(lane, next_ids, now, request, ids, wanted, taken, payloads)
-  end
-  writes.flush(collected)
-  if #taken > 0 then answered.remember(tag, ids) end
-  taking.add_payloads(payloads)
-  return taken
-end
-
--- What a claim request must hold; a refusal or nil.
-function M.check_request(request)
-  local members = {}
-  for i, name in ipairs(REQUEST.names) do members[i] = request[name] end
-  local wrong = batch.check(members, REQUEST)
-  if wrong then return wrong end
-  if request.lease_ttl_ms < 1 then
-    return reply.invalid("lease_ttl_ms", "a whole number from 1", request.lease_ttl_ms)
-  end
-  if request.worker_id == "" or request.worker_instance_id == "" or request.lane_id == "" then
-    return reply.invalid("worker_id, worker_instance_id, lane_id", "text that is not empty", "")
-  end
+  local lane = {tag = tag, lane_id = request.lane_id, writes = writes.collector()}
+  if admission.lane_obstacle(lane, true) then return {} end
+  local turn = {
+    lane = lane, now = now, request = request, taken = {}, count = 0, payloads = taking.payloads(), dropped = 0,
+    wanted = math.min(request.count, lanes.free(lane) or request.count),
+    keys = candidates.queues(lane, request.capabilities),
+  }
+  look_through(turn)
+  writes.flush(lane.writes)
+  if turn.count > 0 then answered.remember(tag, request) end
+  taking.add_payloads(turn.payloads)
+  return turn.taken, turn.payloads.earliest
 end
 
 return M

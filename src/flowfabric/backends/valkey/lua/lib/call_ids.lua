@@ -1,0 +1,33 @@
+-- The ids of leases and attempts that one call may make: the caller gives what they begin with, the rest is counted.
+-- @uses reply
+local M = {}
+
+-- As long as a UUID without its last group.
+local LENGTH = 24
+
+local endings = {}
+
+local function ending(number)
+  local text = endings[number]
+  if not text then
+    text = string.format("%012x", number)
+    endings[number] = text
+  end
+  return text
+end
+
+function M.lease(request, number) return request.lease_ids .. ending(number) end
+
+function M.attempt(request, number) return request.attempt_ids .. ending(number) end
+
+-- A refusal or nil: does the request say what its ids begin with?
+function M.check(request)
+  for _, name in ipairs({"lease_ids", "attempt_ids"}) do
+    local text = request[name]
+    if type(text) ~= "string" or #text ~= LENGTH then
+      return reply.invalid(name, "the first " .. LENGTH .. " characters of a UUID", text)
+    end
+  end
+end
+
+return M

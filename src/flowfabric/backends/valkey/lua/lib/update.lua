@@ -1,0 +1,98 @@
+-- Writing an execution's record: some of its fields, or its state vector as a whole.
+-- @uses digits record state
+local M = {}
+
+-- What explains a block or a lost lease; the transition out of it drops it.
+local EXPLANATION = {
+  "blocking_detail", "waits_for_key", "lease_expired_at", "lease_revoked_at", "lease_revoke_reason",
+}
+
+-- What is about to be written and dropped. The two lists serve every record, one after the other.
+local fields, gone = {}, {}
+
+-- Note that the fields with these names go, as far as there are any. count: how many go by now.
+local function drop(x, names, count)
+  for i = 1, #names do
+    local name = names[i]
+    if x[name] then
+      count = count + 1
+      gone[count] = name
+      x[name] = nil
+    end
+  end
+  return count
+end
+
+-- Note what is in `set`, names and values in turn; "" drops a field. n, count: how many are noted by now.
+local function put(x, set, n, count)
+  for i = 1, #set, 2 do
+    local name, value = set[i], set[i + 1]
+    if value == "" then
+      if x[name] then
+        count = count + 1
+        gone[count] = name
+        x[name] = nil
+      end
+    else
+      if type(value) == "number" then value = digits.of(value) end
+      n = n + 2
+      fields[n - 1] = name
+      fields[n] = value
+      x[name] = value
+    end
+  end
+  return n, count
+end
+
+-- A field may be dropped and set again in one step. When a record last changed is the latest of its times: only a
+-- change that leaves none of them behind is stamped.
+local function store(x, now, n, count, is_timed)
+  if not is_timed then fields[n + 1], fields[n + 2], n = "last_mutation_at", digits.of(now), n + 2 end
+  if count > 0 then redis.call("HDEL", x.core, unpack(gone, 1, count)) end
+  redis.call("HSET", x.core, unpack(fields, 1, n))
+end
+
+function M.write(x, now, set, is_timed)
+  local n, count = put(x, set, 0, 0)
+  store(x, now, n, count, is_timed)
+end
+
+-- What is not named returns to what is usual, except attempt_state, which is kept. Stored is what differs from the
+-- default of the new phase.
+local function change_dimensions(x, vector, n, count)
+  local before, after = state.DEFAULTS[x.lifecycle_phase], state.DEFAULTS[vector.lifecycle_phase]
+  x.is_unusual = nil
+  for i = 1, #record.DIMENSIONS do
+    local name = record.DIMENSIONS[i]
+    local old, new = x[name], vector[name] or state.UNSAID[name]
+    if not new then new = old or after[name] end
+    local was_stored = before and old ~= before[name]
+    if new == after[name] then
+      if was_stored then gone[count + 1], count = name, count + 1 end
+    else
+      x.is_unusual = true
+      if not was_stored or old ~= new then fields[n + 1], fields[n + 2], n = name, new, n + 2 end
+    end
+    x[name] = new
+  end
+  return n, count
+end
+
+-- Set the state vector as a whole. set: names and values in turn. clear: names of fields that go.
+function M.change(x, now, vector, set, clear, is_timed)
+  local phase, n, count = vector.lifecycle_phase, 4, 0
+  local public = vector.public_state or state.public(phase, vector.eligibility_state, vector.terminal_outcome)
+  fields[1], fields[2], fields[3], fields[4] = "lifecycle_phase", phase, "public_state", public
+  if x.blocking_detail then count = drop(x, EXPLANATION, count) end
+  if clear then count = drop(x, clear, count) end
+  if vector.is_usual and not x.is_unusual then
+    record.take_over(x, vector)
+  else
+    n, count = change_dimensions(x, vector, n, count)
+  end
+  x.lifecycle_phase, x.public_state = phase, public
+  if set then n, count = put(x, set, n, count) end
+  store(x, now, n, count, is_timed)
+end
+
+return M
