@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
+from flowfabric.backends.suspension_ports import SecretPort, SignalPort, SuspensionPort
 from flowfabric.core import batch as b
 from flowfabric.core import contracts as c
 from flowfabric.core.ids import ExecutionId, LaneId
@@ -206,7 +207,7 @@ class BatchPort(Protocol):
         ...
 
     async def run_due_work(self, args: b.RunDueWorkArgs) -> b.DueWork:
-        """Requeue lost leases, promote delays, apply attempt time-outs and deadlines of one partition."""
+        """Requeue lost leases, promote delays, apply time-outs and deadlines, close waitpoints of one partition."""
         ...
 
 
@@ -328,6 +329,9 @@ class EngineBackend(
     LeasePort,
     SchedulingPort,
     LanePort,
+    SuspensionPort,
+    SignalPort,
+    SecretPort,
     BatchPort,
     ReadPort,
     EventPort,

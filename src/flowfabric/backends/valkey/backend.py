@@ -20,6 +20,9 @@ from flowfabric.backends.valkey.opening import open_client
 from flowfabric.backends.valkey.reads import ValkeyReads
 from flowfabric.backends.valkey.retention import ValkeyRetention
 from flowfabric.backends.valkey.scheduling import ValkeyScheduling
+from flowfabric.backends.valkey.secrets import ValkeySecrets
+from flowfabric.backends.valkey.signals import ValkeySignals
+from flowfabric.backends.valkey.suspensions import ValkeySuspensions
 from flowfabric.backends.valkey.tail import EventTail
 from flowfabric.backends.valkey.wakeups import Announcements, ValkeyWakeups
 from flowfabric.backends.valkey.workers import ValkeyWorkers
@@ -38,6 +41,9 @@ class ValkeyBackend(
     ValkeyLeases,
     ValkeyScheduling,
     ValkeyLanes,
+    ValkeySuspensions,
+    ValkeySignals,
+    ValkeySecrets,
     ValkeyBatches,
     ValkeyEvents,
     ValkeyListing,

@@ -107,10 +107,10 @@ class SecretSeeded(Outcome, frozen=True, kw_only=True, tag="seeded"):
 
 
 class SecretAlreadySeeded(Outcome, frozen=True, kw_only=True, tag="already_seeded"):
-    """There was a secret, and nothing was changed. To sign with another one, rotate to a new kid."""
+    """Partitions that had a secret keep it. To sign with another one, rotate to a new kid."""
 
     kid: Kid  # the one that signs
-    same_secret: bool  # whether the given kid is known with the given secret
+    same_secret: bool  # whether the given kid is known with the given secret, in all of them
 
 
 SeedOutcome: TypeAlias = SecretSeeded | SecretAlreadySeeded

@@ -120,10 +120,13 @@ class ResumeSignal(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ListResumeSignalsArgs(Checked, frozen=True, kw_only=True):
-    """The signals that ended the latest suspension of an attempt, in the order of their arrival, after `after`."""
+    """The signals that ended the latest suspension, in the order of their arrival, after `after`.
+
+    With `attempt_index` those of this attempt only: none when the latest suspension was another one's.
+    """
 
     execution_id: ExecutionId
-    attempt_index: AttemptIndex
+    attempt_index: AttemptIndex | None = None
     after: SignalId | None = None
     limit: ScanLimit = 100
 

@@ -141,6 +141,7 @@ class SuspendExecutionArgs(Checked, frozen=True, kw_only=True):
     execution_id: ExecutionId
     fence: LeaseFence
     attempt_index: AttemptIndex
+    handle: Handle | None = None  # the owner's, to get the suspended one for it
     suspension_id: SuspensionId
     waitpoints: Bindings
     resume_condition: Condition
@@ -152,7 +153,7 @@ class SuspendExecutionArgs(Checked, frozen=True, kw_only=True):
     timeout_behavior: TimeoutBehavior = TimeoutBehavior.FAIL
     continuation_metadata_pointer: ContinuationPointer | None = None
     idempotency_key: IdempotencyKey | None = None
-    dedup_ttl_ms: DurationMs | None = None  # None: until a minute after the time-out, and a week at most
+    dedup_ttl_ms: DurationMs | None = None  # None: a minute longer than timeout_ms, and a week at most
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -211,7 +212,7 @@ class SuspendOutcomeDetails(Outcome, frozen=True, kw_only=True):
 class ExecutionSuspended(SuspendOutcomeDetails, frozen=True, kw_only=True, tag="suspended"):
     """It waits. The lease is gone; the handle says so and replaces the owner's."""
 
-    handle: Handle
+    handle: Handle | None = None  # None: the call gave none
 
 
 class SuspensionAlreadySatisfied(SuspendOutcomeDetails, frozen=True, kw_only=True, tag="already_satisfied"):
