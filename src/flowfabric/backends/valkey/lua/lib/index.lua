@@ -1,5 +1,5 @@
--- Where an execution is listed follows from its state: this is the only module that adds or removes entries.
--- In a batch the entries of all executions are collected and written together (lib/writes.lua).
+-- Where an execution is listed follows from its state: only this module adds or removes entries. In a batch those of
+-- all executions are collected and written together (lib/writes.lua).
 -- @uses index_key keyed order writes
 local M = {}
 
@@ -26,66 +26,87 @@ local function queue(x)
 end
 
 local function queue_score(x, name, now)
-  if name == "active" then return x.lease_expires_at end
-  if name == "terminal" then return x.completed_at end
   if x.eligibility_state == "eligible_now" then return order.score(x) end
   if name == "delayed" then return x.delay_until end
   if name == "blocked:dependencies" then return x.created_at end
-  if name == "suspended" then return x.suspension_timeout_at or NO_TIMEOUT end
   return now
 end
 
 -- Ended otherwise than with success: listed by outcome, too, since these are what people look for.
 local function leave_terminal(x, keys)
+  writes.zrem(x, keys.terminal)
   if x.terminal_outcome ~= "success" then writes.zrem(x, keys["terminal:" .. x.terminal_outcome]) end
   if x.retention_ttl_ms then writes.zrem(x, keys.retention) end
 end
 
 local function enter_terminal(x, keys)
-  if x.terminal_outcome ~= "success" then writes.zadd(x, keys["terminal:" .. x.terminal_outcome], x.completed_at) end
-  if x.retention_ttl_ms then writes.zadd(x, keys.retention, x.completed_at + x.retention_ttl_ms) end
+  local ended = x.completed_at
+  writes.zadd(x, keys.terminal, ended)
+  if x.terminal_outcome ~= "success" then writes.zadd(x, keys["terminal:" .. x.terminal_outcome], ended) end
+  if x.retention_ttl_ms then writes.zadd(x, keys.retention, ended + x.retention_ttl_ms) end
 end
 
-local function leave_active(x)
-  local keys = index_key.of_partition(x)
-  writes.stopped(x)
-  writes.zrem(x, keys.lease_expiry)
-  if x.attempt_timeout_ms then writes.zrem(x, keys.attempt_timeout) end
+local function leave_active(x, keys)
+  local shared = index_key.of_partition(x)
+  writes.zrem(x, keys.active)
+  writes.zrem(x, shared.lease_expiry)
+  if x.attempt_timeout_ms then writes.zrem(x, shared.attempt_timeout) end
   if x.current_worker_instance_id then writes.srem(x, index_key.worker_leases(x), x.id) end
+  writes.stopped(x)
 end
 
--- Take the execution out of every place its present state put it in.
-function M.leave(x)
-  local keys, name, phase = index_key.of_lane(x), queue(x), x.lifecycle_phase
-  local key = keys[name]
+local function enter_active(x, keys)
+  writes.zadd(x, keys.active, x.lease_expires_at)
+  writes.zadd(x, index_key.of_partition(x).lease_expiry, x.lease_expires_at)
+  writes.sadd(x, index_key.worker_leases(x), x.id)
+end
+
+local function leave_runnable(x, keys)
+  local key = keys[queue(x)]
   writes.zrem(x, key)
-  if x.concurrency_key then keyed.leave(x) end
-  if phase == "active" then
-    leave_active(x)
-  elseif phase == "suspended" then
-    writes.zrem(x, index_key.partition(x, "suspension_timeout"))
-  elseif phase == "terminal" then
-    leave_terminal(x, keys)
-  elseif x.required_capabilities and x.eligibility_state == "eligible_now" then
+  if x.required_capabilities and x.eligibility_state == "eligible_now" then
     writes.forget_if_empty(x, key, keys.capability_sets, x.required_capabilities)
   end
 end
 
--- Put it where its new state belongs.
-function M.enter(x, now)
-  local keys, name = index_key.of_lane(x), queue(x)
+local function enter_runnable(x, keys, now)
+  local name = queue(x)
   local key = keys[name]
   writes.zadd(x, key, queue_score(x, name, now))
-  if x.concurrency_key then keyed.enter(x, order.score(x)) end
-  if name == "active" then
-    writes.zadd(x, index_key.of_partition(x).lease_expiry, x.lease_expires_at)
-    writes.sadd(x, index_key.worker_leases(x), x.id)
-  elseif name == "terminal" then
-    enter_terminal(x, keys)
-  elseif x.eligibility_state == "eligible_now" then
-    if x.required_capabilities then writes.sadd(x, keys.capability_sets, x.required_capabilities) end
-    writes.wake(x, key)
+  if x.eligibility_state ~= "eligible_now" then return end
+  if x.required_capabilities then writes.sadd(x, keys.capability_sets, x.required_capabilities) end
+  writes.wake(x, key)
+end
+
+-- Take the execution out of every place its present state put it in.
+function M.leave(x)
+  local keys, phase = index_key.of_lane(x), x.lifecycle_phase
+  if phase == "active" then
+    leave_active(x, keys)
+  elseif phase == "runnable" then
+    leave_runnable(x, keys)
+  elseif phase == "terminal" then
+    leave_terminal(x, keys)
+  else
+    writes.zrem(x, keys[phase])
+    writes.zrem(x, index_key.of_partition(x).suspension_timeout)
   end
+  if x.concurrency_key then keyed.leave(x) end
+end
+
+-- Put it where its new state belongs.
+function M.enter(x, now)
+  local keys, phase = index_key.of_lane(x), x.lifecycle_phase
+  if phase == "active" then
+    enter_active(x, keys)
+  elseif phase == "runnable" then
+    enter_runnable(x, keys, now)
+  elseif phase == "terminal" then
+    enter_terminal(x, keys)
+  else
+    writes.zadd(x, keys[phase], x.suspension_timeout_at or NO_TIMEOUT)
+  end
+  if x.concurrency_key then keyed.enter(x, order.score(x)) end
 end
 
 function M.queue_key(x) return index_key.lane(x, queue(x)) end
@@ -113,10 +134,6 @@ function M.set_attempt_timeout(x, due) writes.zadd(x, index_key.partition(x, "at
 function M.set_deadline(x, due) writes.zadd(x, index_key.partition(x, "execution_deadline"), due) end
 
 function M.clear_deadline(x) writes.zrem(x, index_key.partition(x, "execution_deadline")) end
-
-function M.attempt_timeout(x) return redis.call("ZSCORE", index_key.partition(x, "attempt_timeout"), x.id) end
-
-function M.deadline(x) return redis.call("ZSCORE", index_key.partition(x, "execution_deadline"), x.id) end
 
 -- For entries whose execution is gone or no longer in that state.
 function M.drop(x, names)
