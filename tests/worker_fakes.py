@@ -153,7 +153,7 @@ class FakeStore(FakeBatches):
         )
 
     @asynccontextmanager
-    async def listen_for_work(self, lanes: Any, capabilities: Any = ()) -> AsyncIterator[FakeListener]:
+    async def listen_for_work(self, lanes: Any, capabilities: Any = (), **_: Any) -> AsyncIterator[FakeListener]:
         yield self.listener
 
     async def partitions_in_use(self) -> list[Partition]:

@@ -33,13 +33,14 @@ async def work(job: Job) -> None:
     """Until the last task has ended; then everything must have been accepted by the store."""
     ended = asyncio.Event()
     probe = Probe(job.tasks, ended.set)
-    worker = Worker(concurrency=job.concurrency)
+    worker = Worker(concurrency=job.concurrency, prefetch=job.concurrency)
 
     @worker.task(name="noop")
     async def noop(sent_ns: int) -> None:
         probe(sent_ns)
 
-    ready(PACKAGES, {"processes": 1, "concurrency": job.concurrency, "loop": loop_name()})
+    settings = {"processes": 1, "concurrency": job.concurrency, "prefetch": job.concurrency, "loop": loop_name()}
+    ready(PACKAGES, settings)
     async with worker.working(job.url):
         await ended.wait()
     assert worker.stats.completed == job.tasks, worker.stats

@@ -29,8 +29,8 @@ _QUEUES = {
     "blocked_by_lane_state": "blocked:lane_state",
 }
 
-# Due times depend on what the execution was given; lanes and capability sets are lists of names.
-_NOT_OF_STATE = (":attempt_timeout", ":execution_deadline", ":lanes", ":capability_sets")
+# Due times depend on what the execution was given; lanes, capability sets and parked claims are lists of other things.
+_NOT_OF_STATE = (":attempt_timeout", ":execution_deadline", ":lanes", ":capability_sets", ":parked")
 
 # What hangs on a waitpoint follows one more colon.
 _WAITPOINT = re.compile(r"ff:wp:(?P<tag>\{[^}]*\}):(?P<id>[^:]*)")

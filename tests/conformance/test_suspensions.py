@@ -312,6 +312,23 @@ class TestRepeats:
         with pytest.raises(FlowFabricError):
             await waits.suspend(x, idempotency_key="step-2")
 
+    async def test_a_key_without_the_lease_that_used_it_tells_no_tokens(self, waits: Suspender) -> None:
+        x = await waits.running()
+        await waits.suspend(x, idempotency_key="step-1")
+        before = await dump(waits.backend.client)
+        with pytest.raises(FlowFabricError):
+            await waits.suspend(x, idempotency_key="step-1", fence=made_up_fence())
+        assert await dump(waits.backend.client) == before
+
+    async def test_a_key_used_again_under_the_next_lease_waits_again(self, waits: Suspender) -> None:
+        x = await waits.running()
+        first = await waits.suspend(x, idempotency_key="step-1")
+        await waits.signal(x, first.waitpoints[0])
+        await waits.driver.grant_and_claim(x)
+        again = await waits.suspend(x, idempotency_key="step-1")
+        assert again.suspension_id != first.suspension_id
+        assert await public_state(waits, x) is PublicState.SUSPENDED
+
     async def test_a_signal_counts_once(self, waits: Suspender) -> None:
         x = await waits.running()
         condition = Count(2, CountKind.DISTINCT_SIGNALS, (WaitpointKey("reply"),))

@@ -48,7 +48,8 @@ def test_nothing_usual_is_stored(x: Waiting) -> None:
              "retain_signal_buffer_until_closed": False}  # fmt: skip
     x.suspend(named("approval"), policy=json.dumps(usual))
     stored = x.fields(x.exec("suspension:current"))
-    assert set(stored) == {"suspension_id", "waitpoint_id", "created_at", "attempt_index", "resume_condition_json"}
+    assert set(stored) == {"suspension_id", "waitpoint_id", "created_at", "attempt_index", "lease_id",
+                           "resume_condition_json"}  # fmt: skip
     assert json.loads(stored["resume_condition_json"]) == {"required_signal_names": ["approval"]}
     assert not x.client.keys(f"{x.wp()}:*")
     assert x.client.exists(x.exec("signals")) == 0

@@ -436,7 +436,7 @@ async def test_an_order_to_stop_that_comes_before_the_first_step_is_heeded() -> 
         claimed(*args)
         run._attempts.stop_all()
 
-    run._attempts.claimed = stop_at_once  # type: ignore[method-assign]
+    run._rounds._on_claimed = stop_at_once
     await settle()
     await worker.stop()
     assert ran == []

@@ -82,7 +82,7 @@ class Gatherer:
     def __init__(self, port: BatchPort) -> None:
         self.calls = self.items = self.largest = 0
         self._port = port
-        self._submits = _Kind(port.submit_executions, most_calls=2)
+        self._submits = _Kind(self._submit, most_calls=2)
         self._endings = _Kind(self._finish, most_calls=1)  # an ending must not overtake a renewal
         self._tasks: set[asyncio.Task[None]] = set()
         self._quiet = asyncio.Event()  # no call is out
@@ -186,6 +186,9 @@ class Gatherer:
         if len(outcomes) != len(batch):
             raise BadReply(f"{len(outcomes)} outcomes for {len(batch)} items")
         return outcomes
+
+    async def _submit(self, batch: list[c.CreateExecutionArgs]) -> Sequence[object]:
+        return await self._port.submit_executions(batch)
 
     async def _finish(self, batch: list[_EndingOrRenewal]) -> list[object]:
         endings = [args for args in batch if not isinstance(args, c.RenewLeaseArgs)]

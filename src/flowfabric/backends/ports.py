@@ -6,14 +6,14 @@ raises an error of `flowfabric.errors`; a refused call has written nothing (G4).
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from flowfabric.backends.suspension_ports import SecretPort, SignalPort, SuspensionPort
 from flowfabric.core import batch as b
 from flowfabric.core import contracts as c
-from flowfabric.core.ids import ExecutionId, LaneId
+from flowfabric.core.ids import ExecutionId, LaneId, WorkerInstanceId
 from flowfabric.core.partition import Partition, PartitionConfig
 from flowfabric.core.states import PublicState
 
@@ -251,6 +251,9 @@ class RetentionPort(Protocol):
         ...
 
 
+OnHanded: TypeAlias = Callable[[str, bytes], None]  # the key of a parked claim, and what its `read` understands
+
+
 class WorkListener(Protocol):
     """Hears of queues that have work."""
 
@@ -263,11 +266,17 @@ class WakeupPort(Protocol):
     """Being told of work instead of asking for it."""
 
     def listen_for_work(
-        self, lane_ids: Collection[LaneId], capabilities: Collection[str] = ()
+        self,
+        lane_ids: Collection[LaneId],
+        capabilities: Collection[str] = (),
+        *,
+        worker_instance_id: WorkerInstanceId | None = None,
+        on_handed: OnHanded | None = None,
     ) -> AbstractAsyncContextManager[WorkListener]:
         """Hear of work of these lanes that the capabilities suffice for, from the moment this is entered.
 
-        The first wait returns at once with an empty set, as does the first one after a lost connection.
+        The first wait returns at once with an empty set, as does the first one after a lost connection. What comes for
+        parked claims of the worker goes to `on_handed` meanwhile; after a lost connection they are to be recalled.
         """
         ...
 

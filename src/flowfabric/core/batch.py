@@ -5,7 +5,7 @@ These never leave the process, unlike the contracts they are made of: an outcome
 
 from __future__ import annotations
 
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, Protocol, TypeAlias
 
 import msgspec
 from msgspec.structs import force_setattr
@@ -57,6 +57,7 @@ class ClaimExecutionsArgs(Checked, frozen=True, kw_only=True):
     worker_capabilities: Capabilities = ()
     attempt_timeout_ms: DurationMs | None = None  # None and 0: what the policy says
     execution_ids: ExecutionIds = ()  # when given, these and no others
+    park: BatchCount | None = None  # where there is no work, wait for so many: see ParkedClaim
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -111,6 +112,23 @@ class ClaimedWork(msgspec.Struct, frozen=True, kw_only=True):
 ClaimOutcome: TypeAlias = ClaimedWork | FlowFabricError
 
 
+class ParkedClaim(Protocol):
+    """A claim that found no work and waits for some. Whoever adds work makes it; the answer comes to the listener."""
+
+    @property
+    def key(self) -> str:
+        """By which a listener tells one from another."""
+        ...
+
+    def read(self, message: bytes) -> list[ClaimedWork]:
+        """What came for it. It waits no more."""
+        ...
+
+    async def recall(self) -> list[ClaimedWork]:
+        """Wait no more: what it was given, whether it has come or not."""
+        ...
+
+
 class FinishExecutionsArgs(msgspec.Struct, frozen=True, kw_only=True):
     """End some attempts, renew other leases and claim the next work, in one step of one partition.
 
@@ -123,12 +141,13 @@ class FinishExecutionsArgs(msgspec.Struct, frozen=True, kw_only=True):
     claim: ClaimExecutionsArgs | None = None
 
 
-class FinishExecutionsResult(msgspec.Struct, frozen=True, kw_only=True):
+class FinishExecutionsResult(msgspec.Struct, kw_only=True):
     """One outcome for each ending and each renewal, in order, and what was claimed."""
 
     finished: list[FinishOutcome]
     renewed: list[RenewOutcome]
     claimed: list[ClaimedWork]
+    parked: ParkedClaim | None = None  # the claim waits
 
 
 class RunDueWorkArgs(Checked, frozen=True, kw_only=True):

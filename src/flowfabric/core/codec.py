@@ -60,6 +60,11 @@ def to_msgpack(value: object) -> bytes:
     return _packer.encode(value)
 
 
+def from_msgpack(data: bytes) -> Any:
+    """Plain values from MessagePack. Raises ValueError when it is none."""
+    return msgspec.msgpack.decode(data)
+
+
 @overload
 def from_json(kind: type[T], data: str | bytes, *, error: type[InvalidInput] = ..., root: str = ...) -> T: ...
 @overload

@@ -48,8 +48,9 @@ def renewal(execution_id: ExecutionId, attempt_index: int, fence: c.LeaseFence, 
     return args
 
 
-def claim_for(template: b.ClaimExecutionsArgs, count: int) -> b.ClaimExecutionsArgs:
-    """The same claim for another count, which is within its bounds."""
+def claim_for(template: b.ClaimExecutionsArgs, count: int, park: int | None) -> b.ClaimExecutionsArgs:
+    """The same claim for other counts, which are within their bounds."""
     args = _like(template)
     force_setattr(args, "count", count)
+    force_setattr(args, "park", park)
     return args

@@ -25,6 +25,7 @@ from flowfabric.errors import FlowFabricError, Unavailable
 from flowfabric.worker.attempt import Attempt
 from flowfabric.worker.endings import claim_for
 from flowfabric.worker.lanes import Ask, Lanes, Place
+from flowfabric.worker.parking import Parked, Parking
 from flowfabric.worker.settings import WorkerSettings
 from flowfabric.worker.stats import WorkerStats
 
@@ -44,7 +45,7 @@ class Ending(msgspec.Struct, frozen=True):
     alone: bool = False
 
 
-OnClaimed = Callable[[Sequence[b.ClaimedWork], Ask, float], None]
+OnClaimed = Callable[[Sequence[b.ClaimedWork], LaneId, float], None]
 OnFinished = Callable[[Sequence[Ending], Sequence[b.FinishOutcome]], None]
 
 
@@ -75,6 +76,8 @@ class Rounds:
         self._calls: dict[str, int] = {}  # that are out, by partition
         self._tasks: set[asyncio.Task[None]] = set()
         self._asked = 0  # slots promised to claims that are out
+        self._parking = Parking(settings.concurrency)
+        self._emptied: dict[str, Place] = {}  # by partition, where the last claim took all there was
         self._slots = settings.concurrency + settings.prefetch
         self._turn_is_due = False
         self._repeats = 0  # endings that wait to be sent again
@@ -103,10 +106,19 @@ class Rounds:
             return False
         return not (self.claiming and self.lanes.have_work)
 
+    @property
+    def expects_work(self) -> bool:
+        """A claim is out or waits, so work may come."""
+        return bool(self._asked or self._parking)
+
     async def close(self) -> None:
-        """Give up what is out, and send no more."""
+        """Give up what is out, and send no more. Claims wait no more; what they were given is left alone."""
         self._closed = True
         for task in self._tasks:
+            task.cancel()
+        if recalled := self.recall():
+            await asyncio.wait(recalled, timeout=_PAUSE_S)
+        for task in recalled:
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks)
@@ -127,13 +139,24 @@ class Rounds:
 
     def _claim(self) -> None:
         unsent = sum(map(len, self._outbox.values()))
-        free = self._slots - self._occupied() - self._asked
+        free = self._slots - self._occupied() - self._asked - self._parking.slots
+        if free <= 0 and self._parking.slots and self.lanes.have_work:
+            self.recall(self._parking.to_recall()[:1])
+        if free > 0 and self._emptied:
+            self._ask_with_endings()
         if unsent > PER_CALL + self._slots:  # the store does not take endings, so it gets no more to end
             return
         while free > 0 and (ask := self.lanes.next(free)) is not None:
             free -= ask.count
             self._asked += ask.count
             self._send(ask.place.partition, self._take(ask.place.tag), ask)
+
+    def _ask_with_endings(self) -> None:
+        """Where a claim took all there was, the call that ends something asks again, so that a claim waits there."""
+        for tag in self._outbox.keys() & self._emptied.keys():
+            place = self._emptied.pop(tag)
+            if self._parking.slots_for(place) is not None:
+                self.lanes.hear([(place.lane.lane_id, place.partition)])
 
     def _take(self, tag: str) -> list[Ending]:
         """The next endings of a partition that go together."""
@@ -161,30 +184,104 @@ class Rounds:
 
     async def _call(self, partition: Partition, endings: list[Ending], ask: Ask | None) -> None:
         sent_at = time.monotonic()
-        claim = None if ask is None else claim_for(self._claims[ask.place.lane.lane_id], ask.count)
+        claim = None if ask is None else self._claim_of(ask)
         try:
-            finished, claimed = await self._ask_store(partition, endings, claim)
+            result = await self._ask_store(partition, endings, claim)
         except FlowFabricError as error:
             self._failed(endings, ask, error)
         else:
             if ask is not None:
-                self._asked -= ask.count
-                self.lanes.answered(ask, len(claimed))
-                self.turn_soon()  # before the handlers start, so that the store has work meanwhile
-                self._on_claimed(claimed, ask, sent_at)
+                self._answered(ask, result, sent_at, claim.park if claim else None)
             if endings:
-                self._on_finished(endings, finished)
+                self._on_finished(endings, result.finished)
         finally:
             self._calls[partition.tag] -= 1
 
+    def _claim_of(self, ask: Ask) -> b.ClaimExecutionsArgs:
+        park = self._parking.slots_for(ask.place)
+        if park is not None:
+            park = min(park, ask.count)  # the slots it keeps are those it asks for
+        return claim_for(self._claims[ask.place.lane.lane_id], ask.count, park)
+
     async def _ask_store(
         self, partition: Partition, endings: list[Ending], claim: b.ClaimExecutionsArgs | None
-    ) -> tuple[Sequence[b.FinishOutcome], Sequence[b.ClaimedWork]]:
+    ) -> b.FinishExecutionsResult:
         finish = tuple([ending.args for ending in endings])
-        result = await self._port.finish_executions(
-            b.FinishExecutionsArgs(partition=partition, finish=finish, claim=claim)
-        )
-        return result.finished, result.claimed
+        args = b.FinishExecutionsArgs(partition=partition, finish=finish, claim=claim)
+        return await self._port.finish_executions(args)
+
+    def _answered(self, ask: Ask, result: b.FinishExecutionsResult, sent_at: float, park: int | None) -> None:
+        count = len(result.claimed)
+        self._asked -= ask.count
+        self.lanes.answered(ask, count)
+        self.turn_soon()  # before the handlers start, so that the store has work meanwhile
+        if 0 < count < ask.count:
+            self._emptied[ask.place.tag] = ask.place
+        if result.parked is not None:
+            self._park(Parked(result.parked, ask.place, park or 0))
+        if not self._asked:
+            self._parking.forget_early()
+        self._on_claimed(result.claimed, ask.place.lane.lane_id, sent_at)
+
+    # Claims that wait.
+
+    def _park(self, parked: Parked) -> None:
+        message = self._parking.take_early(parked.claim.key)
+        if message is not None:
+            self._begin_handed(parked, message)
+            return
+        if older := self._parking.at(parked.place):  # one is enough
+            self.recall([older])
+        has_room = self._parking.add(parked)
+        if not (has_room and self.claiming):
+            self.recall([parked])
+
+    def handed(self, key: str, message: bytes) -> None:
+        """A claim that waited got work."""
+        parked = self._parking.take(key)
+        if parked is not None:
+            self._begin_handed(parked, message)
+        elif self._asked:
+            self._parking.keep_early(key, message)
+
+    def _begin_handed(self, parked: Parked, message: bytes) -> None:
+        """Ending it asks for the next at the same place, and waits there again."""
+        try:
+            works = parked.claim.read(message)
+        except FlowFabricError as error:
+            _logger.warning("work that was handed over could not be read, it is asked for again: %s", error)
+            self._parking.add(parked)
+            self.recall([parked])
+            return
+        self._emptied[parked.place.tag] = parked.place
+        self._on_claimed(works, parked.place.lane.lane_id, time.monotonic())
+
+    def recall(self, waiting: list[Parked] | None = None) -> list[asyncio.Task[None]]:
+        """Have claims wait no more, all of them unless some are named; what they were given is begun."""
+        tasks = []
+        for parked in self._parking.to_recall() if waiting is None else waiting:
+            parked.is_recalled = True
+            task = self._loop.create_task(self._recall(parked))
+            self._tasks.add(task)
+            task.add_done_callback(self._returned)
+            tasks.append(task)
+        return tasks
+
+    async def _recall(self, parked: Parked) -> None:
+        sent_at, works = time.monotonic(), []
+        try:
+            works = await parked.claim.recall()
+        except FlowFabricError as error:
+            if isinstance(error, Unavailable) and self.claiming:  # work may still come, so its slots stay kept
+                self._loop.call_later(_PAUSE_S, self._recall_again, parked)
+                return
+            _logger.warning("a claim that waits could not be recalled; what it gets is lost with its lease: %s", error)
+        if self._parking.take(parked.claim.key) is not None and not self._closed:  # or its work has come meanwhile
+            self._on_claimed(works, parked.place.lane.lane_id, sent_at)
+
+    def _recall_again(self, parked: Parked) -> None:
+        if self._parking.waits(parked) and not self._closed:
+            self.recall([parked])
 
     def _failed(self, endings: list[Ending], ask: Ask | None, error: FlowFabricError) -> None:
         """A whole call failed: try again soon, each ending alone when one of them may be the reason."""
@@ -193,6 +290,8 @@ class Rounds:
         if ask is not None:
             self._asked -= ask.count
             self.lanes.failed(ask)
+            if not self._asked:
+                self._parking.forget_early()
             self._loop.call_later(_PAUSE_S, self._resume, ask.place)
         for ending in endings:
             if ending.alone and not unreachable:

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from flowfabric.backends.ports import EngineBackend
-from flowfabric.core import batch as b
 from flowfabric.core.ids import LaneId
 from flowfabric.core.partition import Partition, lane_partitions
 from flowfabric.errors import FlowFabricError
@@ -19,7 +18,6 @@ from flowfabric.worker.attempts import Attempts
 from flowfabric.worker.blocking import BlockedLoopDetector
 from flowfabric.worker.handlers import Middleware, make_handler
 from flowfabric.worker.keeper import Keeper, Open, Renewals
-from flowfabric.worker.lanes import Ask
 from flowfabric.worker.presence import Presence
 from flowfabric.worker.registry import Registry
 from flowfabric.worker.rounds import Rounds
@@ -62,7 +60,7 @@ class WorkerRun:
             program.settings,
             stats,
             occupied=lambda: attempts.occupied,
-            on_claimed=self._claimed,
+            on_claimed=attempts.claimed,
             on_finished=attempts.answered,
             on_return=self._change.set,
         )
@@ -137,7 +135,7 @@ class WorkerRun:
 
     async def close(self) -> None:
         """Take everything apart: what is not sent by now is lost with its lease."""
-        await self._stop_claiming()
+        await self._stop_listening()
         self._detector.stop()
         self._attempts.abandon_all()
         await self._rounds.close()
@@ -152,6 +150,12 @@ class WorkerRun:
         return self._rounds.is_quiet and not self._attempts.calls
 
     async def _stop_claiming(self) -> None:
+        """Nothing new comes from here on: claims that wait are recalled, and those that are out return first."""
+        await self._stop_listening()
+        self._rounds.recall()
+        await self._until(lambda: not self._rounds.expects_work, _HURRY_S)
+
+    async def _stop_listening(self) -> None:
         self._rounds.claiming = False
         if self._listening is not None:
             self._listening.cancel()
@@ -172,9 +176,6 @@ class WorkerRun:
         self._rounds.turn_soon()
         self._change.set()
 
-    def _claimed(self, works: Sequence[b.ClaimedWork], ask: Ask, sent_at: float) -> None:
-        self._attempts.claimed(works, ask.place.lane.lane_id, sent_at)
-
     def _stop_from_keeper(self, attempt: Attempt) -> None:
         self._loop.call_soon_threadsafe(self._attempts.interrupt, attempt)
 
@@ -184,7 +185,12 @@ class WorkerRun:
         settings = self._settings
         while True:
             try:
-                async with self._backend.listen_for_work(tuple(settings.lanes), settings.capabilities) as listener:
+                async with self._backend.listen_for_work(
+                    tuple(settings.lanes),
+                    settings.capabilities,
+                    worker_instance_id=settings.worker_instance_id,
+                    on_handed=self._rounds.handed,
+                ) as listener:
                     while True:
                         await self._hear(await listener.wait())
             except FlowFabricError as error:
@@ -196,6 +202,7 @@ class WorkerRun:
             self._rounds.lanes.hear(where)
             self._rounds.turn()  # at once: each round of the loop in between would delay the start
             return
+        self._rounds.recall()  # what came for them may be lost
         lanes, partitions = self._settings.lanes, self._backend.partitions
         self._rounds.lanes.hear((lane, shard) for lane in lanes for shard in lane_partitions(lane, partitions))
         self._rounds.turn_soon()

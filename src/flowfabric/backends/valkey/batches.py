@@ -11,6 +11,7 @@ from flowfabric.backends.valkey.calls import Fields, FunctionCaller, Value, at_o
 from flowfabric.backends.valkey.claims import CallIds, ClaimReader
 from flowfabric.backends.valkey.client import Reply
 from flowfabric.backends.valkey.executions import create_items, created_from
+from flowfabric.backends.valkey.parking import ValkeyParkedClaim
 from flowfabric.core import batch as b
 from flowfabric.core import capability
 from flowfabric.core import contracts as c
@@ -70,7 +71,9 @@ class ValkeyBatches:
 
     async def _claim_in(self, partition: Partition, args: b.ClaimExecutionsArgs, count: int) -> list[b.ClaimOutcome]:
         ids = CallIds.new()
-        fields = await self._call("claim_batch", partition.tag, request=to_msgpack(_claim_request(args, count, ids)))
+        request = _claim_request(args, count, ids)
+        request.pop("park", None)  # only a worker's own calls wait
+        fields = await self._call("claim_batch", partition.tag, request=to_msgpack(request))
         named = args.execution_ids
         claims = ClaimReader(args, ids, fields.values[1])
         return [claims.read(reply, named[at] if named else "") for at, reply in enumerate(_list(fields, 0))]
@@ -78,22 +81,26 @@ class ValkeyBatches:
     async def finish_executions(self, args: b.FinishExecutionsArgs) -> b.FinishExecutionsResult:
         _check_partition(args)
         ids = CallIds.new()
+        request = _claim_request(args.claim, args.claim.count, ids) if args.claim else None
         fields = await self._call(
             "finish_batch",
             args.partition.tag,
             finish=to_msgpack([_finish_item(item) for item in args.finish]) if args.finish else _NOTHING,
             renew=to_msgpack([_renew_item(item) for item in args.renew]) if args.renew else _NOTHING,
-            claim=to_msgpack(_claim_request(args.claim, args.claim.count, ids)) if args.claim else "",
+            claim=to_msgpack(request) if request else "",
             payloads=[_result(item) for item in args.finish],
         )
-        finished = zip(args.finish, _list(fields, 0), strict=True)
-        renewed = zip(args.renew, _list(fields, 1), strict=True)
-        claims = list(map(ClaimReader(args.claim, ids, fields.values[3]).read, _list(fields, 2))) if args.claim else []
-        return b.FinishExecutionsResult(
-            finished=[_finished(item, reply) for item, reply in finished],
-            renewed=[_renewed(item, reply) for item, reply in renewed],
-            claimed=[claim for claim in claims if isinstance(claim, b.ClaimedWork)],
+        result = b.FinishExecutionsResult(
+            finished=[_finished(*pair) for pair in zip(args.finish, _list(fields, 0), strict=True)],
+            renewed=[_renewed(*pair) for pair in zip(args.renew, _list(fields, 1), strict=True)],
+            claimed=[],
         )
+        if args.claim and request:
+            read = ClaimReader(args.claim, ids, fields.values[3]).read
+            result.claimed += [work for work in map(read, _list(fields, 2)) if isinstance(work, b.ClaimedWork)]
+            if fields.values[4]:
+                result.parked = ValkeyParkedClaim(self._caller, args.partition.tag, args.claim, ids, request)
+        return result
 
     async def run_due_work(self, args: b.RunDueWorkArgs) -> b.DueWork:
         fields = await self._call("due_batch", args.partition.tag, limit=args.limit)
@@ -167,8 +174,10 @@ def _claim_request(args: b.ClaimExecutionsArgs, count: int, ids: CallIds) -> dic
     }
     if args.execution_ids:
         request["named"] = [each.uuid for each in args.execution_ids]
-    else:
-        request["count"] = count
+        return request
+    request["count"] = count
+    if args.park is not None:
+        request["park"] = args.park
     return request
 
 

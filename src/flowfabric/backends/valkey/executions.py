@@ -197,11 +197,17 @@ def _create_args(args: c.CreateExecutionArgs) -> dict[str, Value]:
 
 def create_items(args: c.CreateExecutionArgs) -> tuple[str | int, ...]:
     """The same for a batch, in the order of `submit_batch`; payloads go beside the items."""
+    # Names as plain text: the encoder has to ask about any other.
+    uuid, namespace, lane_id, encoding = (
+        args.execution_id.uuid, str(args.namespace), str(args.lane_id), args.payload_encoding or ""
+    )  # fmt: skip
+    if _is_plain(args):
+        return (uuid, namespace, lane_id, args.execution_kind, encoding)
     key = args.idempotency_key
     items = (
-        args.execution_id.uuid,
-        str(args.namespace),  # plain text: the encoder has to ask about any other
-        str(args.lane_id),
+        uuid,
+        namespace,
+        lane_id,
         args.execution_kind,
         args.priority,
         args.creator_identity,
@@ -211,11 +217,27 @@ def create_items(args: c.CreateExecutionArgs) -> tuple[str | int, ...]:
         _dedup_ttl_ms(args),
         to_json(args.tags).decode() if args.tags else "",
         args.execution_deadline_at or 0,
-        args.payload_encoding or "",
+        encoding,
     )
     if args.on_duplicate is c.DuplicateMode.RETURN_EXISTING and not args.concurrency_key and not args.delay_ms:
         return items
     return (*items, args.on_duplicate, args.concurrency_key or "", args.delay_ms or 0)
+
+
+def _is_plain(args: c.CreateExecutionArgs) -> bool:
+    """Whether nothing is said but what to run."""
+    return not (
+        args.priority
+        or args.creator_identity
+        or args.policy
+        or args.effective_delay_until
+        or args.delay_ms
+        or args.idempotency_key
+        or args.concurrency_key
+        or args.tags
+        or args.execution_deadline_at
+        or args.on_duplicate is not c.DuplicateMode.RETURN_EXISTING
+    )
 
 
 def _dedup_ttl_ms(args: c.CreateExecutionArgs) -> int:

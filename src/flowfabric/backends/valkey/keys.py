@@ -6,7 +6,7 @@ execution live on one node. docs/reference/keys.md lists the whole key space.
 
 from __future__ import annotations
 
-from flowfabric.core.ids import ExecutionId, LaneId
+from flowfabric.core.ids import ExecutionId, LaneId, WorkerInstanceId
 from flowfabric.core.partition import Partition, PartitionConfig, PartitionFamily
 
 PARTITION_RECORD = "ff:config:partitions"
@@ -47,6 +47,10 @@ def waitpoint_secrets(tag: str) -> str:
 
 def wake_channel(lane_id: LaneId) -> str:
     return f"ff:wake:{lane_id}"
+
+
+def hand_channel(worker_instance_id: WorkerInstanceId) -> str:
+    return f"ff:hand:{worker_instance_id}"
 
 
 def events(tag: str) -> str:

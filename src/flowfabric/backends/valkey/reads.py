@@ -104,6 +104,11 @@ def _number(record: Record, name: str) -> int | None:
     return int(record[name]) if name in record else None
 
 
+def _attempt_index(record: Record) -> int | None:
+    """None: never claimed."""
+    return int(record.get("current_attempt_index", 0)) if "current_attempt_id" in record else None
+
+
 def _namespace(record: Record) -> Namespace:
     return Namespace(record.get("namespace") or "default")
 
@@ -114,7 +119,7 @@ def _flow(record: Record) -> FlowId | None:
 
 def _snapshot(execution_id: ExecutionId, record: Record, tags: dict[str, str]) -> c.ExecutionSnapshot:
     state = StateVector.from_record(record)
-    reason = state.blocking_reason
+    reason, attempt_index = state.blocking_reason, _attempt_index(record)
     waitpoint = record.get("current_waitpoint_id")
     return c.ExecutionSnapshot(
         execution_id=execution_id,
@@ -129,7 +134,7 @@ def _snapshot(execution_id: ExecutionId, record: Record, tags: dict[str, str]) -
         current_waitpoint=WaitpointId(waitpoint) if waitpoint else None,
         created_at=int(record["created_at"]),
         last_mutation_at=_last_mutation_at(record),
-        total_attempt_count=int(record.get("current_attempt_index", -1)) + 1,
+        total_attempt_count=0 if attempt_index is None else attempt_index + 1,
         delay_until=_number(record, "delay_until") if state.public_state is PublicState.DELAYED else None,
         progress_pct=_number(record, "progress_pct"),
         progress_message=record.get("progress_message"),
@@ -144,7 +149,7 @@ def _attempt_summary(state: StateVector, record: Record) -> c.AttemptSummary | N
     if state.attempt_state not in _HOLDS_ATTEMPT or "current_attempt_id" not in record:
         return None
     return c.AttemptSummary(
-        attempt_id=AttemptId(record["current_attempt_id"]), attempt_index=int(record["current_attempt_index"])
+        attempt_id=AttemptId(record["current_attempt_id"]), attempt_index=_attempt_index(record) or 0
     )
 
 
@@ -154,7 +159,7 @@ def _lease_summary(state: StateVector, record: Record) -> c.LeaseSummary | None:
     return c.LeaseSummary(
         lease_id=LeaseId(record["current_lease_id"]),
         lease_epoch=int(record["current_lease_epoch"]),
-        attempt_index=int(record["current_attempt_index"]),
+        attempt_index=_attempt_index(record) or 0,
         worker_instance_id=WorkerInstanceId(record["current_worker_instance_id"]),
         expires_at=int(record["lease_expires_at"]),
         last_heartbeat_at=_lease_seen_at(record),
@@ -193,7 +198,7 @@ def _info(execution_id: ExecutionId, record: Record) -> c.ExecutionInfo:
         created_at=int(record["created_at"]),
         started_at=_number(record, "started_at"),
         completed_at=_number(record, "completed_at"),
-        current_attempt_index=_number(record, "current_attempt_index"),
+        current_attempt_index=_attempt_index(record),
         flow_id=_flow(record),
         blocking_detail=record.get("blocking_detail", ""),
         concurrency_key=record.get("concurrency_key"),
@@ -204,7 +209,7 @@ def _current_attempt(record: Record) -> c.AttemptRecord:
     """The attempt that lives in the execution's record."""
     state = StateVector.from_record(record)
     return c.AttemptRecord(
-        attempt_index=int(record["current_attempt_index"]),
+        attempt_index=_attempt_index(record) or 0,
         attempt_id=AttemptId(record["current_attempt_id"]),
         attempt_type=AttemptType(record.get("current_attempt_type", "initial")),
         state=_attempt_record_state(state),

@@ -1,7 +1,8 @@
 """WakeupPort on Valkey: one connection that hears of queues with work, for everybody who waits for some.
 
 Whatever makes a queue non-empty publishes `<partition>` or `<partition> <capabilities>` on the channel of the lane
-(lua/lib/wake.lua). Messages to nobody are lost, so who was away must look everywhere once.
+(lua/lib/wake.lua). Messages to nobody are lost, so who was away must look everywhere once. A worker has a channel of
+its own for what its parked claims get.
 """
 
 from __future__ import annotations
@@ -12,15 +13,16 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import lru_cache
 from typing import Final
 
-from flowfabric.backends.ports import WorkListener
+from flowfabric.backends.ports import OnHanded, WorkListener
 from flowfabric.backends.valkey import keys
 from flowfabric.backends.valkey.calls import FunctionCaller
 from flowfabric.backends.valkey.client import Client, Reply
 from flowfabric.backends.valkey.connection import AccessRefused, Connection, ServerReplyError
 from flowfabric.backends.valkey.maintenance import tag_of
+from flowfabric.backends.valkey.parking import KEY_LENGTH
 from flowfabric.backends.valkey.retry import NOT_ALLOWED
 from flowfabric.core import capability
-from flowfabric.core.ids import LaneId
+from flowfabric.core.ids import LaneId, WorkerInstanceId
 from flowfabric.core.partition import Partition, PartitionConfig, PartitionKey
 from flowfabric.errors import BackendUnavailable, InvalidInput
 
@@ -37,9 +39,17 @@ class ValkeyWakeups:
     partitions: PartitionConfig
 
     def listen_for_work(
-        self, lane_ids: Collection[LaneId], capabilities: Collection[str] = ()
+        self,
+        lane_ids: Collection[LaneId],
+        capabilities: Collection[str] = (),
+        *,
+        worker_instance_id: WorkerInstanceId | None = None,
+        on_handed: OnHanded | None = None,
     ) -> AbstractAsyncContextManager[WorkListener]:
-        return self._announcements.listen(lane_ids, capabilities)
+        listener = _Listener(lane_ids, capabilities)
+        if worker_instance_id is not None and on_handed is not None:
+            listener.take_from(keys.hand_channel(worker_instance_id).encode(), on_handed)
+        return self._announcements.listen(listener)
 
     async def announce_work(self, partition: Partition) -> int:
         fields = await self._caller.call_partition("announce_work", tag_of(partition, self.partitions))
@@ -54,12 +64,19 @@ class _Listener:
             raise InvalidInput("lane_ids", lane_ids, "must be a collection of at least one lane")
         self.lanes = {keys.wake_channel(LaneId(lane)).encode(): LaneId(lane) for lane in lane_ids}
         self.ready = asyncio.Event()
+        self.channels = set(self.lanes)
+        self._on_handed: OnHanded | None = None
         self._offered = capability.capability_set(capabilities, "capabilities")
         self._heard: set[tuple[LaneId, Partition]] = set()
         self._everywhere = True
         self._error: Exception | None = None
         self._news = asyncio.Event()
         self._news.set()
+
+    def take_from(self, channel: bytes, on_handed: OnHanded) -> None:
+        """Take what comes for parked claims, too."""
+        self.channels.add(channel)
+        self._on_handed = on_handed
 
     async def wait(self) -> frozenset[tuple[LaneId, Partition]]:
         while not (self._everywhere or self._heard):
@@ -76,9 +93,15 @@ class _Listener:
         if self._error is not None:
             raise self._error
 
-    def hear(self, channel: bytes, partition: Partition, needed: tuple[str, ...]) -> None:
-        if not capability.missing(needed, self._offered):
-            self._heard.add((self.lanes[channel], partition))
+    def hear(self, channel: bytes, text: bytes) -> None:
+        lane_id = self.lanes.get(channel)
+        if lane_id is None:
+            if self._on_handed is not None:
+                self._on_handed(text[:KEY_LENGTH].decode(errors="replace"), text)
+            return
+        announced = _announcement(text)
+        if announced is not None and not capability.missing(announced[1], self._offered):
+            self._heard.add((lane_id, announced[0]))
             self._news.set()
 
     def look_everywhere(self) -> None:
@@ -103,11 +126,10 @@ class Announcements:
         self._closed = False
 
     @asynccontextmanager
-    async def listen(self, lane_ids: Collection[LaneId], capabilities: Collection[str]) -> AsyncIterator[_Listener]:
+    async def listen(self, listener: _Listener) -> AsyncIterator[_Listener]:
         """From the moment this is entered no announcement is missed without a word."""
         if self._closed:
             raise BackendUnavailable("the backend is closed", sent=False)
-        listener = _Listener(lane_ids, capabilities)
         self._add(listener)
         try:
             await listener.ready.wait()
@@ -124,14 +146,14 @@ class Announcements:
             await asyncio.wait([self._task])
 
     def _add(self, listener: _Listener) -> None:
-        for channel in listener.lanes:
+        for channel in listener.channels:
             self._listeners.setdefault(channel, set()).add(listener)
         self._changed.set()
         if self._task is None:
             self._task = asyncio.create_task(self._run())
 
     def _remove(self, listener: _Listener) -> None:
-        for channel in listener.lanes:
+        for channel in listener.channels:
             self._listeners[channel].discard(listener)
             if not self._listeners[channel]:
                 del self._listeners[channel]
@@ -192,18 +214,15 @@ class Announcements:
         )
         self._subscribed = wanted
         for listener in self._everybody():
-            if listener.lanes.keys() <= wanted:
+            if listener.channels <= wanted:
                 listener.ready.set()
 
     def _hear(self, message: list[Reply]) -> None:
         _, channel, text = message
         if not isinstance(channel, bytes) or not isinstance(text, bytes):
             return
-        announced = _announcement(text)
-        if announced is None:
-            return
-        for listener in self._listeners.get(channel, ()):
-            listener.hear(channel, *announced)
+        for listener in tuple(self._listeners.get(channel, ())):
+            listener.hear(channel, text)
 
 
 @lru_cache(maxsize=4_096)

@@ -1,19 +1,20 @@
 --- Claim up to N executions of a lane in one step, the best first, or the named ones: waiting -> active.
 -- @keys    partition
 -- @args    request:id
--- @reply   claims lease_expires_at
+-- @reply   claims lease_expires_at parked
 -- @errors  invalid_input
 -- @events  claimed resumed blocked
 -- @repeat  safe
--- @uses    batch claim_request clock work
+-- @uses    batch claim_request clock parked work
 return function(K, A)
   local now, tag = clock.now_ms(), batch.tag(K.partition)
   local request, refusal = batch.decode("request", A.request)
   refusal = refusal or claim_request.check(request)
   if refusal then return refusal end
 
-  local claim = request.named and work.claim_named or work.claim_next
-  local claims, expires_at = claim(tag, request, now)
-
-  return {1, "OK", claims, expires_at or ""}
+  if request.named then
+    local claims, expires_at = work.claim_named(tag, request, now)
+    return {1, "OK", claims, expires_at or "", ""}
+  end
+  return {1, "OK", parked.claim(tag, request, now)}
 end

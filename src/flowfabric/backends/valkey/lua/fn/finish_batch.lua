@@ -1,11 +1,11 @@
 --- End, renew and claim in one step: complete and fail mixed, leases extended, then the next work of a lane.
 -- @keys    partition
 -- @args    finish:id renew:id claim= *payloads
--- @reply   finished renewed claims lease_expires_at
+-- @reply   finished renewed claims lease_expires_at parked
 -- @errors  invalid_input
 -- @events  completed retry_scheduled failed claimed resumed blocked unblocked
 -- @repeat  safe
--- @uses    batch claim_request clock holder reply work writes
+-- @uses    batch claim_request clock holder parked reply writes
 local function complete(x, item, now, payload)
   return holder.complete(x, {
     lease_id = item[3], lease_epoch = item[4], attempt_id = item[5], source = item[6],
@@ -68,9 +68,9 @@ return function(K, A)
     endings, collected.tells_later = collected, true
   end)
   local renewed = batch.each(renew, function(item, collected) return renew_one(tag, item, collected, now) end)
-  local claims, expires_at = {}, nil
-  if request then claims, expires_at = work.claim_next(tag, request, now) end
+  local claims, expires_at, is_parked = {}, "", ""
+  if request then claims, expires_at, is_parked = parked.claim(tag, request, now) end
   writes.tell_of_room(endings)
 
-  return {1, "OK", finished, renewed, claims, expires_at or ""}
+  return {1, "OK", finished, renewed, claims, expires_at, is_parked}
 end

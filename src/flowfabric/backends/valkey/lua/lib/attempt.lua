@@ -68,9 +68,11 @@ function M.start(x, now, owner, kind, lost)
   local set = {
     "current_lease_id", owner.lease_id, "current_lease_epoch", x.current_lease_epoch + 1,
     "current_worker_instance_id", owner.worker_instance_id, "lease_expires_at", now + owner.lease_ttl_ms,
-    "current_attempt_index", record.attempt_count(x), "current_attempt_id", owner.attempt_id,
+    "current_attempt_id", owner.attempt_id,
     x.started_at and "attempt_started_at" or "started_at", now,
   }
+  local index = record.attempt_count(x)
+  if index > 0 then add(set, "current_attempt_index", index) else x.current_attempt_index = "0" end
   if asked then add(set, "attempt_timeout_ms", asked) end
   if lost then add(set, "lease_reclaim_count", lost) end
   if kind == "initial" then

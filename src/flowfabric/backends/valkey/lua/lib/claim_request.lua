@@ -17,14 +17,17 @@ local function check_members(request)
 end
 
 local function check_what(request)
-  if request.named == nil then return batch.check_count("count", request.count) end
+  if request.named == nil then
+    return batch.check_count("count", request.count) or request.park and batch.check_count("park", request.park) or nil
+  end
   if type(request.named) ~= "table" then return reply.invalid("named", "a list", type(request.named)) end
   if #request.named > batch.MAX_ITEMS then
     return reply.invalid("named", "at most " .. batch.MAX_ITEMS .. " items", #request.named)
   end
 end
 
--- A refusal or nil. named: uuids of executions; otherwise count says how many.
+-- A refusal or nil. named: uuids of executions; otherwise count says how many. park: how many to wait for where there
+-- is no work. recall: the claim waits no more.
 function M.check(request)
   local wrong = check_members(request) or check_what(request) or call_ids.check(request)
   if wrong then return wrong end

@@ -8,9 +8,25 @@ local DELAYED = {
 }
 local WAITING = state.usual("runnable")
 
+local DEFAULT_NAMESPACE, NO_LABELS = "default", {}
+
+local function namespace(A) return A.namespace ~= DEFAULT_NAMESPACE and A.namespace or "" end
+
+-- Nothing is said but what to run.
+local function plain(A, created_at)
+  return {
+    state = WAITING, labels = NO_LABELS, payload = A.input_payload, policy = "",
+    fields = {
+      "lane_id", A.lane_id, "created_at", created_at, "namespace", namespace(A), "execution_kind", A.execution_kind,
+      "payload_encoding", A.payload_encoding,
+    },
+  }
+end
+
 -- {fields, state, labels, deadline, payload, policy, concurrency_key}, or nil and a refusal. fields: names and values
 -- in turn; "" where nothing is said. A: the arguments of create.
-function M.read(A, now)
+function M.read(A, now, created_at)
+  if A.is_plain then return plain(A, created_at) end
   local digest, refusal = policy.digest(A.policy_json)
   if refusal then return nil, refusal end
   local labels, bad_tags = tags.from_json(A.tags_json)
@@ -23,10 +39,11 @@ function M.read(A, now)
     deadline = A.execution_deadline_at or (digest.execution_deadline_ms and now + digest.execution_deadline_ms),
     concurrency_key = A.concurrency_key ~= "" and A.concurrency_key or nil,
     fields = {
-      "execution_kind", A.execution_kind, "priority", priority > 0 and priority or "", "creator_identity",
-      A.creator_identity, "required_capabilities", digest.required_capabilities or "", "attempt_timeout_ms",
-      digest.attempt_timeout_ms or "", "retention_ttl_ms", digest.retention_ttl_ms or "", "delay_until",
-      is_delayed and due or "", "payload_encoding", A.payload_encoding, "concurrency_key", A.concurrency_key,
+      "lane_id", A.lane_id, "created_at", created_at, "namespace", namespace(A), "execution_kind", A.execution_kind,
+      "priority", priority > 0 and priority or "", "creator_identity", A.creator_identity, "required_capabilities",
+      digest.required_capabilities or "", "attempt_timeout_ms", digest.attempt_timeout_ms or "", "retention_ttl_ms",
+      digest.retention_ttl_ms or "", "delay_until", is_delayed and due or "", "payload_encoding", A.payload_encoding,
+      "concurrency_key", A.concurrency_key,
     },
   }
 end

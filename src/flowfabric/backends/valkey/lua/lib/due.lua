@@ -1,5 +1,5 @@
 -- What time brings: each routine looks again at one execution whose entry was due, and does what is due now.
--- @uses attempt failure index policy reclaim record reply stream terminal transition
+-- @uses attempt failure index index_key policy reclaim record reply stream terminal transition
 local M = {}
 
 local RETRYABLE_TIMEOUT = "attempt_timeout"
@@ -18,14 +18,9 @@ local REQUEUED = {
 
 -- Whoever read the index may have lost a race with a retry or a new attempt (D12).
 local function is_due(x, reason, now)
-  if reason == RETRYABLE_TIMEOUT then
-    local due = index.attempt_timeout(x)
-    return due and tonumber(due) <= now
-  elseif reason == "execution_deadline" then
-    local due = index.deadline(x)
-    return due and tonumber(due) <= now
-  end
-  return true
+  if reason ~= RETRYABLE_TIMEOUT and reason ~= "execution_deadline" then return true end
+  local due = redis.call("ZSCORE", index_key.partition(x, reason), x.id)
+  return due and tonumber(due) <= now
 end
 
 local function retry_after_timeout(x, now)

@@ -39,11 +39,11 @@ end
 
 -- The whole guard of a fenced call, in the order the wire promises.
 function M.check(x, fence, source, now)
-  local refusal
   if fence.lease_id == "" or fence.lease_epoch == "" or fence.attempt_id == "" then
-    refusal = complete_fence(x, fence, source)
+    local incomplete = complete_fence(x, fence, source)
+    if incomplete then return incomplete end
   end
-  refusal = refusal or M.check_held(x, now)
+  local refusal = M.check_held(x, now)
   if refusal then return refusal end
   if not M.is_owner(x, fence) then return reply.refuse("stale_lease") end
 end

@@ -41,6 +41,7 @@ function M.fill(x)
     M.take_over(x, defaults)
   end
   x.current_lease_epoch = x.current_lease_epoch or "0"
+  if x.current_attempt_id and not x.current_attempt_index then x.current_attempt_index = "0" end
   if x.concurrency_key then x.beside, x.writes = x.writes, nil end
   return x
 end

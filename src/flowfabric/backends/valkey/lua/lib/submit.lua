@@ -54,10 +54,10 @@ end
 
 local function accept(x, idempotency, A, new, now)
   local fields, vector = new.fields, new.state
-  local n = #fields
-  fields[n + 1], fields[n + 2], fields[n + 3], fields[n + 4] = "lane_id", A.lane_id, "created_at", now
-  fields[n + 5], fields[n + 6] = "namespace", A.namespace
-  if idempotency then fields[n + 7], fields[n + 8] = "idempotency_key", remember(x, idempotency, A) end
+  if idempotency then
+    local n = #fields
+    fields[n + 1], fields[n + 2] = "idempotency_key", remember(x, idempotency, A)
+  end
   if new.concurrency_key then vector = admit(x, fields, vector, now) end
   update.change(x, now, vector, fields, nil, true)
   store_parts(x, new)
@@ -76,7 +76,7 @@ local function replace_waiting(x, idempotency, A, existing, now)
   local other = record.load("ff:exec:" .. x.tag .. ":" .. existing .. ":core")
   if not other or not replace.is_open(other) then return reply.duplicate(existing) end
   if other.lane_id ~= A.lane_id then return reply.invalid("lane_id", "that of " .. existing, A.lane_id) end
-  local new, refusal = content.read(A, now)
+  local new, refusal = content.read(A, now, other.created_at)
   if refusal then return refusal end
 
   -- Earlier items of a batch may have created or moved it.
@@ -96,7 +96,7 @@ function M.create(x, idempotency, A, now)
   if existing and (mode == "return_existing" or existing == x.id) then return reply.duplicate(existing) end
   if existing and mode == "reject" then return reply.refuse("execution_already_exists", existing) end
   if existing then return replace_waiting(x, idempotency, A, existing, now) end
-  local new, refusal = content.read(A, now)
+  local new, refusal = content.read(A, now, now)
   if refusal then return refusal end
 
   return accept(x, idempotency, A, new, now)

@@ -66,6 +66,7 @@ function M.open(x, now, A, list, plan)
   add("continuation_metadata_pointer", A.continuation_metadata_pointer)
   add("additional_waitpoints_json", additional_json(list))
   add("idempotency_key", A.idempotency_key)
+  add("lease_id", A.lease_id)
   suspension.store(x, set)
   binding.activate(x, list, now, A.suspension_id)
 end
@@ -96,8 +97,10 @@ function M.reply(answer, suspension_id, list)
   return answer(unpack(out))
 end
 
--- The caller makes up both ids for each call; who wants to say it otherwise has a key, which may run out.
+-- Only who made it under its lease gets the answer again: it holds tokens (G6). The caller makes up both ids for each
+-- call; who wants to say it otherwise has a key, which may run out.
 local function is_repeated(s, A, now)
+  if A.lease_id == "" or s.lease_id ~= A.lease_id then return false end
   if s.suspension_id == A.suspension_id and s.waitpoint_id == A.waitpoint_id then return true end
   if A.idempotency_key == "" or s.idempotency_key ~= A.idempotency_key then return false end
   local ttl = A.dedup_ttl_ms or 0

@@ -8,7 +8,8 @@ end
 
 -- After `added` entries were put into a queue: was it empty before?
 function M.added(key, added, tag, lane, needs)
-  if redis.call("ZCARD", key) <= added then publish(tag, lane, needs) end
+  local count = redis.call("ZCARD", key)
+  if count > 0 and count <= added then publish(tag, lane, needs) end
 end
 
 -- Announce every queue of a lane that has work; how many there were.

@@ -84,19 +84,25 @@ local function look_through(turn)
     local found = candidates.heads(turn.keys, skip, seen == 0 and missing or math.max(missing, FURTHER))
     if #found == 0 then return end
     skip, seen = skip + take_found(turn, found), seen + #found
+    turn.seen = seen
   end
   -- There may be work behind what was taken off: whoever asks next gets further.
   if turn.count < turn.wanted and turn.dropped > 0 then wake.announce(turn.lane.tag, turn.lane.lane_id) end
 end
 
--- Claim the best of a lane, up to `count`. Answers their rows and when the first of their leases runs out.
+-- What a claim was given before, and nothing new.
+function M.claim_again(tag, request) return answer_again(answered.earlier(tag, request) or {}) end
+
+-- Claim the best of a lane, up to `count`. Answers their rows, when the first of their leases runs out, and whether the
+-- lane has no work for this worker (and not only none that may start now).
 function M.claim_next(tag, request, now)
   local earlier = answered.earlier(tag, request)
   if earlier then return answer_again(earlier) end
   local lane = {tag = tag, lane_id = request.lane_id, writes = writes.collector()}
   if admission.lane_obstacle(lane, true) then return {} end
   local turn = {
-    lane = lane, now = now, request = request, taken = {}, count = 0, payloads = taking.payloads(), dropped = 0,
+    lane = lane, now = now, request = request, taken = {}, count = 0, seen = 0, dropped = 0,
+    payloads = taking.payloads(),
     wanted = math.min(request.count, lanes.free(lane) or request.count),
     keys = candidates.queues(lane, request.capabilities),
   }
@@ -104,7 +110,7 @@ function M.claim_next(tag, request, now)
   writes.flush(lane.writes)
   if turn.count > 0 then answered.remember(tag, request) end
   taking.add_payloads(turn.payloads)
-  return turn.taken, turn.payloads.earliest
+  return turn.taken, turn.payloads.earliest, turn.seen == 0 and turn.wanted > 0
 end
 
 return M

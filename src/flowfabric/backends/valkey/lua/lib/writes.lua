@@ -110,6 +110,13 @@ function M.tell_of_room(collected)
   for _, stopped in pairs(collected.stopped) do lanes.stopped(stopped.x, stopped.count) end
 end
 
+-- Tell workers of queues that were empty.
+function M.tell_of_work(collected)
+  for key, x in pairs(collected.wake) do
+    wake.added(key, collected.zadd[key].n / 2, x.tag, x.lane_id, x.required_capabilities)
+  end
+end
+
 local function write(command, lists)
   for key, list in pairs(lists) do
     if list then redis.call(command, key, unpack(list, 1, list.n)) end
@@ -124,9 +131,7 @@ function M.flush(collected)
   write("ZADD", collected.zadd)
   write("SADD", collected.sadd)
   for key, entry in pairs(collected.emptied) do forget(key, entry[1], entry[2]) end
-  for key, x in pairs(collected.wake) do
-    wake.added(key, collected.zadd[key].n / 2, x.tag, x.lane_id, x.required_capabilities)
-  end
+  if not collected.wakes_later then M.tell_of_work(collected) end
   if not collected.tells_later then M.tell_of_room(collected) end
   event.flush(collected)
 end
@@ -134,6 +139,7 @@ end
 -- What was collected so far is written, so that the next item of the batch finds it.
 function M.write_through(collected)
   M.flush(collected)
+  if collected.wakes_later then M.tell_of_work(collected) end
   for _, name in ipairs({"zadd", "zrem", "sadd", "srem", "set", "emptied", "wake", "stopped", "lines"}) do
     collected[name] = {}
   end

@@ -1,0 +1,79 @@
+-- Claims that found nothing and wait: whoever adds work makes them in their worker's place and sends it the answer. So
+-- an idle worker starts without having to ask first. A claim that waits is made once; its worker holds slots for it.
+-- @uses index_key work
+local M = {}
+
+-- Where the payload stands in a row; messages have it behind the rows, since packing knows no bytes.
+local PAYLOAD = 7
+
+-- So many of those who wait are looked at for one addition.
+local LOOKS = 4
+
+local function key(tag, lane) return index_key.lane({tag = tag, lane_id = lane}, "parked") end
+
+local function channel(request) return "ff:hand:" .. request.worker_instance_id end
+
+-- Let a claim wait, the last one of its worker: the answer to an earlier one may have been lost, so nobody would know
+-- what comes for it. For less than it asked for, since its slots wait with it.
+local function park(tag, request)
+  request.count, request.park = request.park, nil
+  redis.call("HSET", key(tag, request.lane_id), request.worker_instance_id, cmsgpack.pack(request))
+end
+
+-- It waits no more; what it was given is answered again as to any repeated claim.
+local function recall(tag, request)
+  local at, name = key(tag, request.lane_id), request.worker_instance_id
+  local waiting = redis.call("HGET", at, name)
+  if waiting and waiting:find(request.lease_ids, 1, true) then redis.call("HDEL", at, name) end
+  return work.claim_again(tag, request)
+end
+
+-- Claim, and where there is no work wait for some if the request asks for it. Answers rows, when the first of their
+-- leases runs out, and "1" when the claim waits.
+function M.claim(tag, request, now)
+  if request.recall then
+    local rows, expires_at = recall(tag, request)
+    return rows, expires_at or "", ""
+  end
+  local rows, expires_at, is_empty = work.claim_next(tag, request, now)
+  local waits = is_empty and request.park ~= nil
+  if waits then park(tag, request) end
+  return rows, expires_at or "", waits and "1" or ""
+end
+
+-- What the lease ids begin with, the length of the packed rows, the rows, their payloads.
+local function message(request, rows, expires_at)
+  local payloads = {}
+  for i = 1, #rows do
+    payloads[i] = rows[i][PAYLOAD]
+    rows[i][PAYLOAD] = #payloads[i]
+  end
+  local packed = cmsgpack.pack({expires_at, rows})
+  return request.lease_ids .. string.format("%08x", #packed) .. packed .. table.concat(payloads)
+end
+
+-- Make one claim that waits; how many it got. One whose worker does not listen any more is forgotten.
+local function make(tag, at, name, packed, now)
+  local request = cmsgpack.unpack(packed)
+  local to = channel(request)
+  local listens = redis.call("PUBSUB", "NUMSUB", to)[2] > 0
+  local rows, expires_at = {}, nil
+  if listens then rows, expires_at = work.claim_next(tag, request, now) end
+  if #rows > 0 then redis.call("PUBLISH", to, message(request, rows, expires_at)) end
+  if #rows > 0 or not listens then redis.call("HDEL", at, name) end
+  return #rows
+end
+
+-- Hand `count` new executions of a lane to those who wait, as far as they go. A claim that cannot be read is forgotten
+-- and fails nobody's submit.
+function M.hand_over(tag, lane, count, now)
+  local at = key(tag, lane)
+  local waiting = redis.call("HRANDFIELD", at, LOOKS, "WITHVALUES")
+  for i = 1, #waiting, 2 do
+    if count <= 0 then return end
+    local is_readable, got = pcall(make, tag, at, waiting[i], waiting[i + 1], now)
+    if is_readable then count = count - got else redis.call("HDEL", at, waiting[i]) end
+  end
+end
+
+return M
