@@ -11,8 +11,8 @@ files["src/flowfabric/backends/valkey/lua"] = {
     "claim", "claim_request", "clock", "composite", "condition", "content", "delivery", "dependency", "digits", "due",
     "event", "failure", "grant", "hmac", "holder", "implied", "index", "index_key", "keyed", "lanes", "lease",
     "listing", "order", "parked", "places", "policy", "progress", "reclaim", "record", "repair", "replace", "reply",
-    "resume_policy", "retention", "retry", "roster", "secret", "sha256", "signal", "state", "stream", "submit",
-    "suspending", "suspension", "suspension_timeout", "tags", "taking", "terminal", "token", "tour", "transition",
-    "turns", "update", "waitpoint", "wake", "work", "writes",
+    "resume_policy", "retention", "retry", "roster", "secret", "sha256", "signal", "state", "steps", "stream",
+    "submit", "suspending", "suspension", "suspension_timeout", "tags", "taking", "terminal", "token", "tour",
+    "transition", "turns", "update", "waitpoint", "wake", "work", "writes",
   },
 }

@@ -205,6 +205,15 @@ def raw(function: str, keys: int, *args: object) -> Step:
     return run
 
 
+def record_step(x: Execution) -> Reply:
+    return raw("ff_record_step", 1, "L", 1, "A", "charge", 0, "", "", "paid")(x)
+
+
+def all_steps_taken(x: Execution) -> None:
+    x.run()
+    x.client.hset(x.core, "step_count", 10_000)
+
+
 def partition_call(function: str, *args: object) -> Step:
     return lambda x: x.fcall(function, [f"ff:part:{x.tag}:events"], *args)
 
@@ -324,6 +333,15 @@ SCENARIOS: list[tuple[str, str, Step, Step]] = [
     ("update_progress", "lease_revoked", revoked, lambda x: x.progress(1)),
     ("update_progress", "lease_expired", expired, lambda x: x.progress(1)),
     ("update_progress", "stale_lease", running, stranger(lambda x: x.progress(1))),
+    *fenced("record_step", record_step,
+            partial=raw("ff_record_step", 1, "", 1, "A", "charge", 0, ""),
+            unfenced=raw("ff_record_step", 1, "", "", "", "charge", 0, "")),
+    ("record_step", "invalid_input", running,
+     raw("ff_record_step", 1, "L", 1, "A", "charge", 0, "", "", "x" * 262_145)),
+    ("record_step", "invalid_input", running, raw("ff_record_step", 1, "L", 1, "A", "charge", 10_000, "")),
+    ("record_step", "invalid_input", all_steps_taken, record_step),
+    ("read_steps", "invalid_input", created, raw("ff_read_steps", 1, 0, 1001)),
+    ("read_steps", "execution_not_found", nothing, raw("ff_read_steps", 1, 0, 10)),
     ("promote_delayed", "invalid_input", delayed, lambda x: x.promote("later")),
     ("block_execution_for_admission", "invalid_input", created, lambda x: x.block("waiting_for_budget", "budget", "")),
     ("block_execution_for_admission", "execution_not_found", nothing, block_for_budget),

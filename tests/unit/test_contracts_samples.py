@@ -62,6 +62,7 @@ VALUES: dict[str, Any] = {
     "lease_ttl_ms": 30_000,
     "limit": 10,
     "message": "execution_not_eligible",
+    "name": "charge",
     "namespace": "test",
     "new_attempt_id": UUID,
     "new_attempt_index": 1,
@@ -72,6 +73,7 @@ VALUES: dict[str, Any] = {
     "new_secret_hex": "00" * 32,
     "next_expiry_ms": 1_700_000_000_000,
     "now_ms": 1_700_000_000_000,
+    "occurrence": 0,
     "old_priority": 0,
     "partition": {"family": "flow", "index": 24},
     "partition_key": "{fp:24}",
@@ -92,6 +94,7 @@ VALUES: dict[str, Any] = {
     "slots": 4,
     "state": "started",
     "state_vector": StateVector(lifecycle_phase="runnable"),  # type: ignore[arg-type]
+    "step": {"name": "charge", "occurrence": 0},
     "suspended_at": 1_700_000_000_000,
     "suspension_id": UUID,
     "tags": {"team.ticket": "42"},
@@ -112,6 +115,7 @@ SPECIAL: dict[str, dict[str, Any]] = {
     "WorkGranted": {"grant": {name: VALUES[name] for name in contracts.ClaimGrant.__struct_fields__}},
     "SetLaneStateArgs": {"state": "paused"},
     "PendingWaitpointInfo": {"state": "pending"},
+    "StepAlreadyRecorded": {"result": {"name": "charge", "occurrence": 0, "payload": b"\x00"}},
     "RotateWaitpointHmacSecretAllEntry": {"result": {"outcome": "noop", "kid": "k1"}},
 }
 STRUCTS = [

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol, TypeAlias
 
+from flowfabric.backends.step_ports import StepPort
 from flowfabric.backends.suspension_ports import SecretPort, SignalPort, SuspensionPort
 from flowfabric.core import batch as b
 from flowfabric.core import contracts as c
@@ -341,6 +342,7 @@ class EngineBackend(
     SuspensionPort,
     SignalPort,
     SecretPort,
+    StepPort,
     BatchPort,
     ReadPort,
     EventPort,

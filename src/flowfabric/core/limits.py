@@ -90,6 +90,12 @@ KID_MAX_BYTES = 64
 SECRET_MIN_BYTES = 16
 SECRET_MAX_BYTES = 512
 
+# durable steps
+MAX_STEPS = 10_000  # of one execution; a handler that runs again reads them all
+STEP_NAME_MAX_BYTES = 256
+STEP_INPUT_DIGEST_MAX_BYTES = 128
+STEP_RESULT_MAX_BYTES = 262_144
+
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 

@@ -22,6 +22,7 @@ from flowfabric.backends.valkey.retention import ValkeyRetention
 from flowfabric.backends.valkey.scheduling import ValkeyScheduling
 from flowfabric.backends.valkey.secrets import ValkeySecrets
 from flowfabric.backends.valkey.signals import ValkeySignals
+from flowfabric.backends.valkey.steps import ValkeySteps
 from flowfabric.backends.valkey.suspensions import ValkeySuspensions
 from flowfabric.backends.valkey.tail import EventTail
 from flowfabric.backends.valkey.wakeups import Announcements, ValkeyWakeups
@@ -44,6 +45,7 @@ class ValkeyBackend(
     ValkeySuspensions,
     ValkeySignals,
     ValkeySecrets,
+    ValkeySteps,
     ValkeyBatches,
     ValkeyEvents,
     ValkeyListing,

@@ -4,7 +4,7 @@ local M = {}
 
 local CHUNK = 500
 local OWN = {
-  "core", "payload", "result", "policy", "tags", "claim_grant", "waitpoints", "signals", "deps:meta",
+  "core", "payload", "result", "policy", "tags", "claim_grant", "waitpoints", "signals", "steps", "deps:meta",
   "deps:unresolved", "deps:all_edges", "suspension:current", "suspension:current:satisfied_set",
   "suspension:current:satisfied_set:signals", "suspension:current:member_map",
 }
