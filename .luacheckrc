@@ -7,10 +7,12 @@ exclude_files = {"build/**", ".venv/**"}
 -- Each file is wrapped by the bundler, which puts the modules of its `@uses` line in scope as locals.
 files["src/flowfabric/backends/valkey/lua"] = {
   read_globals = {
-    "admission", "answered", "args", "attempt", "batch", "blocked", "call_ids", "candidates", "capability", "claim",
-    "claim_request", "clock", "content", "dependency", "digits", "due", "event", "failure", "grant", "holder",
-    "implied", "index", "index_key", "keyed", "lanes", "lease", "listing", "order", "parked", "policy", "reclaim", "record",
-    "repair", "replace", "reply", "retention", "retry", "roster", "state", "stream", "submit", "suspension", "tags",
-    "taking", "terminal", "tour", "transition", "turns", "update", "wake", "work", "writes",
+    "admission", "answered", "args", "attempt", "batch", "binding", "blocked", "call_ids", "candidates", "capability",
+    "claim", "claim_request", "clock", "composite", "condition", "content", "delivery", "dependency", "digits", "due",
+    "event", "failure", "grant", "hmac", "holder", "implied", "index", "index_key", "keyed", "lanes", "lease",
+    "listing", "order", "parked", "places", "policy", "progress", "reclaim", "record", "repair", "replace", "reply",
+    "resume_policy", "retention", "retry", "roster", "secret", "sha256", "signal", "state", "steps", "stream",
+    "submit", "suspending", "suspension", "suspension_timeout", "tags", "taking", "terminal", "token", "tour",
+    "transition", "turns", "update", "waitpoint", "wake", "work", "writes",
   },
 }

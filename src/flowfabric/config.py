@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
@@ -24,15 +25,27 @@ _BOUNDS: Final[dict[str, tuple[int, int]]] = {
     "lane_shards": (0, 1_024),
 }
 
+# What a secret and its name look like; core/tokens.py has the same rules, one layer above.
+_TEXTS: Final[dict[str, tuple[re.Pattern[str], str]]] = {
+    "waitpoint_kid": (
+        re.compile(r"[\x21-\x39\x3b-\x7e]{1,64}"),
+        "must be 1 to 64 printable ASCII characters without space and colon",
+    ),
+    "waitpoint_secret": (
+        re.compile(r"(?:(?:[0-9a-fA-F]{2}){16,512})?"),
+        "must be 16 to 512 bytes in hex, two digits each; `openssl rand -hex 32` makes one",
+    ),
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How to reach the store, how long to wait for it, and how it is partitioned.
+    """How to reach the store, how long to wait for it, how it is partitioned, and what signs its waitpoint tokens.
 
     The partition counts and lane_shards are written into the store by its first user and cannot change afterwards.
     """
 
-    # The URL may hold a password, so it stays out of repr, logs and tracebacks.
+    # The URL may hold a password, so it stays out of repr, logs and tracebacks; so do the secret and the token.
     url: str = field(default="embedded://", repr=False)
     connect_timeout_ms: int = 5_000
     command_timeout_ms: int = 10_000
@@ -42,10 +55,15 @@ class Settings:
     num_quota_partitions: int = 32
     lane_shards: int = 0  # 0: what the store has; the first user sets up 1 on one server and 8 in a cluster
     force_library_load: bool = False
+    waitpoint_kid: str = "k1"  # the name of the secret
+    waitpoint_secret: str = field(default="", repr=False)  # empty: somebody else gives the store its secret
+    waitpoint_token: str = field(default="", repr=False)  # what `flowfabric signal` presents
 
     def __post_init__(self) -> None:
         for name in _BOUNDS:
             _check_bounds(name, name, getattr(self, name))
+        for name in _TEXTS:
+            _check_text(name, name, getattr(self, name))
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] | None = None) -> Settings:
@@ -66,6 +84,8 @@ def _parse(variable: str, name: str, text: str, kind: type) -> str | int | bool:
         return _parse_int(variable, name, text)
     if not text:
         raise InvalidInput(variable, text, "is set but empty")
+    if name in _TEXTS:
+        _check_text(variable, name, text)
     return text
 
 
@@ -83,6 +103,12 @@ def _parse_int(variable: str, name: str, text: str) -> int:
         raise InvalidInput(variable, text, "must be a whole number") from None
     _check_bounds(variable, name, value)
     return value
+
+
+def _check_text(shown_as: str, name: str, value: object) -> None:
+    pattern, problem = _TEXTS[name]
+    if not isinstance(value, str) or not pattern.fullmatch(value):
+        raise InvalidInput(shown_as, "<redacted>" if name == "waitpoint_secret" else value, problem)
 
 
 def _check_bounds(shown_as: str, name: str, value: object) -> None:

@@ -3,7 +3,7 @@
 FlowFabricError                 code, message, details, family, error_class, retryable
   NotFound                      ExecutionNotFound
   Conflict                      StaleLease LeaseExpired LeaseRevoked ExecutionNotActive
-  Invalid                       InvalidInput InvalidPolicy InvalidCapabilities CapabilityMismatch
+  Invalid                       InvalidInput InvalidPolicy InvalidCapabilities CapabilityMismatch InvalidToken
   Limited
   Unavailable                   BackendUnavailable BackendTimeout UnsupportedServer PartitionMismatch
   Internal                      ScriptFault BadReply
@@ -316,6 +316,12 @@ class InvalidCapabilities(InvalidInput):
     default_code = "invalid_capabilities"
 
 
+class InvalidToken(Invalid):
+    """The waitpoint token is wrong, or there is no such waitpoint: which of the two is not told (G6)."""
+
+    default_code = "invalid_token"
+
+
 class BackendUnavailable(Unavailable):
     """The store cannot be reached; details: sent (the call may have been carried out)."""
 
@@ -357,7 +363,7 @@ _BY_CODE: dict[str, type[FlowFabricError]] = {
     kind.default_code: kind
     for kind in (
         ExecutionNotFound, StaleLease, LeaseExpired, LeaseRevoked, ExecutionNotActive, CapabilityMismatch,
-        BackendUnavailable, BackendTimeout, UnsupportedServer, PartitionMismatch, ScriptFault, BadReply,
+        InvalidToken, BackendUnavailable, BackendTimeout, UnsupportedServer, PartitionMismatch, ScriptFault, BadReply,
     )
 }  # fmt: skip
 

@@ -50,9 +50,9 @@ class Cli:
 
     url: str
 
-    def __call__(self, *words: str, code: int = 0) -> Ran:
+    def __call__(self, *words: str, code: int = 0, stdin: str | None = None) -> Ran:
         """Run a command that must end with this exit code."""
-        ran = run(*words, "--url", self.url)
+        ran = run(*words, "--url", self.url, stdin=stdin)
         assert ran.code == code, (ran.stdout, ran.stderr)
         return ran
 
@@ -69,9 +69,9 @@ class Cli:
         return asyncio.run(connected())
 
 
-def run(*words: str) -> Ran:
+def run(*words: str, stdin: str | None = None) -> Ran:
     """Run a command in this process, as into a pipe."""
-    result = CliRunner().invoke(app, words, prog_name="flowfabric")
+    result = CliRunner().invoke(app, words, prog_name="flowfabric", input=stdin)
     return Ran(result.exit_code, result.stdout, result.stderr)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 
 from flowfabric.backends.valkey.calls import flat_to_dict
@@ -30,6 +31,9 @@ _QUEUES = {
 
 # Due times depend on what the execution was given; lanes, capability sets and parked claims are lists of other things.
 _NOT_OF_STATE = (":attempt_timeout", ":execution_deadline", ":lanes", ":capability_sets", ":parked")
+
+# What hangs on a waitpoint follows one more colon.
+_WAITPOINT = re.compile(r"ff:wp:(?P<tag>\{[^}]*\}):(?P<id>[^:]*)")
 
 Dump = dict[bytes, bytes]
 
@@ -60,6 +64,8 @@ async def check_store(client: Client) -> dict[str, StateVector]:
             expected[name].add(execution_id)
         if "waits_for_key" in record and "required_capabilities" in record:
             expected[_of_key("groups", execution_id, record)].add(record["required_capabilities"])
+    for name, waitpoint_id in await _pending_waitpoints(client):
+        expected[name].add(waitpoint_id)
     assert await _actual_indexes(client) == dict(expected)
     await _check_keys(client, records, expected)
     return states
@@ -73,6 +79,17 @@ async def _records(client: Client) -> dict[str, dict[str, str]]:
             execution_id = text.split(":", 2)[2].split(":", 2)[2].removesuffix(":core")
             records[execution_id] = flat_to_dict(await client.execute("HGETALL", text, key=text))
     return records
+
+
+async def _pending_waitpoints(client: Client) -> list[tuple[str, str]]:
+    """Each with the index that says when it runs out."""
+    found = []
+    for key in await dump(client):
+        name = key.decode()
+        match = _WAITPOINT.fullmatch(name)
+        if match and await client.execute("HGET", name, "state", key=name) == b"pending":
+            found.append((f"ff:idx:{match['tag']}:pending_waitpoint_expiry", match["id"]))
+    return found
 
 
 def _indexes(execution_id: str, record: dict[str, str], state: StateVector) -> set[str]:
@@ -93,6 +110,8 @@ def _indexes(execution_id: str, record: dict[str, str], state: StateVector) -> s
         names.add(f"ff:idx:{tag}:lease_expiry")
         if state.ownership_state is not OwnershipState.LEASE_REVOKED:
             names.add(f"ff:idx:{tag}:worker:{record['current_worker_instance_id']}:leases")
+    if state.lifecycle_phase is LifecyclePhase.SUSPENDED and "suspension_timeout_at" in record:
+        names.add(f"ff:idx:{tag}:suspension_timeout")
     if "concurrency_key" in record:
         names |= _key_indexes(execution_id, record, state)
     return names

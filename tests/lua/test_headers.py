@@ -20,7 +20,10 @@ PUBLIC_ARITY = {
     "mark_lease_expired_if_due": (4, 1), "revoke_lease": (5, 3), "issue_claim_grant": (3, 9),
     "issue_reclaim_grant": (3, 9), "change_priority": (2, 2), "update_progress": (1, 5), "promote_delayed": (3, 2),
     "block_execution_for_admission": (3, 4), "unblock_execution": (3, 3), "claim_resumed_execution": (11, 8),
-    "replay_execution": (4, 2), "issue_grant_and_claim": (11, 11),
+    "replay_execution": (4, 2), "issue_grant_and_claim": (11, 11), "suspend_execution": (17, 17),
+    "resume_execution": (8, 3), "create_pending_waitpoint": (4, 5), "expire_suspension": (12, 1),
+    "close_waitpoint": (3, 2), "deliver_signal": (14, 18), "buffer_signal_for_pending_waitpoint": (9, 18),
+    "rotate_waitpoint_hmac_secret": (1, 3), "list_waitpoint_hmac_kids": (1, 0),
 }  # fmt: skip
 
 

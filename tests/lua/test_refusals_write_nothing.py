@@ -10,6 +10,8 @@ import pytest
 import valkey
 
 from flowfabric.backends.valkey.bundle import bundle
+from tests.lua.suspension_refusals import SUSPENSION_SCENARIOS
+from tests.lua.suspension_wire import Waiting
 from tests.lua.wire import Execution, Reply
 
 Step = Callable[[Execution], Any]
@@ -203,6 +205,15 @@ def raw(function: str, keys: int, *args: object) -> Step:
     return run
 
 
+def record_step(x: Execution) -> Reply:
+    return raw("ff_record_step", 1, "L", 1, "A", "charge", 0, "", "", "paid")(x)
+
+
+def all_steps_taken(x: Execution) -> None:
+    x.run()
+    x.client.hset(x.core, "step_count", 10_000)
+
+
 def partition_call(function: str, *args: object) -> Step:
     return lambda x: x.fcall(function, [f"ff:part:{x.tag}:events"], *args)
 
@@ -322,6 +333,15 @@ SCENARIOS: list[tuple[str, str, Step, Step]] = [
     ("update_progress", "lease_revoked", revoked, lambda x: x.progress(1)),
     ("update_progress", "lease_expired", expired, lambda x: x.progress(1)),
     ("update_progress", "stale_lease", running, stranger(lambda x: x.progress(1))),
+    *fenced("record_step", record_step,
+            partial=raw("ff_record_step", 1, "", 1, "A", "charge", 0, ""),
+            unfenced=raw("ff_record_step", 1, "", "", "", "charge", 0, "")),
+    ("record_step", "invalid_input", running,
+     raw("ff_record_step", 1, "L", 1, "A", "charge", 0, "", "", "x" * 262_145)),
+    ("record_step", "invalid_input", running, raw("ff_record_step", 1, "L", 1, "A", "charge", 10_000, "")),
+    ("record_step", "invalid_input", all_steps_taken, record_step),
+    ("read_steps", "invalid_input", created, raw("ff_read_steps", 1, 0, 1001)),
+    ("read_steps", "execution_not_found", nothing, raw("ff_read_steps", 1, 0, 10)),
     ("promote_delayed", "invalid_input", delayed, lambda x: x.promote("later")),
     ("block_execution_for_admission", "invalid_input", created, lambda x: x.block("waiting_for_budget", "budget", "")),
     ("block_execution_for_admission", "execution_not_found", nothing, block_for_budget),
@@ -371,6 +391,7 @@ SCENARIOS: list[tuple[str, str, Step, Step]] = [
      lambda x: x.fcall("ff_count_executions", [f"ff:part:{x.tag}:events"], "", "", 1001)),
     ("trim_executions", "invalid_input", completed,
      lambda x: x.fcall("ff_trim_executions", [f"ff:part:{x.tag}:events"], "", 0, 0, "", "", "", 10)),
+    *SUSPENSION_SCENARIOS,
 ]  # fmt: skip
 
 
@@ -380,7 +401,7 @@ SCENARIOS: list[tuple[str, str, Step, Step]] = [
     ids=lambda part: part if isinstance(part, str) else "",
 )
 def test_a_refusal_writes_nothing(wire: valkey.Valkey, operation: str, code: str, arrange: Step, call: Step) -> None:
-    x = Execution(wire)
+    x = Waiting(wire)
     arrange(x)
     before = dump(wire)
     reply = call(x)

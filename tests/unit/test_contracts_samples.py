@@ -21,22 +21,28 @@ FENCE = contracts.LeaseFence(lease_id=UUID, lease_epoch=1, attempt_id=UUID)  # t
 
 # One value for each field name; a field means the same in every contract.
 VALUES: dict[str, Any] = {
+    "accepted_at": 1_700_000_000_000,
     "at_ms": 1_700_000_000_000,
     "attempt_id": UUID,
     "attempt_index": 0,
     "attempt_type": "initial",
+    "behavior_applied": "fail",
     "blocking_reason": "waiting_for_quota",
     "capabilities": ["gpu"],
+    "code": "backend_timeout",
     "count": 1,
     "created_at": 1_700_000_000_000,
     "current_attempt": None,
     "cursor": "opaque",
     "delay_until": 1_700_000_000_000,
+    "effect": "appended_to_waitpoint",
     "event": "created",
     "execution_id": EXECUTION,
     "execution_kind": "llm_call",
+    "existing_signal_id": UUID,
     "expires_at": 1_700_000_000_000,
     "expires_at_ms": 1_700_000_000_000,
+    "expires_in_ms": 60_000,
     "failure_category": "transient",
     "failure_reason": "boom",
     "fence": FENCE,
@@ -45,6 +51,7 @@ VALUES: dict[str, Any] = {
     "handle": HANDLE,
     "host": "localhost",
     "input_payload": b"\x00\xff",
+    "kid": "k1",
     "lane_id": "default",
     "lanes": ["default"],
     "last_heartbeat_at": 1_700_000_000_000,
@@ -55,14 +62,18 @@ VALUES: dict[str, Any] = {
     "lease_ttl_ms": 30_000,
     "limit": 10,
     "message": "execution_not_eligible",
+    "name": "charge",
     "namespace": "test",
     "new_attempt_id": UUID,
     "new_attempt_index": 1,
+    "new_kid": "k2",
     "new_lease_epoch": 2,
     "new_lease_id": UUID,
     "new_priority": 7,
+    "new_secret_hex": "00" * 32,
     "next_expiry_ms": 1_700_000_000_000,
     "now_ms": 1_700_000_000_000,
+    "occurrence": 0,
     "old_priority": 0,
     "partition": {"family": "flow", "index": 24},
     "partition_key": "{fp:24}",
@@ -75,13 +86,27 @@ VALUES: dict[str, Any] = {
     "registered_at": 1_700_000_000_000,
     "replica_id": "engine-1",
     "replicas": ["engine-1"],
+    "resume_condition": {"kind": "OperatorOnly"},
+    "same_secret": True,
+    "secret_hex": "00" * 32,
+    "signal_id": UUID,
+    "signal_name": "approved",
     "slots": 4,
     "state": "started",
     "state_vector": StateVector(lifecycle_phase="runnable"),  # type: ignore[arg-type]
+    "step": {"name": "charge", "occurrence": 0},
+    "suspended_at": 1_700_000_000_000,
+    "suspension_id": UUID,
     "tags": {"team.ticket": "42"},
+    "token_fingerprint": "0123456789abcdef",
+    "token_kid": "k1",
     "total_attempt_count": 0,
     "ttl_ms": 30_000,
     "version": "1.0",
+    "waitpoint_id": UUID,
+    "waitpoint_key": "wpk:1",
+    "waitpoint_token": "k1:" + "0" * 64,
+    "waitpoints": [{"binding": "fresh", "waitpoint_id": UUID, "waitpoint_key": "wpk:1"}],
     "worker_id": "w",
     "worker_instance_id": "w-1",
 }
@@ -89,6 +114,9 @@ SPECIAL: dict[str, dict[str, Any]] = {
     "ReclaimGrantIssued": {"grant": {name: VALUES[name] for name in contracts.ReclaimGrant.__struct_fields__}},
     "WorkGranted": {"grant": {name: VALUES[name] for name in contracts.ClaimGrant.__struct_fields__}},
     "SetLaneStateArgs": {"state": "paused"},
+    "PendingWaitpointInfo": {"state": "pending"},
+    "StepAlreadyRecorded": {"result": {"name": "charge", "occurrence": 0, "payload": b"\x00"}},
+    "RotateWaitpointHmacSecretAllEntry": {"result": {"outcome": "noop", "kid": "k1"}},
 }
 STRUCTS = [
     kind
@@ -108,8 +136,9 @@ def sample(kind: type[msgspec.Struct]) -> Any:
         for field in msgspec.structs.fields(kind)
         if field.required
     }
-    if tag := kind.__struct_config__.tag:
-        members["outcome"] = tag
+    config = kind.__struct_config__
+    if config.tag_field:
+        members[config.tag_field] = config.tag
     return codec.from_json(kind, codec.to_json(members))
 
 
@@ -158,7 +187,7 @@ def test_every_member_of_args_is_checked_when_it_is_built_in_python(kind: type[m
 def test_plain_text_becomes_the_id_it_stands_for(kind: type[msgspec.Struct]) -> None:
     value = sample(kind)
     plain = {
-        name: str(member) if isinstance(member, str) else member
+        name: str.__str__(member) if isinstance(member, str) else member
         for name, member in msgspec.structs.asdict(value).items()
     }
     twin = kind(**plain)

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from flowfabric.core import batch as b
 from flowfabric.engine.services.due_work import DueWork
 from flowfabric.errors import BackendUnavailable, ScriptFault
 from tests.engine_fakes import Scene, part, settle
@@ -253,3 +254,8 @@ async def test_a_partition_of_another_replica_is_left_to_it(scene: Scene) -> Non
     looked_at = {where for _, where in scene.store.calls}
     assert looked_at == set(scene.around.territory.own)
     assert 0 < len(looked_at) < 16
+
+
+def test_what_suspensions_leave_due_counts_as_work() -> None:
+    counts = {name: 10**at for at, name in enumerate(b.DueWork.__struct_fields__) if name != "more"}
+    assert b.DueWork(**counts, more=True).items == sum(counts.values())  # type: ignore[arg-type]

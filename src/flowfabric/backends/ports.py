@@ -10,6 +10,8 @@ from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol, TypeAlias
 
+from flowfabric.backends.step_ports import StepPort
+from flowfabric.backends.suspension_ports import SecretPort, SignalPort, SuspensionPort
 from flowfabric.core import batch as b
 from flowfabric.core import contracts as c
 from flowfabric.core.ids import ExecutionId, LaneId, WorkerInstanceId
@@ -206,7 +208,7 @@ class BatchPort(Protocol):
         ...
 
     async def run_due_work(self, args: b.RunDueWorkArgs) -> b.DueWork:
-        """Requeue lost leases, promote delays, apply attempt time-outs and deadlines of one partition."""
+        """Requeue lost leases, promote delays, apply time-outs and deadlines, close waitpoints of one partition."""
         ...
 
 
@@ -337,6 +339,10 @@ class EngineBackend(
     LeasePort,
     SchedulingPort,
     LanePort,
+    SuspensionPort,
+    SignalPort,
+    SecretPort,
+    StepPort,
     BatchPort,
     ReadPort,
     EventPort,

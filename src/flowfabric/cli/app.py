@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from flowfabric import __version__
-from flowfabric.cli import lanes
+from flowfabric.cli import lanes, secrets
 from flowfabric.cli.bench import bench
 from flowfabric.cli.changing import cancel, replay, retry
 from flowfabric.cli.dev.command import dev
@@ -18,6 +18,7 @@ from flowfabric.cli.executions import explain, ls, show
 from flowfabric.cli.running import show_tracebacks
 from flowfabric.cli.serving import engine, worker
 from flowfabric.cli.submitting import submit
+from flowfabric.cli.suspensions import resume, signal, suspended, waitpoints
 from flowfabric.cli.trimming import trim
 from flowfabric.cli.workers import workers
 
@@ -50,8 +51,10 @@ def flowfabric(
 _COMMANDS: Sequence[Callable[..., None]] = (
     *(dev, worker, engine),
     *(submit, ls, show, explain, events, cancel, replay, retry),
+    *(suspended, waitpoints, signal, resume),
     *(workers, trim, doctor, bench),
 )
 for _command in _COMMANDS:
     app.command()(_command)
 app.add_typer(lanes.app, name="lanes")
+app.add_typer(secrets.app, name="secrets")

@@ -12,7 +12,7 @@ from flowfabric.cli import parsing
 from flowfabric.cli.options import AsJson, Url
 from flowfabric.cli.output import Output, Row, coloured
 from flowfabric.cli.paging import all_workers
-from flowfabric.cli.running import on_store, reporting
+from flowfabric.cli.running import on_store, options_go_behind
 from flowfabric.client.fabric import Fabric
 from flowfabric.core import contracts as c
 from flowfabric.core.states import PublicState
@@ -41,10 +41,8 @@ def lanes(ctx: typer.Context, url: Url = None, as_json: AsJson = False) -> None:
     """List lanes; pause, resume, drain or limit one."""
     if ctx.invoked_subcommand is None:
         on_store(url, as_json, _list)
-    elif url is not None or as_json:
-        with reporting(as_json):
-            problem = f"goes behind: flowfabric lanes {ctx.invoked_subcommand} ... --url URL --json"
-            raise InvalidInput("--json" if url is None else "--url", "before the subcommand", problem)
+    else:
+        options_go_behind(f"lanes {ctx.invoked_subcommand}", url, as_json)
 
 
 @app.command()

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+import sys
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from getpass import getpass
 from typing import Any, Final
 
 import msgspec
@@ -66,6 +68,19 @@ def json_object(option: str, text: str | None) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise InvalidInput(option, text, 'must be a JSON object, like {"name": "value"}')
     return found
+
+
+def json_payload(option: str, text: str | None) -> bytes | None:
+    """The text as it is, once it is known to be JSON."""
+    if text is None:
+        return None
+    _json(option, text)
+    return text.encode()
+
+
+def hidden_line(name: str) -> str:
+    """A line of stdin that nobody else should see; at a terminal it is asked for, and not shown."""
+    return getpass(f"{name}: ").strip() if sys.stdin.isatty() else sys.stdin.readline().strip()
 
 
 def _json(field: str, text: str) -> Any:

@@ -93,6 +93,14 @@ def reporting(as_json: bool) -> Iterator[Output]:
         raise typer.Exit(exit_code(error)) from None
 
 
+def options_go_behind(command: str, url: str | None, as_json: bool) -> None:
+    """Refuse options that were given before a subcommand, which would not hear of them."""
+    if url is not None or as_json:
+        with reporting(as_json):
+            problem = f"goes behind: flowfabric {command} ... --url URL --json"
+            raise InvalidInput("--json" if url is None else "--url", "before the subcommand", problem)
+
+
 def place_of(settings: Settings) -> str:
     """Where the store is, without user and password."""
     return str(parse_url(settings.url))

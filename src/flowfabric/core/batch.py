@@ -166,3 +166,22 @@ class DueWork(msgspec.Struct, frozen=True, kw_only=True):
     expired: int
     failed: int
     more: bool
+    woken: int = 0  # by the time-out of their suspension
+    escalated: int = 0
+    suspensions_ended: int = 0  # with their execution: failed, cancelled or expired
+    waitpoints_closed: int = 0  # pending ones that nobody came to wait at
+
+    @property
+    def items(self) -> int:
+        """How much that is."""
+        return (
+            self.requeued
+            + self.promoted
+            + self.timed_out
+            + self.expired
+            + self.failed
+            + self.woken
+            + self.escalated
+            + self.suspensions_ended
+            + self.waitpoints_closed
+        )

@@ -220,18 +220,13 @@ class WaitpointKey(TextId):
     field = "waitpoint_key"
 
 
-class WaitpointToken(TextId):
-    """`kid:hex`, what a signaller must present; it never shows itself in logs or messages.
-
-    Empty and malformed text is let through: the store answers it like any other wrong token, so a guesser
-    learns nothing from where the refusal came from.
-    """
+class SecretText(TextId):
+    """Text that never shows itself in logs or messages."""
 
     __slots__ = ()
-    field = "waitpoint_token"
 
     def __repr__(self) -> str:
-        return "WaitpointToken(<redacted>)"
+        return f"{type(self).__name__}(<redacted>)"
 
     def __str__(self) -> str:
         return "<redacted>"
@@ -240,8 +235,19 @@ class WaitpointToken(TextId):
         return format("<redacted>", spec)
 
     def reveal(self) -> str:
-        """The token itself, to be sent and not to be written down."""
+        """The text itself, to be sent and not to be written down."""
         return str.__str__(self)
+
+
+class WaitpointToken(SecretText):
+    """`kid:hex`, what a signaller must present.
+
+    Empty and malformed text is let through: the store answers it like any other wrong token, so a guesser
+    learns nothing from where the refusal came from.
+    """
+
+    __slots__ = ()
+    field = "waitpoint_token"
 
     @classmethod
     def _checked(cls, text: object) -> str:

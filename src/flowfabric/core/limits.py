@@ -75,7 +75,26 @@ STREAM_READ_HARD_CAP = 10_000  # frames of one page, whatever the caller asks fo
 BATCH_MAX_ITEMS = 256  # a batch stalls the server for its whole length: a few milliseconds
 SCAN_LIMIT_MAX = 1_000
 
+# suspensions, waitpoints, signals
 MAX_COMPOSITE_DEPTH = 4  # levels of a resume condition; each is evaluated on every signal
+MAX_CONDITION_NODES = 256  # for the same reason
+MAX_SUSPENSION_WAITPOINTS = 256
+CONDITION_JSON_MAX_BYTES = 65_536
+CONTINUATION_POINTER_MAX_BYTES = 1_024
+SIGNAL_NAME_MAX_BYTES = 128
+SIGNAL_SOURCE_MAX_BYTES = 256  # category, source type, source identity, correlation id
+SIGNAL_PAYLOAD_MAX_BYTES = 262_144  # an execution may keep thousands of them
+MAX_SIGNAL_STREAM_LENGTH = 100_000
+DEFAULT_SECRET_GRACE_MS = 86_400_000
+KID_MAX_BYTES = 64
+SECRET_MIN_BYTES = 16
+SECRET_MAX_BYTES = 512
+
+# durable steps
+MAX_STEPS = 10_000  # of one execution; a handler that runs again reads them all
+STEP_NAME_MAX_BYTES = 256
+STEP_INPUT_DIGEST_MAX_BYTES = 128
+STEP_RESULT_MAX_BYTES = 262_144
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 

@@ -13,6 +13,7 @@ from typing import Any, Final, TypeAlias
 from flowfabric.backends import open_backend
 from flowfabric.backends.ports import EngineBackend
 from flowfabric.client.options import Duration, TaskOptions, ms
+from flowfabric.client.secrets import ensure_secret
 from flowfabric.client.tasks import Task
 from flowfabric.config import Settings
 from flowfabric.errors import InvalidInput
@@ -130,9 +131,9 @@ class Worker:
             raise InvalidInput("worker", self.settings.worker_instance_id, "runs already")
         if not self._registry.tasks:
             raise InvalidInput("tasks", (), "the worker has none; add some with @worker.task or worker.add")
-        backend, open_keeper = await self._connect(store, keeper)
-        self._run = WorkerRun(self._program, backend, open_keeper, self.stats)
         try:
+            backend, open_keeper = await self._connect(store, keeper)
+            self._run = WorkerRun(self._program, backend, open_keeper, self.stats)
             await self._run.start()
         except BaseException:
             await self._close()
@@ -170,6 +171,8 @@ class Worker:
         else:
             settings, backend = None, store
         mine = _settings(keeper) if keeper is not None else settings
+        if mine is not None:
+            await ensure_secret(backend, mine)  # its handlers may make waitpoints
         if mine is None or mine.url == _THROW_AWAY:
             return backend, None
         return backend, lambda: open_backend(settings=mine)

@@ -20,6 +20,10 @@ from flowfabric.backends.valkey.opening import open_client
 from flowfabric.backends.valkey.reads import ValkeyReads
 from flowfabric.backends.valkey.retention import ValkeyRetention
 from flowfabric.backends.valkey.scheduling import ValkeyScheduling
+from flowfabric.backends.valkey.secrets import ValkeySecrets
+from flowfabric.backends.valkey.signals import ValkeySignals
+from flowfabric.backends.valkey.steps import ValkeySteps
+from flowfabric.backends.valkey.suspensions import ValkeySuspensions
 from flowfabric.backends.valkey.tail import EventTail
 from flowfabric.backends.valkey.wakeups import Announcements, ValkeyWakeups
 from flowfabric.backends.valkey.workers import ValkeyWorkers
@@ -38,6 +42,10 @@ class ValkeyBackend(
     ValkeyLeases,
     ValkeyScheduling,
     ValkeyLanes,
+    ValkeySuspensions,
+    ValkeySignals,
+    ValkeySecrets,
+    ValkeySteps,
     ValkeyBatches,
     ValkeyEvents,
     ValkeyListing,

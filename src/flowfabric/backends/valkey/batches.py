@@ -105,8 +105,18 @@ class ValkeyBatches:
     async def run_due_work(self, args: b.RunDueWorkArgs) -> b.DueWork:
         fields = await self._call("due_batch", args.partition.tag, limit=args.limit)
         requeued, promoted, timed_out, expired, failed, more = (fields.number(at) for at in range(6))
+        woken, escalated, suspensions_ended, waitpoints_closed = (fields.number(at) for at in range(6, 10))
         return b.DueWork(
-            requeued=requeued, promoted=promoted, timed_out=timed_out, expired=expired, failed=failed, more=bool(more)
+            requeued=requeued,
+            promoted=promoted,
+            timed_out=timed_out,
+            expired=expired,
+            failed=failed,
+            more=bool(more),
+            woken=woken,
+            escalated=escalated,
+            suspensions_ended=suspensions_ended,
+            waitpoints_closed=waitpoints_closed,
         )
 
     async def _call(self, operation: str, tag: str, **args: Value) -> Fields:

@@ -51,10 +51,7 @@ class Fields:
         return flat_to_dict(self.values[at])
 
     def mappings(self, at: int) -> list[dict[str, str]]:
-        value = self.values[at]
-        if not isinstance(value, list):
-            raise BadReply(f"{self.operation}: field {at} is not a list")
-        return [flat_to_dict(item) for item in value]
+        return [flat_to_dict(item) for item in self._list(at)]
 
     def texts(self, at: int) -> list[str]:
         """A field that is a list of text."""
@@ -62,10 +59,17 @@ class Fields:
 
     def rows(self, at: int) -> list[list[str]]:
         """A field that is a list of lists of text."""
+        return [self._row(each) for each in self._list(at)]
+
+    def entries(self, at: int) -> list[Fields]:
+        """A field that is a list of lists, each with fields of its own."""
+        return [Fields(self.operation, self.status, each) for each in self._list(at) if isinstance(each, list)]
+
+    def _list(self, at: int) -> list[Reply]:
         value = self.values[at]
         if not isinstance(value, list):
             raise BadReply(f"{self.operation}: field {at} is not a list")
-        return [self._row(each) for each in value]
+        return value
 
     def _row(self, row: Reply) -> list[str]:
         if not isinstance(row, list):

@@ -41,6 +41,10 @@ def lane_config(tag: str, lane_id: LaneId) -> str:
     return f"ff:lane:{tag}:{lane_id}:config"
 
 
+def waitpoint_secrets(tag: str) -> str:
+    return f"ff:sec:{tag}:waitpoint_hmac"
+
+
 def wake_channel(lane_id: LaneId) -> str:
     return f"ff:wake:{lane_id}"
 

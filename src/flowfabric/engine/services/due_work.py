@@ -1,4 +1,4 @@
-"""What time brings: lost leases are requeued, delays promoted, attempt time-outs and deadlines applied (D10, D12).
+"""What time brings: lost leases are requeued, delays promoted, time-outs and deadlines applied (D4, D10, D12).
 
 The store says when a partition's next work is due, and that is when the partition is looked at. Something shorter may
 have come meanwhile, so each is also looked at regularly: soon where things change, once in a while where it is quiet.
@@ -60,7 +60,7 @@ class DueWork(PartitionService):
         while more:
             async with self.around.slots.one():
                 done = await self.around.backend.run_due_work(args)
-            items += done.requeued + done.promoted + done.timed_out + done.expired + done.failed
+            items += done.items
             more = done.more
             if self.now_ms() >= deadline_ms:
                 break

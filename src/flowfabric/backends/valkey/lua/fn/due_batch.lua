@@ -1,11 +1,11 @@
---- Do what is due in one partition: lost leases, delays, attempt time-outs, deadlines, up to a limit of each.
+--- Do what is due in one partition, up to a limit of each: lost leases, delays, time-outs, deadlines, waitpoints.
 -- @keys    partition
 -- @args    limit:pos
--- @reply   requeued promoted timed_out expired failed more
+-- @reply   requeued promoted timed_out expired failed more woken escalated suspensions_ended waitpoints_closed
 -- @errors  invalid_input
--- @events  requeued promoted retry_scheduled expired failed
+-- @events  requeued promoted retry_scheduled expired failed woken escalated cancelled
 -- @repeat  safe
--- @uses    batch clock digits due index_key record reply writes
+-- @uses    batch clock digits due index_key listing record reply suspension_timeout waitpoint writes
 local MAX_LIMIT, SET_ASIDE_MS = 1000, 60000
 
 local function due_ids(key, now, limit) return redis.call("ZRANGE", key, "-inf", now, "BYSCORE", "LIMIT", 0, limit) end
@@ -17,33 +17,52 @@ local function look_again(tag, id, collected, one)
 end
 
 -- Look again at one due entry. One that has moved on is dropped, one that is not due yet by its record goes where it
--- belongs, and one whose record cannot be read is set aside for a while, so that none of them can block the rest.
-local function look(tag, key, id, now, collected, one)
+-- belongs, which is at its due_field, and one whose record cannot be read is set aside for a while, so that none of
+-- them can block the rest.
+local function look(tag, key, id, now, collected, one, due_field)
   local readable, status, x = pcall(look_again, tag, id, collected, one)
   if not readable then
     redis.call("ZADD", key, digits.of(now + SET_ASIDE_MS), id)
     return "unreadable"
   end
-  if status == "not_lost" or status:sub(-8) == "_cleaned" then
+  local due = status == "not_yet_due" and due_field and x[due_field]
+  if due then
+    redis.call("ZADD", key, due, id)
+  elseif status == "not_lost" or status == "not_yet_due" and due_field or status:sub(-8) == "_cleaned" then
     redis.call("ZREM", key, id)
-  elseif status == "not_yet_due" and x.delay_until then
-    redis.call("ZADD", key, x.delay_until, id)
   end
   return status
 end
 
-local function each_due(tag, key, now, limit, counts, one)
+local function each_due(tag, key, now, limit, counts, one, due_field)
   local ids, collected = due_ids(key, now, limit), writes.collector()
   for _, id in ipairs(ids) do
-    local status = look(tag, key, id, now, collected, one)
+    local status = look(tag, key, id, now, collected, one, due_field)
     counts[status] = (counts[status] or 0) + 1
   end
   writes.flush(collected)
   if #ids == limit then counts.more = 1 end
 end
 
+-- Pending waitpoints that nobody came to wait at.
+local function close_waitpoints(tag, now, limit, counts)
+  local key = index_key.partition({tag = tag}, "pending_waitpoint_expiry")
+  local ids = due_ids(key, now, limit)
+  for _, id in ipairs(ids) do
+    local w = waitpoint.load(tag, id)
+    if w and w.state == "pending" then
+      waitpoint.close(tag, id, "never_committed", now)
+      counts.closed = (counts.closed or 0) + 1
+    end
+    redis.call("ZREM", key, id)
+  end
+  if #ids == limit then counts.more = 1 end
+end
+
 return function(K, A)
-  local now, tag, counts = clock.now_ms(), batch.tag(K.partition), {}
+  local now, counts = clock.now_ms(), {}
+  local tag, refusal = listing.tag(K.partition)
+  if refusal then return refusal end
   if A.limit > MAX_LIMIT then return reply.invalid("limit", "at most " .. MAX_LIMIT, A.limit) end
 
   local part = {tag = tag}
@@ -53,14 +72,19 @@ return function(K, A)
   for _, lane in ipairs(redis.call("SMEMBERS", index_key.partition(part, "lanes"))) do
     each_due(tag, index_key.lane({tag = tag, lane_id = lane}, "delayed"), now, A.limit, counts, function(_, x)
       return due.promote(x, now)
-    end)
+    end, "delay_until")
   end
   for index_name, reason in pairs({attempt_timeout = "attempt_timeout", execution_deadline = "execution_deadline"}) do
     each_due(tag, index_key.partition(part, index_name), now, A.limit, counts, function(at, x)
       return due.expire(at, x, reason, now)
     end)
   end
+  each_due(tag, index_key.partition(part, "suspension_timeout"), now, A.limit, counts, function(at, x)
+    return suspension_timeout.apply(at, x, now)
+  end, "suspension_timeout_at")
+  close_waitpoints(tag, now, A.limit, counts)
 
   return reply.ok(counts.requeued or 0, counts.promoted or 0, counts.retry_scheduled or 0, counts.expired or 0,
-    counts.failed or 0, counts.more or 0)
+    counts.failed or 0, counts.more or 0, counts.auto_resume or 0, counts.escalate or 0,
+    (counts.fail or 0) + (counts.cancel or 0) + (counts.expire or 0), counts.closed or 0)
 end

@@ -6,7 +6,7 @@
 -- @flags   no-writes
 -- @repeat  safe
 -- @uses    clock digits index_key listing reply
-local DUE = {"lease_expiry", "attempt_timeout", "execution_deadline", "suspension_timeout"}
+local DUE = {"lease_expiry", "attempt_timeout", "execution_deadline", "suspension_timeout", "pending_waitpoint_expiry"}
 
 local function earliest(key, known)
   local at = tonumber(redis.call("ZRANGE", key, 0, 0, "WITHSCORES")[2])

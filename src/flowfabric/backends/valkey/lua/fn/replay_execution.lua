@@ -1,11 +1,11 @@
---- Run a finished execution again: terminal -> waiting, with a replay attempt to come.
+--- Run a finished execution again: terminal -> waiting, with a replay attempt to come and no steps recorded.
 -- @keys    core ~terminal ~eligible ~lease_history
 -- @args    execution_id:id now_ms *edge_ids
 -- @reply   unsatisfied_count public_state
 -- @errors  execution_not_found execution_not_terminal max_replays_exhausted replay_not_allowed
 -- @events  replayed
 -- @repeat  unsafe
--- @uses    attempt clock index policy record reply transition
+-- @uses    attempt clock index policy record reply steps transition
 local DEFAULT_MAX_REPLAYS = 10
 
 return function(K, _)
@@ -22,13 +22,14 @@ return function(K, _)
   end
 
   attempt.archive_ended(x, now)
+  steps.clear(x)
   transition.apply(x, now, {
     event = "replayed",
     state = {
       lifecycle_phase = "runnable", eligibility_state = "eligible_now", blocking_reason = "waiting_for_worker",
       attempt_state = "pending_replay_attempt",
     },
-    clear = {"completed_at"},
+    clear = {"completed_at", "step_count"},
   }, {"replay_count", replays + 1})
   local deadline = policy.deadline_of(stored)
   if deadline then index.set_deadline(x, now + deadline) end

@@ -65,7 +65,6 @@ end
 local function optional(x)
   local out = {}
   if x.lifecycle_phase ~= "terminal" then out[index_key.partition(x, "execution_deadline")] = true end
-  if x.lifecycle_phase == "suspended" then out[index_key.partition(x, "suspension_timeout")] = true end
   return out
 end
 

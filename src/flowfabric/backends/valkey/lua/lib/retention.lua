@@ -4,7 +4,7 @@ local M = {}
 
 local CHUNK = 500
 local OWN = {
-  "core", "payload", "result", "policy", "tags", "claim_grant", "waitpoints", "signals", "deps:meta",
+  "core", "payload", "result", "policy", "tags", "claim_grant", "waitpoints", "signals", "steps", "deps:meta",
   "deps:unresolved", "deps:all_edges", "suspension:current", "suspension:current:satisfied_set",
   "suspension:current:satisfied_set:signals", "suspension:current:member_map",
 }
@@ -37,7 +37,9 @@ local function add_rest(keys, x)
   if redis.call("EXISTS", tags, waitpoints, signals, edges) == 0 then return end
   local labels = redis.call("HGETALL", tags)
   for i = 1, #labels, 2 do writes.zrem(x, index_key.partition(x, "tag:" .. labels[i] .. "=" .. labels[i + 1])) end
-  add_each(keys, "ff:wp:" .. x.tag .. ":", redis.call("SMEMBERS", waitpoints), "", ":signals", ":condition")
+  local ids = redis.call("SMEMBERS", waitpoints)
+  add_each(keys, "ff:wp:" .. x.tag .. ":", ids, "", ":signals", ":condition")
+  for _, id in ipairs(ids) do redis.call("ZREM", index_key.partition(x, "pending_waitpoint_expiry"), id) end
   add_each(keys, "ff:signal:" .. x.tag .. ":", redis.call("ZRANGE", signals, 0, -1), "", ":payload")
   add_each(keys, x.base .. ":dep:", redis.call("SMEMBERS", edges), "")
 end

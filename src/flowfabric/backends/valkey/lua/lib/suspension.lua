@@ -1,34 +1,84 @@
--- The end of a suspension: it closes its conditions and all its waitpoints, whatever ended it (D1).
+-- The suspension of an execution, one at a time: the open one, or the last one, which says what ended it.
+-- Fields that are usual are absent: requested by a worker, waiting_for_signal, failing at its time-out.
+-- @uses digits transition waitpoint
 local M = {}
 
-local function close_waitpoint(x, id, reason, now)
-  local waitpoint = "ff:wp:" .. x.tag .. ":" .. id
-  if redis.call("EXISTS", waitpoint) == 1 then
-    redis.call("HSET", waitpoint, "state", "closed", "closed_at", now, "close_reason", reason)
-  end
-  local condition = waitpoint .. ":condition"
-  if redis.call("EXISTS", condition) == 1 then
-    redis.call("HSET", condition, "closed", "1", "closed_at", now, "closed_reason", reason)
-  end
+local CLEARED = {"current_suspension_id", "current_waitpoint_id", "suspension_timeout_at"}
+
+local WOKEN = {
+  event = "woken", clear = CLEARED,
+  state = {
+    lifecycle_phase = "runnable", eligibility_state = "eligible_now", blocking_reason = "waiting_for_worker",
+    attempt_state = "attempt_interrupted",
+  },
+}
+local WOKEN_LATER = {
+  event = "woken", clear = CLEARED,
+  state = {
+    lifecycle_phase = "runnable", eligibility_state = "not_eligible_until_time",
+    blocking_reason = "waiting_for_resume_delay", attempt_state = "attempt_interrupted",
+  },
+}
+
+function M.key(x) return x.base .. ":suspension:current" end
+
+-- The record, open or closed; nil when it was never suspended.
+function M.load(x)
+  local flat = redis.call("HGETALL", M.key(x))
+  local s = {}
+  for i = 1, #flat, 2 do s[flat[i]] = flat[i + 1] end
+  return s.suspension_id and s or nil
 end
 
-local function additional(json)
-  if not json or json == "" then return {} end
-  local ok, list = pcall(cjson.decode, json)
-  return ok and type(list) == "table" and list or {}
+function M.is_open(s) return s ~= nil and (s.closed_at or "") == "" end
+
+-- The record while it is open.
+function M.open_of(x)
+  local s = M.load(x)
+  return M.is_open(s) and s or nil
 end
 
-function M.close(x, reason, now)
-  local key = x.base .. ":suspension:current"
-  local open = redis.call("HMGET", key, "waitpoint_id", "additional_waitpoints_json", "suspension_id")
-  if not open[3] then return end
-  redis.call("HSET", key, "closed_at", now, "close_reason", reason)
+-- Its waitpoints, the first one first.
+function M.waitpoint_ids(s)
+  local ids = {s.waitpoint_id}
+  local ok, more = pcall(cjson.decode, s.additional_waitpoints_json or "[]")
+  for _, each in ipairs(ok and type(more) == "table" and more or {}) do
+    if type(each) == "table" and type(each.waitpoint_id) == "string" then ids[#ids + 1] = each.waitpoint_id end
+  end
+  return ids
+end
+
+-- Take the place of the last one. fields: names and values in turn.
+function M.store(x, fields)
+  redis.call("DEL", M.key(x))
+  redis.call("HSET", M.key(x), unpack(fields))
+end
+
+-- Its end closes its conditions and all its waitpoints, whatever brought it (D1). by: suspension? (when it was read),
+-- satisfiers? (the signals that count), closer? (the last of them), early? (nobody had to wait), counts? (fields of a
+-- waitpoint to set, by id).
+function M.close(x, reason, now, by)
+  by = by or {}
+  local s, key = by.suspension or M.load(x), M.key(x)
+  if not s then return end
+  local set = {"closed_at", digits.of(now), "close_reason", reason}
+  local function add(name, value)
+    if value then set[#set + 1], set[#set + 2] = name, value end
+  end
+  add("all_satisfier_signals", by.satisfiers and #by.satisfiers > 0 and cjson.encode(by.satisfiers))
+  add("closer_signal_id", by.closer)
+  add("satisfied_early", by.early and "1")
+  redis.call("HSET", key, unpack(set))
   redis.call("DEL", key .. ":satisfied_set", key .. ":satisfied_set:signals", key .. ":member_map")
-  if open[1] and open[1] ~= "" then close_waitpoint(x, open[1], reason, now) end
-  for _, binding in ipairs(additional(open[2])) do
-    if type(binding) == "table" and type(binding.waitpoint_id) == "string" then
-      close_waitpoint(x, binding.waitpoint_id, reason, now)
-    end
+  for _, id in ipairs(M.waitpoint_ids(s)) do waitpoint.close(x.tag, id, reason, now, by.counts and by.counts[id]) end
+end
+
+-- suspended -> runnable, now or after a delay, which the record says (D3). outcome: what woke it.
+function M.wake(x, now, outcome, delay_ms)
+  if delay_ms and delay_ms > 0 then
+    transition.apply(x, now, WOKEN_LATER, {"delay_until", now + delay_ms}, outcome)
+  else
+    transition.apply(x, now, WOKEN, nil, outcome)
   end
 end
 

@@ -4,7 +4,7 @@ local M = {}
 
 local CLEARED = {
   "current_lease_id", "lease_acquired_at", "lease_expires_at", "lease_last_renewed_at",
-  "delay_until", "current_suspension_id", "current_waitpoint_id",
+  "delay_until", "current_suspension_id", "current_waitpoint_id", "suspension_timeout_at",
 }
 
 -- The last step, by its event: for an execution whose attempt ended with it, and for one that had none.

@@ -1,0 +1,12 @@
+--- Do what a suspension asks for when its time is over; nothing when it is not.
+-- @keys    core ~suspension_current ~waitpoint ~waitpoint_condition ~attempt ~stream_meta ~suspension_timeout
+--          ~suspended ~terminal ~eligible ~delayed ~lease_history
+-- @args    execution_id:id
+-- @reply   behavior public_state
+-- @errors  invalid_input
+-- @events  woken escalated failed cancelled expired
+-- @repeat  safe
+-- @uses    clock record suspension_timeout
+return function(K, _)
+  return suspension_timeout.apply(record.at(K.core), record.load(K.core), clock.now_ms())
+end

@@ -1,0 +1,41 @@
+--- List the open waitpoints of an execution by id, without their tokens.
+-- @keys    core
+-- @args    execution_id:id after limit:pos
+-- @reply   more reached_id waitpoints
+-- @errors  invalid_input execution_not_found
+-- @flags   no-writes
+-- @repeat  safe
+-- @uses    condition record reply suspension token waitpoint
+local MAX_PAGE = 1000
+
+local function entry(w, s)
+  local minted, names = token.of(w), {}
+  if w.state == "active" and s then
+    names = condition.names(condition.stored(s.resume_condition_json), w.waitpoint_key)
+  end
+  return {
+    w.id, w.waitpoint_key, w.state, w.created_at, w.state == "active" and (w.activated_at or w.created_at) or "",
+    w.expires_at or s and s.timeout_at or "", minted and minted.kid or "", minted and token.fingerprint(minted) or "",
+    w.signal_count or "0", names,
+  }
+end
+
+return function(K, A)
+  local x = record.load(K.core)
+
+  if A.limit > MAX_PAGE then return reply.invalid("limit", "at most " .. MAX_PAGE, A.limit) end
+  if not x then return reply.refuse("execution_not_found") end
+
+  local ids, s, out, reached, looked = redis.call("SMEMBERS", waitpoint.list_key(x)), suspension.open_of(x), {}, "", 0
+  table.sort(ids)
+  for _, id in ipairs(ids) do
+    if id > A.after then
+      -- A page ends after as many waitpoints as may be looked at, too: closed ones are passed over.
+      if #out == A.limit or looked == MAX_PAGE then return {1, "OK", "1", reached, out} end
+      local w = waitpoint.of(x, id)
+      if w and (w.state == "pending" or w.state == "active") then out[#out + 1] = entry(w, s) end
+      reached, looked = id, looked + 1
+    end
+  end
+  return {1, "OK", "0", reached, out}
+end

@@ -1,0 +1,97 @@
+-- The waitpoints that a suspension is bound to: new ones, or pending ones that were made before the wait.
+-- @uses args reply signal token waitpoint
+local M = {}
+
+local MAX_WAITPOINTS = 256
+
+local function malformed(problem) return nil, reply.refuse("additional_waitpoint_binding_malformed", problem) end
+
+-- The additional ones: how many, then id and key of each. What follows them is answered, too.
+local function read_additional(list, rest)
+  local n = (rest[1] or "") == "" and 0 or tonumber(rest[1]:match("^%d+$"))
+  if not n or n >= MAX_WAITPOINTS then return malformed("their number is " .. rest[1]:sub(1, 20)) end
+  for i = 1, n do
+    local id, key = rest[2 * i], rest[2 * i + 1]
+    if not id or not key or not waitpoint.is_id(id) then return malformed("number " .. i) end
+    list[#list + 1] = {id = id, key = key}
+  end
+  return rest[2 * n + 2] or ""
+end
+
+-- {id, key} of each, the first one first; the duration that follows them; or nil, nil and a refusal.
+function M.read(A)
+  if not waitpoint.is_id(A.waitpoint_id) then
+    return nil, nil, reply.invalid("waitpoint_id", "an id without ':'", A.waitpoint_id)
+  end
+  local list = {{id = A.waitpoint_id, key = A.waitpoint_key}}
+  local after, refusal = read_additional(list, A.additional)
+  if refusal then return nil, nil, refusal end
+  local seen = {}
+  for _, each in ipairs(list) do
+    if seen[each.id] then return nil, malformed("twice: " .. each.id) end
+    seen[each.id] = true
+  end
+  local timeout_in_ms, wrong = args.optional("timeout_in_ms", after, args.nat)
+  return list, timeout_in_ms, wrong
+end
+
+-- strict: of the running attempt only, as the wire has it; otherwise what an earlier attempt made is good, too.
+local function check_pending(x, w, now, strict)
+  if not w then return reply.refuse("waitpoint_not_found") end
+  if w.state ~= "pending" then return reply.refuse("waitpoint_not_pending", w.state) end
+  if strict and w.attempt_index ~= x.current_attempt_index then
+    return reply.refuse("invalid_waitpoint_for_execution")
+  end
+  if tonumber(w.expires_at or 0) <= now then return reply.refuse("pending_waitpoint_expired") end
+  if not token.of(w) then return reply.refuse("waitpoint_not_token_bound") end
+end
+
+local function mint(x, each, w, now, at)
+  if each.key == "" then
+    if at > 1 then return reply.refuse("additional_waitpoint_binding_malformed", "no key: " .. each.id) end
+    return reply.invalid("waitpoint_key", "text that is not empty", "")
+  end
+  if w then return reply.refuse("waitpoint_already_exists") end
+  local refusal
+  each.minted, refusal = token.mint(x.tag, each.id, each.key, now)
+  return refusal
+end
+
+local function find(x, each, now, mode, at)
+  local w = waitpoint.load(x.tag, each.id)
+  if w and w.execution_id ~= x.id then return reply.refuse("invalid_waitpoint_for_execution") end
+  if mode ~= "1" and (mode ~= "by_key" or each.key ~= "") then return mint(x, each, w, now, at) end
+  local refusal = check_pending(x, w, now, mode == "1")
+  if refusal then return refusal end
+  each.pending, each.key, each.minted = w, w.waitpoint_key, token.of(w)
+end
+
+-- Look each of them up, or sign a new one. mode: "1" the first is pending, "by_key" those without a key are, else none.
+function M.prepare(x, list, now, mode)
+  if mode == "1" and #list > 1 then return reply.refuse("use_pending_with_extras_unsupported") end
+  for at, each in ipairs(list) do
+    local refusal = find(x, each, now, mode, at)
+    if refusal then return refusal end
+  end
+end
+
+-- The set of their keys.
+function M.keys(list)
+  local keys = {}
+  for _, each in ipairs(list) do keys[each.key] = true end
+  return keys
+end
+
+-- Each becomes an active waitpoint of the suspension.
+function M.activate(x, list, now, suspension_id)
+  for _, each in ipairs(list) do
+    if each.pending then
+      each.buffered = signal.buffered(each.pending)
+      waitpoint.activate(each.pending, now, suspension_id)
+    else
+      waitpoint.create(x, now, each.id, each.key, each.minted, {"suspension_id", suspension_id, "state", "active"})
+    end
+  end
+end
+
+return M

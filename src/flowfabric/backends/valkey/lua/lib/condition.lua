@@ -1,0 +1,103 @@
+-- What a suspension waits for: as given, as kept with it, and as text for a reader.
+-- Of one waitpoint: {names, needed}; of several: {tree}.
+-- @uses composite reply
+local M = {}
+
+local NAME = "resume_condition_json"
+local MAX_BYTES, MAX_NAMES = 65536, 256
+
+local function invalid(member, expected, got) return nil, reply.invalid(NAME, member .. " " .. expected, got) end
+
+local function given(value, default)
+  if value == nil or value == cjson.null then return default end
+  return value
+end
+
+local function is_list_of_text(list)
+  if type(list) ~= "table" then return false end
+  local count = 0
+  for _, name in pairs(list) do
+    if type(name) ~= "string" then return false end
+    count = count + 1
+  end
+  return count == #list and count <= MAX_NAMES
+end
+
+-- Each name is used up by one signal; no names are one that any signal uses up. What can never be met is refused (D5).
+local function simple(object)
+  local kind = given(object.condition_type, "signal_set")
+  if kind ~= "signal_set" then return invalid("condition_type", "signal_set", kind) end
+  local names = given(object.required_signal_names, {})
+  if not is_list_of_text(names) then return invalid("required_signal_names", "a list of names", tostring(names)) end
+  local mode, minimum = given(object.signal_match_mode, "any"), given(object.minimum_signal_count, 1)
+  if type(mode) ~= "string" then return invalid("signal_match_mode", "any or all", mode) end
+  if type(minimum) ~= "number" or minimum < 1 or minimum % 1 ~= 0 then
+    return invalid("minimum_signal_count", "a whole number from 1", minimum)
+  end
+  local total = math.max(#names, 1)
+  if mode ~= "all" and minimum > total then
+    return invalid("minimum_signal_count", "at most " .. total .. ", since each name counts once", minimum)
+  end
+  return {names = names, needed = mode == "all" and total or minimum, mode = mode, minimum = minimum, total = total}
+end
+
+local function decode(text)
+  if #text > MAX_BYTES then return nil, reply.invalid(NAME, "at most " .. MAX_BYTES .. " bytes", #text) end
+  local ok, object = pcall(cjson.decode, text)
+  if not ok or type(object) ~= "table" then return nil, reply.invalid(NAME, "a JSON object", text) end
+  return object
+end
+
+-- The condition, or nil and a refusal. keys: a set, of the suspension's waitpoints.
+function M.parse(text, keys)
+  local object, refusal = decode(text)
+  if refusal then return nil, refusal end
+  if not given(object.composite, false) then return simple(object) end
+  if object.v ~= 1 then return invalid("v", "1 (unknown_condition_version)", object.v) end
+  refusal = composite.check(object.tree, keys)
+  if refusal then return nil, refusal end
+  return {tree = object.tree}
+end
+
+local function kept(condition)
+  if condition.tree then return {v = 1, composite = true, tree = condition.tree} end
+  return {
+    required_signal_names = #condition.names > 0 and condition.names or nil,
+    signal_match_mode = condition.mode ~= "any" and condition.mode or nil,
+    minimum_signal_count = condition.minimum ~= 1 and condition.minimum or nil,
+  }
+end
+
+-- As it is kept: what is usual is left out, and "" is any one signal. Or nil and a refusal: JSON can hold numbers that
+-- cannot be written again.
+function M.text(condition)
+  local members = kept(condition)
+  if not next(members) then return "" end
+  local ok, text = pcall(cjson.encode, members)
+  if not ok then return nil, reply.invalid(NAME, "JSON with finite numbers", "") end
+  return text
+end
+
+-- What was kept.
+function M.stored(text)
+  local object = cjson.decode(text or "{}")
+  return object.tree and {tree = object.tree} or simple(object)
+end
+
+-- The names that are waited for at a waitpoint; none where any will do.
+function M.names(condition, waitpoint_key)
+  local names = {}
+  if not condition.tree then
+    for _, name in ipairs(condition.names) do
+      if name ~= "" then names[#names + 1] = name end
+    end
+    return names
+  end
+  for _, leaf in ipairs(composite.leaves(condition.tree, "", waitpoint_key, {})) do
+    local matcher = leaf.node.matcher
+    if matcher and matcher.name then names[#names + 1] = matcher.name end
+  end
+  return names
+end
+
+return M

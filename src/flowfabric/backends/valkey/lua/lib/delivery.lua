@@ -1,0 +1,78 @@
+-- A signal reaches a waitpoint: who sends it is authenticated before anything else is looked at (G6). A pending
+-- waitpoint keeps it, an active one of the open suspension evaluates it, in one step; so no wake-up is lost (D2).
+-- @uses condition digits event progress record reply resume_policy signal suspension token waitpoint
+local M = {}
+
+local BUFFERED = "buffered_for_pending_waitpoint"
+local SATISFIED = "resume_condition_satisfied"
+local UNMATCHED = {no_op = true, signal_ignored_not_in_condition = true, signal_ignored_matcher_failed = true}
+
+-- A waitpoint counts its signals. matched: whether this one was of use.
+local function counts(w, now, matched)
+  local set = {"signal_count", (w.signal_count or 0) + 1, "last_signal_at", digits.of(now)}
+  if matched then set[5], set[6] = "matched_signal_count", (w.matched_signal_count or 0) + 1 end
+  return set
+end
+
+-- Why an authentic signal has nowhere to go. The waitpoint must be of the suspension that is open now (D1).
+local function check_target(x, s, w, now, buffers)
+  if x.lifecycle_phase == "terminal" then return reply.refuse("target_not_signalable", record.public_state(x)) end
+  if w.state == "pending" then
+    if tonumber(w.expires_at or 0) <= now then return reply.refuse("waitpoint_closed", "expired") end
+    if not buffers then return reply.refuse("waitpoint_pending_use_buffer_script") end
+    return nil
+  end
+  local waits = x.lifecycle_phase == "suspended"
+  if not waits and not buffers then return reply.refuse("target_not_signalable", record.public_state(x)) end
+  if not waits or w.state ~= "active" or not s or w.suspension_id ~= s.suspension_id then
+    return reply.refuse("waitpoint_closed")
+  end
+end
+
+local function buffer(x, now, A, w)
+  signal.record(x, now, A, w.id, BUFFERED)
+  signal.buffer(w, A.signal_id, A.signal_maxlen)
+  waitpoint.write(w, counts(w, now, false))
+  event.append(x, "signalled", now, BUFFERED .. " " .. A.signal_id)
+  return BUFFERED
+end
+
+local function evaluate(x, now, A, w, s)
+  local wanted = condition.stored(s.resume_condition_json)
+  local tally = progress.load(x, s.suspension_id, wanted, w)
+  local effect = progress.credit(wanted, tally, signal.view(A), w)
+  local counted = counts(w, now, not UNMATCHED[effect])
+  signal.record(x, now, A, w.id, effect)
+  progress.save(x, wanted, tally, w)
+  if effect == SATISFIED then
+    suspension.close(x, "resumed", now, {
+      suspension = s, satisfiers = progress.satisfiers(x, wanted, tally), closer = A.signal_id,
+      counts = {[w.id] = counted},
+    })
+    local delay_ms = A.resume_delay_ms or resume_policy.delay(s.resume_policy_json)
+    suspension.wake(x, now, "signal " .. A.signal_id, delay_ms)
+  else
+    waitpoint.write(w, counted)
+    event.append(x, "signalled", now, effect .. " " .. A.signal_id)
+  end
+  return effect
+end
+
+-- A: the arguments. buffers: whether a pending waitpoint may keep it.
+function M.deliver(x, A, now, buffers)
+  if not x then return reply.refuse("execution_not_found") end
+  local w = waitpoint.of(x, A.waitpoint_id)
+  local refusal = signal.check(A) or token.check(x.tag, A.waitpoint_token, w, now)
+  if refusal then return refusal end
+  local earlier, taken = signal.earlier(x, w, A)
+  if earlier then return reply.duplicate(earlier) end
+  local s = suspension.open_of(x)
+  refusal = taken or check_target(x, s, w, now, buffers) or signal.check_room(x, A)
+  if refusal then return refusal end
+
+  signal.remember(w, A)
+  local effect = w.state == "pending" and buffer(x, now, A, w) or evaluate(x, now, A, w, s)
+  return reply.ok(A.signal_id, effect)
+end
+
+return M

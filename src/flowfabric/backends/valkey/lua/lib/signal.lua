@@ -1,0 +1,95 @@
+-- Signals: what an execution was told, each kept under its own key and listed with the execution.
+-- @uses composite digits policy reply waitpoint
+local M = {}
+
+local MAX_PAYLOAD, DEFAULT_LIMIT = 262144, 10000
+local OPTIONAL = {"signal_category", "source_type", "source_identity", "correlation_id", "idempotency_key"}
+
+function M.key(tag, id) return "ff:signal:" .. tag .. ":" .. id end
+
+function M.list_key(x) return x.base .. ":signals" end
+
+local function dedup_key(w, A) return "ff:sigdedup:" .. w.tag .. ":" .. w.id .. ":" .. A.idempotency_key end
+
+-- What can be refused without looking at anything.
+function M.check(A)
+  if A.signal_id:find(":", 1, true) or #A.signal_id > 128 then
+    return reply.invalid("signal_id", "an id without ':'", A.signal_id)
+  end
+  if A.signal_name == "" or composite.RESERVED[A.signal_name] then
+    return reply.invalid("signal_name", "a name that is not reserved", A.signal_name)
+  end
+  if #A.payload > MAX_PAYLOAD then return reply.refuse("payload_too_large", MAX_PAYLOAD) end
+end
+
+-- The signal that was accepted before: under the same idempotency key at this waitpoint, or under the same id.
+-- Or nil and a refusal: the id is another execution's.
+function M.earlier(x, w, A)
+  if A.idempotency_key ~= "" then
+    local id = redis.call("GET", dedup_key(w, A))
+    if id then return id end
+  end
+  if redis.call("EXISTS", M.key(x.tag, A.signal_id)) == 0 then return nil end
+  if redis.call("ZSCORE", M.list_key(x), A.signal_id) then return A.signal_id end
+  return nil, reply.invalid("signal_id", "an id that is not in use", A.signal_id)
+end
+
+-- What the call says, else what the policy says; 0 is no limit.
+local function limit_of(x, A)
+  if A.max_signals_per_execution then return A.max_signals_per_execution end
+  return policy.count(policy.stored(x), "max_signals_per_execution", DEFAULT_LIMIT)
+end
+
+-- May one more be kept?
+function M.check_room(x, A)
+  local limit = limit_of(x, A)
+  if limit > 0 and redis.call("ZCARD", M.list_key(x)) >= limit then
+    return reply.refuse("signal_limit_exceeded", limit)
+  end
+end
+
+-- Keep a signal. A: what is known of it; nothing empty is stored, and its creation only where it differs.
+function M.record(x, now, A, waitpoint_id, effect)
+  local set = {"signal_name", A.signal_name, "target_waitpoint_id", waitpoint_id, "accepted_at", digits.of(now),
+    "observed_effect", effect}
+  local function add(name, value)
+    if value and value ~= "" then set[#set + 1], set[#set + 2] = name, value end
+  end
+  for _, name in ipairs(OPTIONAL) do add(name, A[name]) end
+  if A.target_scope ~= "waitpoint" then add("target_scope", A.target_scope) end
+  if A.payload_encoding ~= "json" then add("payload_encoding", A.payload_encoding) end
+  if A.created_at and A.created_at ~= now then add("created_at", digits.of(A.created_at)) end
+  local key = M.key(x.tag, A.signal_id)
+  redis.call("HSET", key, unpack(set))
+  if A.payload ~= "" then redis.call("SET", key .. ":payload", A.payload) end
+  redis.call("ZADD", M.list_key(x), digits.of(now), A.signal_id)
+end
+
+function M.remember(w, A)
+  if A.idempotency_key == "" or A.dedup_ttl_ms == 0 then return end
+  redis.call("SET", dedup_key(w, A), A.signal_id, "PX", digits.of(A.dedup_ttl_ms))
+end
+
+-- Keep a recorded signal for a pending waitpoint; of more than `most` the oldest go.
+function M.buffer(w, id, most)
+  local key = waitpoint.buffer_key(w)
+  redis.call("RPUSH", key, id)
+  if most > 0 then redis.call("LTRIM", key, -most, -1) end
+end
+
+-- What conditions look at.
+function M.view(A)
+  return {id = A.signal_id, name = A.signal_name, source_type = A.source_type, source_identity = A.source_identity}
+end
+
+-- The signals that a pending waitpoint kept, oldest first.
+function M.buffered(w)
+  local found = {}
+  for _, id in ipairs(redis.call("LRANGE", waitpoint.buffer_key(w), 0, -1)) do
+    local kept = redis.call("HMGET", M.key(w.tag, id), "signal_name", "source_type", "source_identity")
+    found[#found + 1] = {id = id, name = kept[1] or "", source_type = kept[2] or "", source_identity = kept[3] or ""}
+  end
+  return found
+end
+
+return M

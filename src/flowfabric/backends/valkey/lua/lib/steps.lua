@@ -1,0 +1,53 @@
+-- Durable steps: what an execution has recorded, by occurrence and name, in one hash. A field without a colon is the
+-- number of a step and holds its field, so that pages follow the order of recording and no list has to be sorted.
+-- @uses digits update
+local M = {}
+
+M.MOST = 10000
+
+local function key(x) return x.base .. ":steps" end
+
+function M.count(x) return tonumber(x.step_count or 0) end
+
+-- The occurrence comes first: it has no colon, while a name may.
+function M.field(name, occurrence) return digits.of(occurrence) .. ":" .. name end
+
+-- The lengths say where digest and encoding end; the rest is the result, whatever bytes it has.
+local function pack(digest, encoding, result)
+  return #digest .. ":" .. #encoding .. ":" .. digest .. encoding .. result
+end
+
+local function split(value)
+  local digest_size, encoding_size, from = value:match("^(%d+):(%d+):()")
+  local encoding_at = from + digest_size
+  local result_at = encoding_at + encoding_size
+  return value:sub(from, encoding_at - 1), value:sub(encoding_at, result_at - 1), value:sub(result_at)
+end
+
+-- Digest, encoding and result of a recorded step; nil when there is none.
+function M.find(x, field)
+  local value = redis.call("HGET", key(x), field)
+  if value then return split(value) end
+end
+
+function M.add(x, now, field, digest, encoding, result)
+  local number = M.count(x) + 1
+  redis.call("HSET", key(x), field, pack(digest, encoding, result), digits.of(number), field)
+  update.write(x, now, {"step_count", number})
+end
+
+-- Name, occurrence, digest, encoding and result of the step with this number; the first one has number 1.
+function M.numbered(x, number)
+  local field = redis.call("HGET", key(x), digits.of(number))
+  local value = field and redis.call("HGET", key(x), field)
+  if not value then return nil end
+  local occurrence, name = field:match("^(%d+):(.*)$")
+  return {name, occurrence, split(value)}
+end
+
+-- Forget all of them. The caller drops step_count with the transition it makes.
+function M.clear(x)
+  if x.step_count then redis.call("UNLINK", key(x)) end
+end
+
+return M

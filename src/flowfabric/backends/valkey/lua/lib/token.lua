@@ -1,0 +1,50 @@
+-- The token of a waitpoint, `kid:digest`: whoever presents it may signal there. The digest signs the waitpoint's id,
+-- key and creation. It is kept with the waitpoint, and a mark of the secret that signed it: to compute it again for
+-- every token that somebody makes up would cost the server a fifth of a millisecond each.
+-- @uses digits hmac reply secret
+local M = {}
+
+-- A longer value would make the server keep the whole hash in a form that takes three times the memory.
+local MAX_SHORT = 64
+
+-- {kid, digest, mark}, or nil and a refusal.
+function M.mint(tag, waitpoint_id, waitpoint_key, created_at)
+  local current, refusal = secret.current(tag)
+  if refusal then return nil, refusal end
+  local message = waitpoint_id .. "|" .. waitpoint_key .. "|" .. digits.of(created_at)
+  local digest = hmac.hex(current.algorithm, current.secret, message)
+  return {kid = current.kid, digest = digest, mark = secret.mark(current.secret)}
+end
+
+function M.text(minted) return minted.kid .. ":" .. minted.digest end
+
+-- The fields under which a waitpoint keeps it, names and values in turn.
+function M.fields(minted)
+  local text = M.text(minted)
+  if #text <= MAX_SHORT then return {"waitpoint_token", text, "secret_mark", minted.mark} end
+  return {"token_kid", minted.kid, "token_digest", minted.digest, "secret_mark", minted.mark}
+end
+
+-- What a waitpoint keeps, as minted; nil when it has none.
+function M.of(w)
+  local kid, digest = w.token_kid, w.token_digest
+  if not digest then kid, digest = (w.waitpoint_token or ""):match("^([^:]+):(.+)$") end
+  return kid and {kid = kid, digest = digest, mark = w.secret_mark} or nil
+end
+
+-- Names the token in listings and logs, and cannot be turned back into it.
+function M.fingerprint(minted) return redis.sha1hex(minted.digest):sub(1, 16) end
+
+-- A refusal, or nil when the token is the waitpoint's and what signed it still counts. w: nil when there is no
+-- waitpoint; the answer and the work are then the same as for a wrong token (G6).
+function M.check(tag, text, w, now)
+  if text == "" then return reply.refuse("missing_token") end
+  local kid, digest = text:match("^([^:]+):(.+)$")
+  local mark, length, refusal = secret.verifies(tag, kid or "", now)
+  if refusal then return refusal end
+  local minted = w and M.of(w) or {kid = "", digest = ("-"):rep(length)}
+  local is_right = hmac.equal(digest or "", minted.digest)
+  if not (mark and is_right and kid == minted.kid and mark == minted.mark) then return reply.refuse("invalid_token") end
+end
+
+return M

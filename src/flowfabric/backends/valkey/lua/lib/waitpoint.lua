@@ -1,0 +1,78 @@
+-- A waitpoint: the addressable place where an execution waits. pending: made before the wait, signals are kept for it;
+-- active: of the open suspension; closed. Fields that can be told from others, or are usual, are absent.
+-- @uses digits index_key token
+local M = {}
+
+-- The waitpoint's key; what hangs on it follows a colon, so an id has none.
+function M.key(tag, id) return "ff:wp:" .. tag .. ":" .. id end
+
+function M.is_id(id) return id ~= "" and #id <= 128 and not id:find(":", 1, true) end
+
+function M.list_key(x) return x.base .. ":waitpoints" end
+
+-- Where signals wait for a pending waitpoint, oldest first.
+function M.buffer_key(w) return M.key(w.tag, w.id) .. ":signals" end
+
+function M.condition_key(w) return M.key(w.tag, w.id) .. ":condition" end
+
+-- The record, or nil.
+function M.load(tag, id)
+  if not M.is_id(id) then return nil end
+  local flat = redis.call("HGETALL", M.key(tag, id))
+  if #flat == 0 then return nil end
+  local w = {tag = tag, id = id}
+  for i = 1, #flat, 2 do w[flat[i]] = flat[i + 1] end
+  return w
+end
+
+-- The execution's own; another's is as good as none.
+function M.of(x, id)
+  local w = M.load(x.tag, id)
+  return w and w.execution_id == x.id and w or nil
+end
+
+-- set: names and values in turn.
+function M.write(w, set)
+  for i = 1, #set, 2 do w[set[i]] = set[i + 1] end
+  redis.call("HSET", M.key(w.tag, w.id), unpack(set))
+end
+
+-- minted: its token. more: further fields, names and values in turn.
+function M.create(x, now, id, waitpoint_key, minted, more)
+  local set = {
+    "execution_id", x.id, "waitpoint_key", waitpoint_key, "created_at", digits.of(now),
+    "attempt_index", x.current_attempt_index,
+  }
+  for _, fields in ipairs({token.fields(minted), more}) do
+    for i = 1, #fields do set[#set + 1] = fields[i] end
+  end
+  M.write({tag = x.tag, id = id}, set)
+  redis.call("SADD", M.list_key(x), id)
+end
+
+local function pending_key(tag) return index_key.partition({tag = tag}, "pending_waitpoint_expiry") end
+
+function M.expect(tag, id, expires_at) redis.call("ZADD", pending_key(tag), digits.of(expires_at), id) end
+
+function M.expect_no_more(tag, id) redis.call("ZREM", pending_key(tag), id) end
+
+-- pending -> active. What it kept is the suspension's from now on.
+function M.activate(w, now, suspension_id)
+  M.write(w, {"suspension_id", suspension_id, "state", "active", "activated_at", digits.of(now)})
+  redis.call("HDEL", M.key(w.tag, w.id), "expires_at")
+  redis.call("DEL", M.buffer_key(w))
+  M.expect_no_more(w.tag, w.id)
+end
+
+-- more: further fields, names and values in turn.
+function M.close(tag, id, reason, now, more)
+  local w, set = {tag = tag, id = id}, {"state", "closed", "closed_at", digits.of(now), "close_reason", reason}
+  for i = 1, more and #more or 0 do set[6 + i] = more[i] end
+  M.write(w, set)
+  local condition = M.condition_key(w)
+  if redis.call("EXISTS", condition) == 1 then
+    redis.call("HSET", condition, "closed", "1", "closed_at", digits.of(now), "closed_reason", reason)
+  end
+end
+
+return M

@@ -1,0 +1,77 @@
+"""SignalPort on Valkey: one delivery for pending and active waitpoints, and what a resumed worker reads."""
+
+from __future__ import annotations
+
+from flowfabric.backends.valkey.calls import Fields, FunctionCaller
+from flowfabric.core import contracts as c
+from flowfabric.core.ids import SignalId, WaitpointId, WaitpointKey
+
+_DEFAULT_ENCODING = "json"
+
+
+class ValkeySignals:
+    """What the world outside says."""
+
+    _caller: FunctionCaller
+
+    async def deliver_signal(self, args: c.DeliverSignalArgs) -> c.SignalOutcome:
+        fields = await self._caller.call_execution(
+            "deliver_signal",
+            args.execution_id,
+            signal_id=args.signal_id,
+            waitpoint_id=args.waitpoint_id,
+            signal_name=args.signal_name,
+            signal_category=args.signal_category,
+            source_type=args.source_type,
+            source_identity=args.source_identity,
+            payload=args.payload,
+            payload_encoding=args.payload_encoding,
+            idempotency_key=args.idempotency_key,
+            correlation_id=args.correlation_id,
+            target_scope=args.target_scope,
+            created_at=args.created_at,
+            dedup_ttl_ms=args.dedup_ttl_ms,
+            resume_delay_ms=args.resume_delay_ms,
+            signal_maxlen=args.signal_maxlen,
+            max_signals_per_execution=args.max_signals_per_execution,
+            waitpoint_token=args.waitpoint_token.reveal(),
+            on_pending="buffer",  # the store sees which of the two it is, in the step that acts on it (D2)
+        )
+        signal_id = SignalId.trusted(fields.text(0))
+        if fields.status == "DUPLICATE":
+            return c.SignalDuplicate(existing_signal_id=signal_id)
+        effect = c.SignalEffect(fields.text(1))
+        if effect is c.SignalEffect.RESUMED:
+            return c.ResumeTriggered(signal_id=signal_id)
+        return c.SignalAccepted(signal_id=signal_id, effect=effect)
+
+    async def list_resume_signals(self, args: c.ListResumeSignalsArgs) -> c.ListResumeSignalsPage:
+        fields = await self._caller.call_execution(
+            "list_resume_signals",
+            args.execution_id,
+            attempt_index=args.attempt_index,
+            after=args.after,
+            limit=args.limit,
+        )
+        keys = dict(fields.rows(4))
+        signals = tuple(_signal(entry, keys) for entry in fields.entries(5))
+        more = fields.text(0) == "1"
+        return c.ListResumeSignalsPage(signals=signals, next_cursor=signals[-1].signal_id if more else None)
+
+
+def _signal(entry: Fields, keys: dict[str, str]) -> c.ResumeSignal:
+    has_payload = len(entry.values) > 9
+    waitpoint_id = entry.text(8)
+    return c.ResumeSignal(
+        signal_id=SignalId.trusted(entry.text(0)),
+        signal_name=entry.text(1),
+        waitpoint_id=WaitpointId.trusted(waitpoint_id),
+        waitpoint_key=WaitpointKey.trusted(keys.get(waitpoint_id, "")),
+        accepted_at=entry.number(6),
+        signal_category=entry.text(2),
+        source_type=entry.text(3),
+        source_identity=entry.text(4),
+        correlation_id=entry.text(5) or None,
+        payload=entry.raw(9) if has_payload else None,
+        payload_encoding=(entry.text(7) or _DEFAULT_ENCODING) if has_payload else None,
+    )

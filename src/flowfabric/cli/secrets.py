@@ -1,0 +1,196 @@
+"""`secrets`: what waitpoint tokens are signed with, by kid, and how another secret takes over."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Annotated, Any, Final, TypeAlias
+
+import typer
+
+from flowfabric.backends.ports import EngineBackend
+from flowfabric.cli import parsing
+from flowfabric.cli.options import AsJson, Url
+from flowfabric.cli.output import Output, Styled
+from flowfabric.cli.running import on_store, options_go_behind
+from flowfabric.client.fabric import Fabric
+from flowfabric.core import contracts as c
+from flowfabric.core.partition import Partition, PartitionFamily
+from flowfabric.core.tokens import Kid, SecretHex
+from flowfabric.errors import FlowFabricError
+
+# How many partitions are called at the same time, and between two looks at the progress.
+_PORTION: Final = 32
+_SECRET_BYTES: Final = 32
+_KID_BYTES: Final = 4
+
+NewKid: TypeAlias = Annotated[
+    str | None, typer.Option("--kid", metavar="KID", help="The new secret's name; by default a random one.")
+]
+Grace: TypeAlias = Annotated[
+    str, typer.Option(metavar="DURATION", help="How long tokens that the old secret signed stay valid.")
+]
+FromStdin: TypeAlias = Annotated[
+    bool, typer.Option("--stdin", help="Read the new secret from stdin, in hex; by default one is generated.")
+]
+
+app = typer.Typer(help="List waitpoint secrets by kid, or rotate to a new one.", invoke_without_command=True)
+
+
+@app.callback()
+def every_secret(ctx: typer.Context, url: Url = None, as_json: AsJson = False) -> None:
+    """List waitpoint secrets by kid, or rotate to a new one."""
+    if ctx.invoked_subcommand is None:
+        on_store(url, as_json, _list)
+    else:
+        options_go_behind(f"secrets {ctx.invoked_subcommand}", url, as_json)
+
+
+@app.command("list")
+def list_kids(url: Url = None, as_json: AsJson = False) -> None:
+    """List the kids of the secrets that count, and in how many partitions. No secret is ever shown."""
+    on_store(url, as_json, _list)
+
+
+@app.command()
+def rotate(
+    kid: NewKid = None, grace: Grace = "24h", from_stdin: FromStdin = False, url: Url = None, as_json: AsJson = False
+) -> None:
+    """Sign waitpoint tokens with a new secret from now on, in every partition.
+
+    A store that has no secret gets its first one. When partitions fail they are listed, and sign as before.
+    """
+
+    async def body(fabric: Fabric, out: Output) -> None:
+        args = c.RotateWaitpointHmacSecretAllArgs(
+            new_kid=Kid(kid if kid is not None else f"k-{secrets.token_hex(_KID_BYTES)}"),
+            new_secret_hex=SecretHex(parsing.hidden_line("secret") if from_stdin else secrets.token_hex(_SECRET_BYTES)),
+            grace_ms=round(parsing.duration("--grace", grace) * 1000),
+        )
+        report = await _rotate(fabric.backend, args, out)
+        _print_report(args, report, out)
+        again = f"--kid {args.new_kid} --stdin and the same secret" if from_stdin else "another kid"
+        _raise_if_failed(report, again)
+
+    on_store(url, as_json, body)
+
+
+async def _rotate(
+    backend: EngineBackend, args: c.RotateWaitpointHmacSecretAllArgs, out: Output
+) -> c.RotateWaitpointHmacSecretAllReport:
+    """In portions, so that somebody who looks sees how far it is."""
+    report = c.RotateWaitpointHmacSecretAllReport()
+    with out.live() as shown:
+        for portion in _portions(backend):
+            done = await asyncio.gather(*(_rotate_one(backend, args, each) for each in portion))
+            report = c.RotateWaitpointHmacSecretAllReport(entries=(*report.entries, *done))
+            if shown is not None:
+                counts = (len(report.entries), backend.partitions.num_flow_partitions, len(report.failed))
+                shown.update(("DONE", "OF", "FAILED"), [[str(each) for each in counts]])
+    return report
+
+
+async def _rotate_one(
+    backend: EngineBackend, args: c.RotateWaitpointHmacSecretAllArgs, partition: Partition
+) -> c.RotateWaitpointHmacSecretAllEntry:
+    result: c.PartitionRotationOutcome
+    try:
+        result = await backend.rotate_waitpoint_hmac_secret(args.for_partition(partition))
+    except FlowFabricError as error:
+        result = c.SecretRotationFailed(code=error.code, message=error.message)
+    return c.RotateWaitpointHmacSecretAllEntry(partition=partition, result=result)
+
+
+def _print_report(
+    args: c.RotateWaitpointHmacSecretAllArgs, report: c.RotateWaitpointHmacSecretAllReport, out: Output
+) -> None:
+    rotated = sum(isinstance(each.result, c.SecretRotated) for each in report.entries)
+    unchanged = sum(isinstance(each.result, c.SecretUnchanged) for each in report.entries)
+    failed = [(each.partition.tag, failure.code, failure.message) for each, failure in _failures(report)]
+    if out.as_json:
+        found = [dict(zip(("partition", "code", "message"), each, strict=True)) for each in failed]
+        told = {"new_kid": args.new_kid, "grace_ms": args.grace_ms, "rotated": rotated, "unchanged": unchanged}
+        out.json({**told, "failed": found})
+        return
+    counts = (("rotated", rotated), ("unchanged", unchanged), ("failed", len(failed)))
+    pairs = [("kid", args.new_kid), ("grace", parsing.span_text(args.grace_ms))]
+    out.fields([*pairs, *((name, f"{count} partitions") for name, count in counts)])
+    if failed:
+        out.line()
+        out.table(("PARTITION", "CODE", "MESSAGE"), failed)
+
+
+def _failures(
+    report: c.RotateWaitpointHmacSecretAllReport,
+) -> Iterator[tuple[c.RotateWaitpointHmacSecretAllEntry, c.SecretRotationFailed]]:
+    for each in report.failed:
+        if isinstance(each.result, c.SecretRotationFailed):
+            yield each, each.result
+
+
+def _raise_if_failed(report: c.RotateWaitpointHmacSecretAllReport, again: str) -> None:
+    """The first failure decides the exit code."""
+    if not report.failed:
+        return
+    first, failure = next(_failures(report))
+    count = f"{len(report.failed)} of {len(report.entries)} partitions"
+    why = f"{first.partition.tag}: {failure.message}"
+    raise FlowFabricError(f"{count} sign as before ({why}); rotate again with {again}", code=failure.code)
+
+
+async def _list(fabric: Fabric, out: Output) -> None:
+    found = await _kids(fabric.backend)
+    kids, unseeded = _counted(found), sum(each.current_kid is None for each in found)
+    if out.as_json:
+        out.json({"partitions": len(found), "unseeded": unseeded, "kids": kids})
+        return
+    rows = [
+        (
+            each["kid"],
+            "signs" if each["current"] else "in grace",
+            each["algorithm"],
+            parsing.time_text(each["expires_at_ms"]),
+            f"{each['partitions']} of {len(found)}",
+        )
+        for each in kids
+    ]
+    out.table(("KID", "STATE", "ALGORITHM", "UNTIL", "PARTITIONS"), rows)
+    if unseeded:
+        hint = "set FLOWFABRIC_WAITPOINT_SECRET for the workers, or run `flowfabric secrets rotate`"
+        out.line(Styled(f"{unseeded} of {len(found)} partitions have no secret: {hint}", "yellow"))
+
+
+async def _kids(backend: EngineBackend) -> list[c.WaitpointHmacKids]:
+    found: list[c.WaitpointHmacKids] = []
+    for portion in _portions(backend):
+        calls = (backend.list_waitpoint_hmac_kids(c.ListWaitpointHmacKidsArgs(partition=each)) for each in portion)
+        found += await asyncio.gather(*calls)
+    return found
+
+
+def _counted(found: list[c.WaitpointHmacKids]) -> list[dict[str, Any]]:
+    """Each kid once, with the number of its partitions and the latest end of its grace; those that sign first."""
+    ends: dict[tuple[bool, str, str], list[int | None]] = defaultdict(list)
+    for each in found:
+        if each.current_kid is not None:
+            ends[False, each.current_kid, str(each.current_algorithm)].append(None)
+        for old in each.verifying:
+            ends[True, old.kid, old.algorithm].append(old.expires_at_ms)
+    return [
+        {
+            "kid": kid,
+            "current": not is_old,
+            "algorithm": algorithm,
+            "expires_at_ms": max((at for at in times if at is not None), default=None),
+            "partitions": len(times),
+        }
+        for (is_old, kid, algorithm), times in sorted(ends.items())
+    ]
+
+
+def _portions(backend: EngineBackend) -> Iterator[list[Partition]]:
+    count = backend.partitions.num_flow_partitions
+    for start in range(0, count, _PORTION):
+        yield [Partition(PartitionFamily.FLOW, index) for index in range(start, min(start + _PORTION, count))]

@@ -1,0 +1,138 @@
+"""Signals: what wakes a suspended execution, what became of a delivery, and what a resumed worker reads."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, TypeAlias
+
+import msgspec
+
+from flowfabric.core import limits
+from flowfabric.core.conditions import signal_name
+from flowfabric.core.contracts.fields import Checked, DurationMs, Encoding, IdempotencyKey, Outcome, Rule, ScanLimit
+from flowfabric.core.ids import (
+    AttemptIndex,
+    ExecutionId,
+    SignalId,
+    TimestampMs,
+    WaitpointId,
+    WaitpointKey,
+    WaitpointToken,
+)
+
+SignalName: TypeAlias = Annotated[str, Rule(signal_name)]
+SignalLabel: TypeAlias = Annotated[
+    str, Rule(lambda field, value: limits.label(field, value, 0, limits.SIGNAL_SOURCE_MAX_BYTES))
+]
+SignalPayload: TypeAlias = Annotated[
+    bytes, Rule(lambda field, value: limits.payload(field, value, limits.SIGNAL_PAYLOAD_MAX_BYTES))
+]
+SignalCount: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=limits.MAX_POLICY_COUNT)]
+SignalStreamLength: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=limits.MAX_SIGNAL_STREAM_LENGTH)]
+
+
+class SignalScope(StrEnum):
+    """What a signal was meant for; it is recorded and decides nothing."""
+
+    WAITPOINT = "waitpoint"
+    EXECUTION = "execution"
+
+
+class SignalEffect(StrEnum):
+    """What a signal did where it arrived."""
+
+    NO_OP = "no_op"
+    APPENDED = "appended_to_waitpoint"
+    APPENDED_DUPLICATE = "appended_to_waitpoint_duplicate"
+    BUFFERED = "buffered_for_pending_waitpoint"
+    IGNORED_NOT_IN_CONDITION = "signal_ignored_not_in_condition"
+    IGNORED_BY_MATCHER = "signal_ignored_matcher_failed"
+    RESUMED = "resume_condition_satisfied"
+
+
+class BufferSignalArgs(Checked, frozen=True, kw_only=True):
+    """A signal for a waitpoint, with the token that was given out for it.
+
+    Whether the waitpoint is pending or active is the store's to see: it buffers or evaluates in the same step (D2).
+    """
+
+    execution_id: ExecutionId
+    waitpoint_id: WaitpointId
+    waitpoint_token: WaitpointToken
+    signal_id: SignalId
+    signal_name: SignalName
+    signal_category: SignalLabel = ""
+    source_type: SignalLabel = ""
+    source_identity: SignalLabel = ""  # with source_type, what a Count of distinct sources tells apart
+    payload: SignalPayload | None = None
+    payload_encoding: Encoding | None = None
+    idempotency_key: IdempotencyKey | None = None
+    target_scope: SignalScope = SignalScope.WAITPOINT
+
+
+class DeliverSignalArgs(BufferSignalArgs, frozen=True, kw_only=True):
+    """The same, with what decides how it is kept and how the execution goes on; None is the store's default."""
+
+    correlation_id: SignalLabel | None = None
+    created_at: TimestampMs | None = None  # where it comes from; None: the store's now
+    dedup_ttl_ms: DurationMs | None = None
+    resume_delay_ms: DurationMs | None = None  # None: what the suspension's resume policy says
+    max_signals_per_execution: SignalCount | None = None  # None: what the policy says; 0: no limit
+    signal_maxlen: SignalStreamLength | None = None
+
+
+class SignalAccepted(Outcome, frozen=True, kw_only=True, tag="accepted"):
+    """It was recorded; the execution does not go on because of it."""
+
+    signal_id: SignalId
+    effect: SignalEffect
+
+
+class ResumeTriggered(Outcome, frozen=True, kw_only=True, tag="triggered_resume"):
+    """It met the condition: suspended -> waiting, or delayed."""
+
+    signal_id: SignalId
+
+
+class SignalDuplicate(Outcome, frozen=True, kw_only=True, tag="duplicate"):
+    """The idempotency key or the id was used before, by this signal; nothing was changed."""
+
+    existing_signal_id: SignalId
+
+
+SignalOutcome: TypeAlias = SignalAccepted | ResumeTriggered | SignalDuplicate
+
+
+class ResumeSignal(msgspec.Struct, frozen=True, kw_only=True):
+    """A signal that helped to meet the condition, as the resumed worker reads it."""
+
+    signal_id: SignalId
+    signal_name: str
+    waitpoint_id: WaitpointId
+    waitpoint_key: WaitpointKey
+    accepted_at: TimestampMs
+    signal_category: str = ""
+    source_type: str = ""
+    source_identity: str = ""
+    correlation_id: str | None = None
+    payload: bytes | None = None
+    payload_encoding: str | None = None
+
+
+class ListResumeSignalsArgs(Checked, frozen=True, kw_only=True):
+    """The signals that ended the latest suspension, in the order of their arrival, after `after`.
+
+    With `attempt_index` those of this attempt only: none when the latest suspension was another one's.
+    """
+
+    execution_id: ExecutionId
+    attempt_index: AttemptIndex | None = None
+    after: SignalId | None = None
+    limit: ScanLimit = 100
+
+
+class ListResumeSignalsPage(msgspec.Struct, frozen=True, kw_only=True):
+    """Some signals and where to go on; none at all when an operator or a plain time-out ended the suspension."""
+
+    signals: tuple[ResumeSignal, ...] = ()
+    next_cursor: SignalId | None = None

@@ -1,0 +1,136 @@
+"""Waitpoints: the addressable places where signals arrive, before and during a suspension."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Self, TypeAlias
+
+import msgspec
+
+from flowfabric.core import limits
+from flowfabric.core.contracts.execution import CancelSource
+from flowfabric.core.contracts.fields import Checked, Outcome, Reason, ScanLimit
+from flowfabric.core.contracts.lease import LeaseFence
+from flowfabric.core.ids import AttemptIndex, ExecutionId, TimestampMs, WaitpointId, WaitpointKey, WaitpointToken
+
+ExpiresInMs: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=limits.MAX_DURATION_MS)]
+
+
+class WaitpointState(StrEnum):
+    PENDING = "pending"  # made ahead of its suspension; signals are buffered
+    ACTIVE = "active"
+    CLOSED = "closed"
+    EXPIRED = "expired"
+
+
+class FreshWaitpoint(Checked, frozen=True, kw_only=True, tag_field="binding", tag="fresh"):
+    """A waitpoint that the suspension makes."""
+
+    waitpoint_id: WaitpointId
+    waitpoint_key: WaitpointKey
+
+    @classmethod
+    def new(cls, waitpoint_key: str | None = None) -> Self:
+        """With a new id, and a key made of it unless one is given."""
+        waitpoint_id = WaitpointId.new()
+        return cls(waitpoint_id=waitpoint_id, waitpoint_key=WaitpointKey(waitpoint_key or f"wpk:{waitpoint_id}"))
+
+
+class PendingWaitpoint(Checked, frozen=True, kw_only=True, tag_field="binding", tag="use_pending"):
+    """A waitpoint that create_pending_waitpoint made; what was buffered there counts.
+
+    Its key is known to the store; given here, it is checked against the condition before the call.
+    """
+
+    waitpoint_id: WaitpointId
+    waitpoint_key: WaitpointKey | None = None
+
+
+WaitpointBinding: TypeAlias = FreshWaitpoint | PendingWaitpoint
+
+
+class IssuedWaitpoint(msgspec.Struct, frozen=True, kw_only=True):
+    """A waitpoint and the token that its signallers must present."""
+
+    waitpoint_id: WaitpointId
+    waitpoint_key: WaitpointKey
+    waitpoint_token: WaitpointToken
+
+
+class CreatePendingWaitpointArgs(Checked, frozen=True, kw_only=True):
+    """The owner makes a waitpoint ahead of its suspension, so that a signal that comes early is kept.
+
+    Nobody's suspension within `expires_in_ms`, and it expires with what was buffered.
+    """
+
+    execution_id: ExecutionId
+    fence: LeaseFence
+    attempt_index: AttemptIndex
+    waitpoint_id: WaitpointId
+    waitpoint_key: WaitpointKey
+    expires_in_ms: ExpiresInMs
+
+
+class PendingWaitpointCreated(Outcome, frozen=True, kw_only=True, tag="created"):
+    waitpoint_id: WaitpointId
+    waitpoint_key: WaitpointKey
+    waitpoint_token: WaitpointToken
+
+
+CreatePendingWaitpointResult: TypeAlias = PendingWaitpointCreated
+
+
+class CloseWaitpointArgs(Checked, frozen=True, kw_only=True):
+    """Close a waitpoint: nothing is delivered to it any more.
+
+    An active waitpoint of a suspended execution is closed by an operator only (D8).
+    """
+
+    execution_id: ExecutionId
+    waitpoint_id: WaitpointId
+    reason: Reason = "proactive_close"
+    source: CancelSource = CancelSource.LEASE_HOLDER
+
+
+class WaitpointClosed(Outcome, frozen=True, kw_only=True, tag="closed"):
+    pass
+
+
+class WaitpointAlreadyClosed(Outcome, frozen=True, kw_only=True, tag="already_closed"):
+    """Closed or expired before; nothing was changed."""
+
+
+CloseWaitpointResult: TypeAlias = WaitpointClosed | WaitpointAlreadyClosed
+
+
+class PendingWaitpointInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """An open waitpoint of an execution, as anybody may see it: which secret signed its token, never the token.
+
+    required_signal_names: what its condition waits for there; empty while it is pending, and for any signal.
+    """
+
+    waitpoint_id: WaitpointId
+    waitpoint_key: WaitpointKey
+    execution_id: ExecutionId
+    state: WaitpointState
+    created_at: TimestampMs
+    token_kid: str
+    token_fingerprint: str
+    required_signal_names: tuple[str, ...] = ()
+    activated_at: TimestampMs | None = None  # None: pending
+    expires_at: TimestampMs | None = None  # None: never
+
+
+class ListPendingWaitpointsArgs(Checked, frozen=True, kw_only=True):
+    """Pending and active waitpoints of one execution, by id, after `after`."""
+
+    execution_id: ExecutionId
+    after: WaitpointId | None = None
+    limit: ScanLimit = 100
+
+
+class ListPendingWaitpointsPage(msgspec.Struct, frozen=True, kw_only=True):
+    """Some waitpoints and where to go on; None when there are no more."""
+
+    entries: tuple[PendingWaitpointInfo, ...] = ()
+    next_cursor: WaitpointId | None = None

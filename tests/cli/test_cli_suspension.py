@@ -1,0 +1,292 @@
+"""suspended, waitpoints, signal, resume and secrets, on a real store."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from flowfabric.client.fabric import Fabric
+from flowfabric.core import contracts as c
+from flowfabric.core.conditions import ByName, Single
+from flowfabric.core.ids import (
+    AttemptId,
+    ExecutionId,
+    LaneId,
+    LeaseId,
+    SuspensionId,
+    WaitpointId,
+    WaitpointKey,
+    WaitpointToken,
+    WorkerId,
+    WorkerInstanceId,
+)
+from flowfabric.core.partition import Partition, PartitionFamily
+from flowfabric.core.tokens import Kid, SecretHex, token_fingerprint
+from tests.cli.harness import Cli, has_shape
+
+UNKNOWN = "{fp:1}:00000000-0000-4000-8000-000000000000"
+SECRET = "0f" * 32
+HOUR_MS = 3_600_000
+
+
+@dataclass
+class Waiting:
+    """A suspended execution, where it waits, and the token that lets a signal in."""
+
+    id: str
+    waitpoint: str
+    token: str
+
+
+async def owned(fabric: Fabric, lane: str) -> dict[str, Any]:
+    """A new execution that a worker holds, as the calls of its owner name it."""
+    submitted = await fabric.submit("review", lane=lane)
+    claim = await fabric.backend.issue_grant_and_claim(
+        c.IssueGrantAndClaimArgs(
+            execution_id=submitted.id,
+            worker_id=WorkerId("worker"),
+            worker_instance_id=WorkerInstanceId("worker-1"),
+            lane_id=LaneId(lane),
+            lease_id=LeaseId.new(),
+            lease_ttl_ms=30_000,
+            attempt_id=AttemptId.new(),
+        )
+    )
+    return {"execution_id": submitted.id, "fence": claim.fence, "attempt_index": claim.attempt_index}
+
+
+def suspend(cli: Cli, lane: str = "default", **overrides: Any) -> Waiting:
+    """One that waits for the signal `approved`."""
+
+    async def body(fabric: Fabric) -> Waiting:
+        await seed(fabric)
+        owner = await owned(fabric, lane)
+        done = await fabric.backend.suspend_execution(
+            c.SuspendExecutionArgs(
+                **owner,
+                suspension_id=SuspensionId.new(),
+                waitpoints=(c.FreshWaitpoint.new("reply"),),
+                resume_condition=Single(WaitpointKey("reply"), ByName("approved")),
+                **overrides,
+            )
+        )
+        return Waiting(owner["execution_id"], done.waitpoint_id, done.waitpoint_token.reveal())
+
+    return cli.on_store(body)
+
+
+async def seed(fabric: Fabric) -> None:
+    args = c.SeedWaitpointHmacSecretArgs(kid=Kid("k1"), secret_hex=SecretHex(SECRET))
+    await fabric.backend.seed_waitpoint_hmac_secret(args)
+
+
+def state(cli: Cli, execution_id: str) -> str:
+    found: str = cli("show", execution_id, "--json").json["public_state"]
+    return found
+
+
+def test_suspended_lists_by_lane_and_reason(cli: Cli) -> None:
+    plain = suspend(cli)
+    approval = c.SuspensionReasonCode.WAITING_FOR_APPROVAL
+    timed = suspend(cli, "reviews", reason_code=approval, timeout_ms=HOUR_MS)
+
+    def found(*words: str) -> list[str]:
+        return [each["execution_id"] for each in cli("suspended", *words, "--json").json["entries"]]
+
+    assert found() == [timed.id, plain.id]  # the one with a time-out first
+    assert found("--lane", "reviews") == found("--reason", approval) == [timed.id]
+    assert found("--lane", "nobody") == []
+    header, first, second = cli("suspended").stdout.splitlines()
+    assert header.split() == ["ID", "LANE", "REASON", "SINCE", "TIMEOUT", "THEN"]
+    assert (first.split()[:3], first.split()[-1]) == ([timed.id, "reviews", approval], "fail")
+    assert second.split()[-2:] == ["-", "-"]
+
+
+def test_suspended_goes_on_from_its_cursor(cli: Cli) -> None:
+    ids = {suspend(cli).id for _ in range(3)}
+    first = cli("suspended", "--limit", "2", "--json").json
+    rest = cli("suspended", "--limit", "2", "--cursor", first["next_cursor"], "--json").json
+    assert {each["execution_id"] for each in (*first["entries"], *rest["entries"])} == ids
+    assert rest["next_cursor"] is None
+    assert "--cursor " in cli("suspended", "--limit", "2").stdout
+
+
+def test_an_unknown_reason_is_refused(cli: Cli) -> None:
+    cli("suspended", "--reason", "boredom", code=2)
+
+
+def test_waitpoints_shows_kid_and_fingerprint_and_never_a_token(cli: Cli) -> None:
+    one = suspend(cli)
+    told, shown = cli("waitpoints", one.id, "--json"), cli("waitpoints", one.id)
+    (found,) = told.json["waitpoints"]
+    assert (found["waitpoint_id"], found["waitpoint_key"], found["state"]) == (one.waitpoint, "reply", "active")
+    assert found["required_signal_names"] == ["approved"]
+    fingerprint = token_fingerprint(WaitpointToken(one.token))
+    assert (found["token_kid"], found["token_fingerprint"]) == ("k1", fingerprint)
+    assert shown.stdout.splitlines()[1].split()[-2:] == ["k1", fingerprint]
+    assert not any(one.token.partition(":")[2] in text for text in (told.stdout, shown.stdout))
+
+
+def test_waitpoints_shows_pending_ones(cli: Cli) -> None:
+    async def pending(fabric: Fabric) -> str:
+        await seed(fabric)
+        owner, waitpoint = await owned(fabric, "default"), WaitpointId.new()
+        args = c.CreatePendingWaitpointArgs(
+            **owner, waitpoint_id=waitpoint, waitpoint_key=WaitpointKey("early"), expires_in_ms=HOUR_MS
+        )
+        await fabric.backend.create_pending_waitpoint(args)
+        execution_id: ExecutionId = owner["execution_id"]
+        return execution_id
+
+    (found,) = cli("waitpoints", cli.on_store(pending), "--json").json["waitpoints"]
+    assert (found["waitpoint_key"], found["state"], found["required_signal_names"]) == ("early", "pending", [])
+
+
+def test_waitpoints_of_an_unknown_execution_are_refused(cli: Cli) -> None:
+    cli("waitpoints", UNKNOWN, code=3)
+
+
+def test_a_signal_with_the_token_from_stdin_resumes(cli: Cli) -> None:
+    one = suspend(cli)
+    words = ("signal", one.id, one.waitpoint, "approved", "--payload", '{"by": "ann"}', "--token", "-")
+    ran = cli(*words, stdin=f"{one.token}\n")
+    assert ran.stdout.split()[1:] == ["triggered_resume"]
+    assert one.token not in ran.stdout + ran.stderr
+    assert state(cli, one.id) == "waiting"
+
+    async def told(fabric: Fabric) -> c.ResumeSignal:
+        args = c.ListResumeSignalsArgs(execution_id=ExecutionId(one.id))
+        (only,) = (await fabric.backend.list_resume_signals(args)).signals
+        return only
+
+    said = cli.on_store(told)
+    assert (said.signal_name, said.payload, said.payload_encoding) == ("approved", b'{"by": "ann"}', "json")
+
+
+def test_a_signal_takes_the_token_of_the_environment(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = suspend(cli)
+    monkeypatch.setenv("FLOWFABRIC_WAITPOINT_TOKEN", one.token)
+    ran = cli("signal", one.id, one.waitpoint, "chatter", "--json")
+    assert (ran.json["outcome"], ran.json["effect"]) == ("accepted", "no_op")
+    assert state(cli, one.id) == "suspended"
+    assert cli("signal", one.id, one.waitpoint, "approved", "--json").json["outcome"] == "triggered_resume"
+
+
+def test_a_wrong_token_is_refused_and_not_shown(cli: Cli) -> None:
+    one = suspend(cli)
+    forged = f"k1:{'9' * 64}"
+    ran = cli("signal", one.id, one.waitpoint, "approved", "--token", forged, code=2)
+    assert ran.stderr.startswith("flowfabric: invalid_token: ")
+    assert "999" not in ran.stderr
+    assert state(cli, one.id) == "suspended"
+
+
+@pytest.mark.parametrize("words", [(), ("--token", "-"), ("--token", "k1:ab", "--payload", "not json")])
+def test_a_signal_without_a_token_or_with_a_bad_payload_is_refused(cli: Cli, words: tuple[str, ...]) -> None:
+    one = suspend(cli)
+    ran = cli("signal", one.id, one.waitpoint, "approved", *words, "--json", code=2, stdin="")
+    assert ran.error["details"]["field"] == ("--payload" if "--payload" in words else "--token")
+
+
+def test_resume_ends_a_suspension(cli: Cli) -> None:
+    one, two = suspend(cli), suspend(cli)
+    assert cli("resume", one.id).stdout.startswith(f"{one.id} resumed: ")
+    told = cli("resume", two.id, "--delay", "1h", "--json").json
+    assert told == {"execution_id": two.id, "outcome": "resumed", "public_state": "delayed"}
+    assert state(cli, two.id) == "delayed"
+    assert cli("suspended", "--json").json["entries"] == []
+
+
+def test_what_is_not_suspended_is_not_resumed(cli: Cli) -> None:
+    cli("resume", cli.submit("greet"), code=4)
+    cli("resume", UNKNOWN, code=3)
+    cli("resume", UNKNOWN, "--delay", "soon", code=2)
+
+
+def test_rotating_gives_the_first_secret_then_another_one(cli: Cli) -> None:
+    assert cli("secrets", "--json").json == {"partitions": 256, "unseeded": 256, "kids": []}
+    assert "256 of 256 partitions have no secret" in cli("secrets", "list").stdout
+    assert cli("secrets", "rotate", "--kid", "a", "--json").json == {
+        "new_kid": "a", "grace_ms": 24 * HOUR_MS, "rotated": 256, "unchanged": 0, "failed": [],
+    }  # fmt: skip
+    assert cli("secrets", "rotate", "--kid", "b", "--grace", "1h").stdout.split()[:4] == ["kid", "b", "grace", "1.0h"]
+    found = cli("secrets", "list", "--json").json
+    assert found["unseeded"] == 0
+    assert [(each["kid"], each["current"], each["partitions"]) for each in found["kids"]] == [
+        ("b", True, 256),
+        ("a", False, 256),
+    ]
+    assert found["kids"][0]["expires_at_ms"] is None
+    rows = [line.split() for line in cli("secrets", "list").stdout.splitlines()]
+    assert [rows[1][:3], rows[2][:4]] == [["b", "signs", "sha256"], ["a", "in", "grace", "sha256"]]
+
+
+def test_a_token_of_the_old_secret_stays_valid_during_the_grace(cli: Cli) -> None:
+    one, two = suspend(cli), suspend(cli)
+    cli("secrets", "rotate", "--grace", "1h")
+    cli("signal", one.id, one.waitpoint, "approved", "--token", one.token)
+    cli("secrets", "rotate", "--grace", "0s")
+    cli("signal", two.id, two.waitpoint, "approved", "--token", two.token)  # k1 keeps the hour it was given
+
+
+def test_a_secret_from_stdin_may_be_rotated_to_again(cli: Cli) -> None:
+    words = ("secrets", "rotate", "--kid", "mine", "--stdin", "--json")
+    first, again = cli(*words, stdin=f"{SECRET}\n"), cli(*words, stdin=f"{SECRET}\n")
+    assert (first.json["rotated"], again.json["unchanged"]) == (256, 256)
+    assert SECRET not in first.stdout + first.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "stdin", "told"),
+    [
+        (("--stdin",), "no hex\n", "invalid_secret_hex"),
+        (("--kid", "a:b"), "", "invalid_kid"),
+        (("--grace", "soon"), "", "invalid_input"),
+        (("--grace", "100000w"), "", "invalid_grace_ms"),
+    ],
+)
+def test_a_malformed_rotation_changes_nothing(cli: Cli, words: tuple[str, ...], stdin: str, told: str) -> None:
+    ran = cli("secrets", "rotate", *words, "--json", code=2, stdin=stdin)
+    assert ran.error["code"] == told
+    assert "no hex" not in ran.stderr
+    assert cli("secrets", "--json").json["unseeded"] == 256
+
+
+def test_partitions_that_fail_are_reported(cli: Cli) -> None:
+    partition = Partition(PartitionFamily.FLOW, 7)
+
+    async def occupied(fabric: Fabric) -> None:
+        args = c.RotateWaitpointHmacSecretAllArgs(new_kid=Kid("x"), new_secret_hex=SecretHex(SECRET), grace_ms=0)
+        await fabric.backend.rotate_waitpoint_hmac_secret(args.for_partition(partition))
+
+    cli.on_store(occupied)
+    ran = cli("secrets", "rotate", "--kid", "x", "--json", code=4)
+    assert (ran.json["rotated"], [each["partition"] for each in ran.json["failed"]]) == (255, [partition.tag])
+    assert ran.error["code"] == ran.json["failed"][0]["code"] == "rotation_conflict"
+    shown = cli("secrets", "rotate", "--kid", "x", code=4)
+    assert "256 of 256 partitions sign as before" in shown.stderr
+    assert "rotate again with another kid" in shown.stderr
+    assert cli("secrets", "rotate", "--json").json["failed"] == []
+
+
+def test_options_before_a_subcommand_of_secrets_are_refused(cli: Cli) -> None:
+    assert "goes behind: flowfabric secrets list" in cli("secrets", "--json", "list", code=2).error["message"]
+
+
+def test_json_of_waiting_keeps_its_shape(cli: Cli) -> None:
+    one = suspend(cli, timeout_ms=HOUR_MS)
+    entry = {"execution_id": "str", "lane_id": "str", "suspension_id": "str", "reason": "str", "suspended_at": "int"}
+    timing = {"timeout_at": "int", "timeout_behavior": "str"}
+    assert has_shape(cli("suspended", "--json").json, {"entries": [{**entry, **timing}], "next_cursor": "NoneType"})
+    waitpoint = {
+        "waitpoint_id": "str", "waitpoint_key": "str", "execution_id": "str", "state": "str", "created_at": "int",
+        "token_kid": "str", "token_fingerprint": "str", "required_signal_names": ["str"], "activated_at": "int",
+        "expires_at": "int",
+    }  # fmt: skip
+    assert has_shape(cli("waitpoints", one.id, "--json").json, {"waitpoints": [waitpoint]})
+    outcome = cli("signal", one.id, one.waitpoint, "approved", "--token", one.token, "--json").json
+    assert has_shape(outcome, {"outcome": "str", "signal_id": "str"})
+    kid = {"kid": "str", "current": "bool", "algorithm": "str", "expires_at_ms": "NoneType", "partitions": "int"}
+    assert has_shape(cli("secrets", "--json").json, {"partitions": "int", "unseeded": "int", "kids": [kid]})

@@ -1,0 +1,169 @@
+"""The secrets that sign waitpoint tokens: seeding, rotation with grace, and what is never collected."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import valkey
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.lua.suspension_wire import SECRET, Waiting, named
+from tests.lua.test_modules import call  # noqa: F401  (a fixture)
+
+A, B, C = "aa" * 32, "bb" * 32, "cc" * 32
+
+
+@pytest.fixture
+def x(wire: valkey.Valkey) -> Waiting:
+    return Waiting(wire)
+
+
+def test_a_partition_is_seeded_once(x: Waiting) -> None:
+    assert x.seed("k1", A) == [1, "OK", "seeded", "k1", "1"]
+    assert x.seed("k1", A.upper()) == [1, "OK", "already_seeded", "k1", "1"]
+    assert x.seed("k1", B) == [1, "OK", "already_seeded", "k1", "0"]
+    assert x.seed("k1", A, "sha256") == [1, "OK", "already_seeded", "k1", "0"]
+    assert x.seed("k2", A) == [1, "OK", "already_seeded", "k1", "0"]
+    assert x.kids() == [1, "OK", "k1", "0", "sha1"]
+    x.rotate("k2", B)
+    assert x.seed("k1", A) == [1, "OK", "already_seeded", "k2", "1"]
+
+
+def test_rotation_keeps_the_old_kid_for_its_grace(x: Waiting) -> None:
+    assert x.kids() == [1, "OK", "", "0", ""]
+    assert x.rotate("k1", A) == [1, "OK", "rotated", "", "k1", "0"]
+    assert x.rotate("k2", B, 60_000, "sha256") == [1, "OK", "rotated", "k1", "k2", "0"]
+    assert x.rotate("k2", B, 60_000, "sha256") == [1, "OK", "noop", "k2"]
+    listed = x.kids()
+    assert (listed[2:5], listed[6:]) == (["k2", "1", "k1"], ["sha256", "sha1"])
+    assert int(listed[5]) > x.client.time()[0] * 1000
+
+
+def test_rapid_rotation_keeps_every_token_in_its_grace(x: Waiting) -> None:
+    tokens = []
+    for kid, secret in (("a", A), ("b", B), ("c", C)):
+        x.rotate(kid, secret)
+        if not tokens:
+            x.run()
+        x.pending()
+        tokens.append((x.waitpoint, x.token))
+    assert [token[:2] for _, token in tokens] == ["a:", "b:", "c:"]
+    for waitpoint, token in tokens:
+        assert x.buffer(waitpoint=waitpoint, token=token)[0] == 1
+
+
+def test_a_token_dies_with_its_kids_grace(x: Waiting) -> None:
+    x.rotate("a", A)
+    x.run()
+    x.suspend(named("approval"))
+    x.rotate("b", B, 0)
+    while x.kids()[3] != "0":
+        pass
+    assert x.deliver() == [0, "invalid_token"]
+
+
+def test_a_token_counts_under_its_own_kid_alone(x: Waiting) -> None:
+    x.rotate("a", A)
+    x.run()
+    x.suspend(named("approval"))
+    x.rotate("b", A)
+    assert x.deliver(token="b" + x.token[1:]) == [0, "invalid_token"]
+    assert x.deliver()[3] == "resume_condition_satisfied"
+
+
+def test_what_a_kid_signed_before_does_not_count_when_its_name_is_used_again(x: Waiting) -> None:
+    x.rotate("a", A, 0)
+    x.run()
+    x.suspend(named("approval"))
+    x.rotate("b", B)
+    x.client.hset(x.secrets, "expires_at:a", "1")
+    x.rotate("c", C)
+    assert x.rotate("a", C) == [1, "OK", "rotated", "c", "a", "0"]
+    assert x.deliver() == [0, "invalid_token"]
+
+
+@pytest.mark.parametrize("secret", [A, C])
+def test_a_kid_that_is_known_and_not_current_is_refused(x: Waiting, secret: str) -> None:
+    """D9: the original overwrote its secret, and the next rotation deleted the live one."""
+    x.rotate("a", A)
+    x.rotate("b", B)
+    assert x.rotate("a", secret) == [0, "rotation_conflict", "a"]
+    assert x.rotate("b", C) == [0, "rotation_conflict", "b"]
+    assert x.kids()[2] == "b"
+
+
+def test_the_live_secret_is_never_collected(x: Waiting) -> None:
+    """D9: with a stray expiry on the current kid the original deleted its secret."""
+    x.rotate("a", A, 0)
+    x.client.hset(x.secrets, "expires_at:a", 1)
+    x.run()
+    x.pending()
+    waitpoint, token = x.waitpoint, x.token
+    assert x.buffer()[0] == 1
+    assert x.rotate("b", B) == [1, "OK", "rotated", "a", "b", "0"]
+    assert x.buffer(waitpoint=waitpoint, token=token)[0] == 1
+
+
+def test_secrets_whose_grace_is_over_are_collected(x: Waiting) -> None:
+    x.rotate("a", A)
+    x.rotate("b", B, 60_000, "sha256")
+    x.client.hset(x.secrets, "expires_at:a", 1)
+    assert x.rotate("c", C) == [1, "OK", "rotated", "b", "c", "1"]
+    names = {name.decode() for name in x.client.hkeys(x.secrets)}
+    assert names == {"current_kid", "previous_kid", "previous_expires_at", "secret:b", "algorithm:b", "expires_at:b",
+                     "secret:c"}  # fmt: skip
+
+
+def test_a_current_kid_without_its_secret_is_repaired(x: Waiting) -> None:
+    x.rotate("a", A)
+    x.client.hdel(x.secrets, "secret:a")
+    assert x.rotate("a", A) == [1, "OK", "noop", "a"]
+    assert x.client.hget(x.secrets, "secret:a") == A.encode()
+
+
+def test_the_documented_vector(call: Callable[..., Any]) -> None:  # noqa: F811
+    digest = call("hmac.hex", "sha1", "00" * 32, "wp|wpk:1|1700000000000")
+    assert digest == "e4d057e304a36f22fceb2d98ba780b086ef85242"
+
+
+@pytest.fixture
+def digest(call: Callable[..., Any]) -> Callable[..., str]:  # noqa: F811
+    return lambda *args: call("hmac.hex", *args)
+
+
+@pytest.mark.parametrize("algorithm", ["sha1", "sha256"])
+@pytest.mark.parametrize("key_bytes", [1, 20, 32, 63, 64, 65, 128, 200])
+def test_digests_are_those_of_the_standard_library(digest: Callable[..., str], algorithm: str, key_bytes: int) -> None:
+    key = hashlib.shake_128(bytes([key_bytes])).digest(key_bytes)
+    for length in [*range(130), 1000, 5000]:
+        message = hashlib.shake_128(b"message").hexdigest(length)[:length]
+        assert digest(algorithm, key.hex(), message) == hmac.new(key, message.encode(), algorithm).hexdigest()
+
+
+def test_texts_are_the_same_only_when_every_character_is(call: Callable[..., Any]) -> None:  # noqa: F811
+    @given(st.text("ab", max_size=6), st.text("ab", max_size=6))
+    def check(one: str, other: str) -> None:
+        assert call("hmac.equal", one, other) == (one == other)
+
+    check()
+
+
+def test_the_comparison_looks_at_every_character() -> None:
+    """By construction: one loop over the whole text, nothing in it that ends it."""
+    from tests.lua.sources import MODULES, code_of
+
+    body = code_of(MODULES["hmac"]).partition("function M.equal")[2].partition("\nend")[0]
+    loop = body.partition("for i = 1, #one do")[2].partition("end")[0]
+    assert loop.strip() == "difference = bit.bor(difference, bit.bxor(one:byte(i), other:byte(i)))"
+    assert body.count("return") == 2
+
+
+def test_a_secret_is_never_answered(x: Waiting) -> None:
+    x.seed("k1", SECRET)
+    replies = [x.seed("k1", SECRET), x.rotate("k1", "zz"), x.rotate("k1", SECRET), x.kids()]
+    assert SECRET not in str(replies)
