@@ -152,10 +152,6 @@ def _start(job: Job) -> Server:
     return Server(process.pid, lambda: _reap(process))
 
 
-# The allocator keeps more of what is freed at hand: functions allocate and free small pieces all the time.
-_ALLOCATOR: Final = ("env", "GLIBC_TUNABLES=glibc.malloc.tcache_count=4000")
-
-
 def server_command(job: Job) -> list[str]:
     # With appendfsync everysec a write stays in memory while an fsync runs, although it was answered: kill -9
     # would lose it. With no, the kernel has each write before it is answered, and _sync puts it on the disk.
@@ -166,7 +162,7 @@ def server_command(job: Job) -> list[str]:
         "appendonly": "yes", "appendfsync": "no", "daemonize": "no", "logfile": "",
         "zset-max-listpack-entries": "16",
     }  # fmt: skip
-    return [*_ALLOCATOR, job.binary, *(word for name, value in options.items() for word in (f"--{name}", value))]
+    return [job.binary, *(word for name, value in options.items() for word in (f"--{name}", value))]
 
 
 def _answers(path: str, process: subprocess.Popen[bytes], deadline: float) -> bool:
