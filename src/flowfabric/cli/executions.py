@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Annotated, Any, TypeAlias
 
@@ -13,7 +13,7 @@ from typer import Option
 from flowfabric.cli import parsing
 from flowfabric.cli.options import AsJson, Cursor, Id, KindFilter, LaneFilter, Limit, NamespaceFilter, Url
 from flowfabric.cli.output import Cell, Output, Styled, coloured
-from flowfabric.cli.paging import all_workers
+from flowfabric.cli.paging import all_workers, collected
 from flowfabric.cli.parsing import age_text, span_text, time_text
 from flowfabric.cli.running import on_store
 from flowfabric.client.fabric import Fabric
@@ -74,13 +74,12 @@ def ls(
 async def _filled(
     read: Callable[..., Awaitable[c.ListExecutionsPage]], cursor: str | None, limit: int
 ) -> c.ListExecutionsPage:
-    """Up to `limit` of them: a single read may come back short while there are more."""
-    page = await read(cursor=cursor, limit=limit)
-    found = page.executions
-    while page.next_cursor is not None and len(found) < limit:
-        page = await read(cursor=page.next_cursor, limit=limit - len(found))
-        found += page.executions
-    return c.ListExecutionsPage(executions=found, next_cursor=page.next_cursor)
+    async def one(cursor: str | None, limit: int) -> tuple[Sequence[c.ExecutionSummary], str | None]:
+        page = await read(cursor=cursor, limit=limit)
+        return page.executions, page.next_cursor
+
+    found, next_cursor = await collected(one, cursor=cursor, limit=limit)
+    return c.ListExecutionsPage(executions=tuple(found), next_cursor=next_cursor)
 
 
 def _print_page(page: c.ListExecutionsPage, out: Output) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Final, TypeAlias
 
 import msgspec
@@ -11,6 +12,7 @@ from flowfabric.backends.ports import EngineBackend
 from flowfabric.cli import parsing
 from flowfabric.cli.options import AsJson, Cursor, Id, LaneFilter, Limit, Url
 from flowfabric.cli.output import Output, Styled
+from flowfabric.cli.paging import collected
 from flowfabric.cli.parsing import age_text, time_text
 from flowfabric.cli.running import on_store
 from flowfabric.client.fabric import Fabric
@@ -21,7 +23,6 @@ from flowfabric.core.ids import ExecutionId, LaneId, SignalId, WaitpointId, Wait
 from flowfabric.errors import InvalidInput
 
 _STDIN: Final = "-"
-_PAGE: Final = 1_000
 
 ReasonFilter: TypeAlias = Annotated[
     c.SuspensionReasonCode | None,
@@ -56,14 +57,12 @@ def suspended(
 
 
 async def _filled(backend: EngineBackend, args: c.ListSuspendedArgs) -> c.ListSuspendedPage:
-    """Up to `limit` of them: a single read may come back short while there are more."""
-    page = await backend.list_suspended(args)
-    found = page.entries
-    while page.next_cursor is not None and len(found) < args.limit:
-        rest = msgspec.structs.replace(args, cursor=page.next_cursor, limit=args.limit - len(found))
-        page = await backend.list_suspended(rest)
-        found += page.entries
-    return c.ListSuspendedPage(entries=found, next_cursor=page.next_cursor)
+    async def one(cursor: str | None, limit: int) -> tuple[Sequence[c.SuspendedExecutionEntry], str | None]:
+        page = await backend.list_suspended(msgspec.structs.replace(args, cursor=cursor, limit=limit))
+        return page.entries, page.next_cursor
+
+    found, next_cursor = await collected(one, cursor=args.cursor, limit=args.limit)
+    return c.ListSuspendedPage(entries=tuple(found), next_cursor=next_cursor)
 
 
 def _print_page(page: c.ListSuspendedPage, out: Output) -> None:
@@ -100,15 +99,13 @@ def waitpoints(execution_id: Id, url: Url = None, as_json: AsJson = False) -> No
 
 
 async def _open_waitpoints(backend: EngineBackend, execution_id: ExecutionId) -> list[c.PendingWaitpointInfo]:
-    found: list[c.PendingWaitpointInfo] = []
-    after = None
-    while True:
-        args = c.ListPendingWaitpointsArgs(execution_id=execution_id, after=after, limit=_PAGE)
+    async def one(after: WaitpointId | None, limit: int) -> tuple[Sequence[c.PendingWaitpointInfo], WaitpointId | None]:
+        args = c.ListPendingWaitpointsArgs(execution_id=execution_id, after=after, limit=limit)
         page = await backend.list_pending_waitpoints(args)
-        found += page.entries
-        after = page.next_cursor
-        if after is None:
-            return found
+        return page.entries, page.next_cursor
+
+    found, _ = await collected(one)
+    return found
 
 
 def _print_waitpoints(found: list[c.PendingWaitpointInfo], out: Output) -> None:
