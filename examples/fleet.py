@@ -18,6 +18,7 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 
+from rich.box import HEAVY_HEAD
 from rich.console import Console, Group
 from rich.live import Live
 from rich.progress_bar import ProgressBar
@@ -37,6 +38,7 @@ SHOWN = 8
 BARS = {"waiting": "yellow", "active": "cyan", "completed": "green", "failed": "red"}
 
 console = Console(highlight=False)
+BOX = HEAVY_HEAD if console.is_terminal else None  # plain where nobody looks at it
 
 
 @task(lane=LANE)
@@ -215,7 +217,7 @@ class Screen:
         return table
 
     def _workers(self) -> Table:
-        table = Table("worker", "process", "is", "has")
+        table = Table("worker", "process", "is", "has", box=BOX)
         has = Counter(self._fleet.holders.values())
         for name, process in self._fleet.processes.items():
             state = "[red]dead[/]" if name == self._fleet.victim else "[green]alive[/]"
@@ -256,7 +258,7 @@ async def check_takeovers(fleet: Fleet) -> list[str]:
     """What the victim had was finished by others, in new attempts."""
     lives = await asyncio.gather(*(handle.attempts() for handle in fleet.handles))
     taken_over = {frame: life for frame, life in enumerate(lives) if len(life) > 1}
-    table = Table("task", "began on", "finished by", "attempts", title=f"Taken over from {fleet.victim}")
+    table = Table("task", "began on", "finished by", "attempts", title=f"Taken over from {fleet.victim}", box=BOX)
     for frame, life in list(taken_over.items())[:SHOWN]:
         outcomes = ", ".join(f"{each.attempt_type} {each.state}" for each in life)
         table.add_row(f"frame {frame}", life[0].worker_instance_id, life[-1].worker_instance_id, outcomes)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from rich.box import HEAVY_HEAD
 from rich.console import Console
 from rich.table import Table
 
@@ -29,6 +30,7 @@ COLOURS = {
 }
 
 console = Console(highlight=False)
+BOX = HEAVY_HEAD if console.is_terminal else None  # plain where nobody looks at it
 
 
 class Story:
@@ -164,7 +166,7 @@ async def cancelled(story: Story) -> None:
 
 
 async def summary(story: Story) -> Table:
-    table = Table("execution", "state", "attempts", "result")
+    table = Table("execution", "state", "attempts", "result", box=BOX)
     for execution_id, name in story.names.items():
         info = await story.backend.get_execution(execution_id)
         assert info is not None
@@ -178,7 +180,7 @@ async def summary(story: Story) -> Table:
 
 async def event_log(story: Story) -> Table:
     """What the store wrote down itself, one line for each transition."""
-    table = Table("after ms", "execution", "event", "attempt", "epoch", "outcome", title="The event log")
+    table = Table("after ms", "execution", "event", "attempt", "epoch", "outcome", title="The event log", box=BOX)
     lines = [line for each in story.names for line in (await story.backend.history(each)).events]
     lines.sort(key=lambda line: line.at_ms)
     for line in lines:
