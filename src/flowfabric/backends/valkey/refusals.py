@@ -17,12 +17,23 @@ _DETAILS: dict[str, tuple[str, ...]] = {
     "execution_already_exists": ("existing_execution_id",),
     "execution_not_reclaimable": ("lifecycle_phase", "ownership_state"),
     "execution_not_eligible": ("state",),
+    "execution_not_in_eligible_set": ("state",),
     "execution_not_leaseable": ("state",),
+    "execution_not_suspended": ("state",),
     "execution_not_terminal": ("state",),
     "max_retries_exhausted": ("max_reclaim_count",),
     "max_replays_exhausted": ("max_replay_count",),
     "invalid_blocking_reason": ("blocking_reason",),
     "invalid_tag_key": ("tag_key",),
+    "invalid_grace_ms": ("grace_ms",),
+    "invalid_kid": ("kid",),
+    "payload_too_large": ("max_bytes",),
+    "rotation_conflict": ("kid",),
+    "signal_limit_exceeded": ("max_signals",),
+    "target_not_signalable": ("state",),
+    "waitpoint_closed": ("why",),
+    "waitpoint_not_open": ("waitpoint_state",),
+    "waitpoint_not_pending": ("waitpoint_state",),
     "worker_instance_in_use": ("worker_id",),
 }  # fmt: skip
 
@@ -33,9 +44,9 @@ def refusal(operation: str, subject: str, code: str, details: Sequence[str]) -> 
         return BadReply(f"{operation} {subject}: unknown code {code!r} {list(details)}", operation=operation)
     if code == "invalid_input":
         return _invalid_input(operation, details)
-    names = _DETAILS.get(code, tuple(f"detail_{at}" for at in range(len(details))))
-    named: dict[str, Detail] = dict(zip(names, details, strict=False))
-    shown = ", ".join(f"{name} {value}" for name, value in named.items() if value)
+    names = _DETAILS.get(code)
+    named: dict[str, Detail] = dict(zip(names or map("detail_{}".format, range(len(details))), details, strict=False))
+    shown = ", ".join(f"{name} {value}" if names else str(value) for name, value in named.items() if value)
     message = f"{operation} {subject}: {CODES[code].meaning}" + (f" ({shown})" if shown else "")
     return error_class_for(code)(message, code=code, operation=operation, execution_id=subject or None, **named)
 
