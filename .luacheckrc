@@ -7,12 +7,14 @@ exclude_files = {"build/**", ".venv/**"}
 -- Each file is wrapped by the bundler, which puts the modules of its `@uses` line in scope as locals.
 files["src/flowfabric/backends/valkey/lua"] = {
   read_globals = {
-    "admission", "answered", "args", "attempt", "batch", "binding", "blocked", "call_ids", "candidates", "capability",
-    "claim", "claim_request", "clock", "composite", "condition", "content", "delivery", "dependency", "digits", "due",
-    "event", "failure", "grant", "hmac", "holder", "implied", "index", "index_key", "keyed", "lanes", "lease",
-    "listing", "order", "parked", "places", "policy", "progress", "reclaim", "record", "repair", "replace", "reply",
-    "resume_policy", "retention", "retry", "roster", "secret", "sha256", "signal", "state", "steps", "stream",
-    "submit", "suspending", "suspension", "suspension_timeout", "tags", "taking", "terminal", "token", "tour",
-    "transition", "turns", "update", "waitpoint", "wake", "work", "writes",
+    "admission", "admitting", "amounts", "answered", "args", "attached", "attempt", "batch", "binding", "blocked",
+    "budget", "call_ids", "candidates", "capability", "claim", "claim_request", "clock", "composite", "condition",
+    "content", "delivery", "dependency", "digits", "due", "event", "failure", "frames", "grant", "handover", "head",
+    "hmac", "holder", "implied", "index", "index_key", "keyed", "lanes", "lease", "limited", "listing", "live",
+    "merge_patch", "named", "offering", "order", "parked", "passing", "period", "permit", "places", "policy", "progress", "quota", "reclaim",
+    "record", "repair", "replace", "reply", "reservation", "resume_policy", "retention", "retry", "roster", "secret",
+    "sha256", "signal", "spending", "state", "steps", "stream", "stream_guard", "submit", "summary", "suspending",
+    "suspension", "suspension_timeout", "tags", "taking", "terminal", "token", "tour", "transition", "turns", "update",
+    "waiters", "waiting", "waitpoint", "wake", "work", "writes",
   },
 }

@@ -225,6 +225,13 @@ class Driver:
         args = {"execution_id": x.execution_id, "fence": x.fence, "progress_pct": 10, **overrides}
         return await self.backend.update_progress(c.UpdateProgressArgs(**args))
 
+    async def append(self, x: Subject, payload: bytes = b"frame", **overrides: Any) -> c.AppendFrameResult:
+        args = {
+            "execution_id": x.execution_id, "attempt_index": x.attempt_index, "fence": x.fence, "frame_type": "token",
+            "payload": payload, **overrides,
+        }  # fmt: skip
+        return await self.backend.append_frame(c.AppendFrameArgs(**args))
+
     async def change_priority(self, x: Subject, priority: int) -> c.ChangePriorityResult:
         args = c.ChangePriorityArgs(execution_id=x.execution_id, new_priority=priority)
         return await self.backend.change_priority(args)

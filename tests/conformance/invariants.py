@@ -153,11 +153,11 @@ async def _check_keys(client: Client, records: dict[str, dict[str, str]], indexe
 
 
 async def _actual_indexes(client: Client) -> dict[str, set[str]]:
-    """Every index but those that follow from something else than the state."""
+    """Every index of executions but those that follow from something else than the state."""
     found: dict[str, set[str]] = {}
     for key in await dump(client):
         name = key.decode()
-        if not name.startswith("ff:idx:") or name.endswith(_NOT_OF_STATE) or ":tag:" in name:
+        if not name.startswith("ff:idx:{fp:") or name.endswith(_NOT_OF_STATE) or ":tag:" in name:
             continue
         is_set = await client.execute("TYPE", name, key=name) == b"set"
         command = ("SMEMBERS", name) if is_set else ("ZRANGE", name, 0, -1)

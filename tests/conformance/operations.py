@@ -68,6 +68,7 @@ OPERATIONS: dict[str, Caller] = {
     "issue_grant_and_claim": lambda d, x: d.grant_and_claim(x),
     "renew_lease": lambda d, x: d.renew(x),
     "update_progress": lambda d, x: d.progress(x),
+    "append_frame": lambda d, x: d.append(x),
     "complete_execution": lambda d, x: d.complete(x),
     "fail_execution": lambda d, x: d.fail(x),
     "fail_execution:retry": lambda d, x: d.fail(x, retry=True),

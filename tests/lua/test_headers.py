@@ -23,7 +23,10 @@ PUBLIC_ARITY = {
     "replay_execution": (4, 2), "issue_grant_and_claim": (11, 11), "suspend_execution": (17, 17),
     "resume_execution": (8, 3), "create_pending_waitpoint": (4, 5), "expire_suspension": (12, 1),
     "close_waitpoint": (3, 2), "deliver_signal": (14, 18), "buffer_signal_for_pending_waitpoint": (9, 18),
-    "rotate_waitpoint_hmac_secret": (1, 3), "list_waitpoint_hmac_kids": (1, 0),
+    "append_frame": (3, 13), "read_attempt_stream": (2, 3), "read_summary": (1, 0),
+    "rotate_waitpoint_hmac_secret": (1, 3), "list_waitpoint_hmac_kids": (1, 0), "create_budget": (5, 9),
+    "report_usage_and_check": (3, 1), "record_spend": (5, 1), "release_budget": (3, 2), "reset_budget": (3, 2),
+    "create_quota_policy": (5, 5), "check_admission_and_record": (5, 6), "release_admission": (3, 1),
 }  # fmt: skip
 
 

@@ -10,6 +10,8 @@ import pytest
 import valkey
 
 from flowfabric.backends.valkey.bundle import bundle
+from tests.lua.limit_refusals import LIMIT_SCENARIOS, note_reservation
+from tests.lua.stream_refusals import STREAM_SCENARIOS
 from tests.lua.suspension_refusals import SUSPENSION_SCENARIOS
 from tests.lua.suspension_wire import Waiting
 from tests.lua.wire import Execution, Reply
@@ -391,7 +393,13 @@ SCENARIOS: list[tuple[str, str, Step, Step]] = [
      lambda x: x.fcall("ff_count_executions", [f"ff:part:{x.tag}:events"], "", "", 1001)),
     ("trim_executions", "invalid_input", completed,
      lambda x: x.fcall("ff_trim_executions", [f"ff:part:{x.tag}:events"], "", 0, 0, "", "", "", 10)),
+    *STREAM_SCENARIOS,
     *SUSPENSION_SCENARIOS,
+    *LIMIT_SCENARIOS,
+    *fenced("note_reservation", note_reservation,
+            partial=raw("ff_note_reservation", 1, "L", "", "", "b"),
+            unfenced=raw("ff_note_reservation", 1, "", "", "", "b")),
+    ("note_reservation", "invalid_input", running, raw("ff_note_reservation", 1, "L", 1, "A", "a b")),
 ]  # fmt: skip
 
 
@@ -427,7 +435,8 @@ def test_every_number_is_validated_before_anything_is_written(
     spec = bundle().functions[operation]
     before = dump(wire)
     args = [text if arg.name == name else "1" if arg.is_number else "text" for arg in spec.args if not arg.rest]
-    args[0] = x.id
+    if not spec.args[0].is_number:
+        args[0] = x.id
     reply = x.fcall(spec.function, [x.core, *[f"ff:noop:{x.tag}"] * (len(spec.keys) - 1)], *args)
     assert reply[:2] == [0, "invalid_input"]
     assert reply[2].startswith(f"{name}: expected")

@@ -10,7 +10,10 @@ from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol, TypeAlias
 
+from flowfabric.backends.budget_ports import BudgetPort, BudgetUpkeepPort
+from flowfabric.backends.quota_ports import AdmissionPort, QuotaPort
 from flowfabric.backends.step_ports import StepPort
+from flowfabric.backends.stream_ports import StreamPort
 from flowfabric.backends.suspension_ports import SecretPort, SignalPort, SuspensionPort
 from flowfabric.core import batch as b
 from flowfabric.core import contracts as c
@@ -343,6 +346,11 @@ class EngineBackend(
     SignalPort,
     SecretPort,
     StepPort,
+    BudgetPort,
+    BudgetUpkeepPort,
+    QuotaPort,
+    AdmissionPort,
+    StreamPort,
     BatchPort,
     ReadPort,
     EventPort,

@@ -25,6 +25,7 @@ from flowfabric.core.contracts.lease import (
     RenewLeaseArgs,
     RenewLeaseResult,
 )
+from flowfabric.core.contracts.streams import AppendFramesResult
 from flowfabric.core.handle import HandleKind, HandleWriter
 from flowfabric.core.ids import ExecutionId, LaneId, WorkerId, WorkerInstanceId
 from flowfabric.core.partition import Partition, PartitionFamily
@@ -38,6 +39,7 @@ SubmitOutcome: TypeAlias = CreateExecutionResult | FlowFabricError
 FinishArgs: TypeAlias = CompleteExecutionArgs | FailExecutionArgs
 FinishOutcome: TypeAlias = CompleteExecutionResult | FailExecutionResult | FlowFabricError
 RenewOutcome: TypeAlias = RenewLeaseResult | FlowFabricError
+AppendFramesOutcome: TypeAlias = AppendFramesResult | FlowFabricError
 
 
 class ClaimExecutionsArgs(Checked, frozen=True, kw_only=True):

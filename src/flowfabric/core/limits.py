@@ -96,6 +96,27 @@ STEP_NAME_MAX_BYTES = 256
 STEP_INPUT_DIGEST_MAX_BYTES = 128
 STEP_RESULT_MAX_BYTES = 262_144
 
+# frames
+FRAME_PAYLOAD_MAX_BYTES = 65_536  # unless the call says otherwise
+MAX_FRAME_PAYLOAD_BYTES = 1_048_576  # whatever it says
+FRAME_TYPE_MAX_BYTES = 128
+FRAME_LABEL_MAX_BYTES = 256  # correlation id, source
+FRAME_METADATA_MAX_BYTES = 16_384
+MAX_FRAMES_AT_ONCE = 256  # of one attempt in one call
+MAX_LIVE_FRAMES = 100_000  # best-effort frames of a stream
+DEFAULT_MAX_LIVE_FRAMES = 16_384
+MAX_TAIL_BLOCK_MS = 30_000
+MAX_TAILS = 1_024  # streams that one backend follows at the same time
+
+# budgets and quotas
+MAX_DIMENSIONS = 64  # of one budget, and of one call
+DIMENSION_MAX_BYTES = 64
+MAX_AMOUNT = 9_999_999_999_999  # of one report or limit; totals stay exact far beyond it
+MAX_OPEN_RESERVATIONS = 64  # of one execution on one budget
+DEDUP_KEY_MAX_BYTES = 256
+MAX_SCOPE_LIMITS = 64  # budgets, and quota policies, of one scope
+MAX_QUOTA_POLICY_IDS = 64
+
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 

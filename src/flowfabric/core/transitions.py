@@ -168,6 +168,7 @@ TRANSITIONS: dict[str, dict[Situation, Effect]] = {
     ),
     "renew_lease": _held(Keep()),
     "update_progress": _held(Keep()),
+    "append_frame": _row(Refuse("stream_closed"), (_S.ACTIVE, Keep()), (LOST, Refuse("stale_owner_cannot_append"))),
     "complete_execution": _held(Move(_S.COMPLETED)),
     "fail_execution": _held(Move(_S.FAILED)),
     "fail_execution:retry": _held(Move(_S.RETRY_BACKOFF)),

@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from flowfabric.backends.valkey import keys
 from flowfabric.backends.valkey.batches import ValkeyBatches
+from flowfabric.backends.valkey.budgets import ValkeyBudgets
 from flowfabric.backends.valkey.bundle import Bundle, bundle
 from flowfabric.backends.valkey.calls import FunctionCaller, flat_to_dict
 from flowfabric.backends.valkey.client import Client
@@ -17,14 +18,17 @@ from flowfabric.backends.valkey.library import Library
 from flowfabric.backends.valkey.listing import ValkeyListing
 from flowfabric.backends.valkey.maintenance import ValkeyMaintenance
 from flowfabric.backends.valkey.opening import open_client
+from flowfabric.backends.valkey.quotas import ValkeyQuotas
 from flowfabric.backends.valkey.reads import ValkeyReads
 from flowfabric.backends.valkey.retention import ValkeyRetention
 from flowfabric.backends.valkey.scheduling import ValkeyScheduling
 from flowfabric.backends.valkey.secrets import ValkeySecrets
 from flowfabric.backends.valkey.signals import ValkeySignals
 from flowfabric.backends.valkey.steps import ValkeySteps
+from flowfabric.backends.valkey.streams import ValkeyStreams
 from flowfabric.backends.valkey.suspensions import ValkeySuspensions
 from flowfabric.backends.valkey.tail import EventTail
+from flowfabric.backends.valkey.tailing import FrameTails
 from flowfabric.backends.valkey.wakeups import Announcements, ValkeyWakeups
 from flowfabric.backends.valkey.workers import ValkeyWorkers
 from flowfabric.config import Settings
@@ -41,11 +45,14 @@ class ValkeyBackend(
     ValkeyExecutions,
     ValkeyLeases,
     ValkeyScheduling,
+    ValkeyBudgets,
+    ValkeyQuotas,
     ValkeyLanes,
     ValkeySuspensions,
     ValkeySignals,
     ValkeySecrets,
     ValkeySteps,
+    ValkeyStreams,
     ValkeyBatches,
     ValkeyEvents,
     ValkeyListing,
@@ -62,6 +69,7 @@ class ValkeyBackend(
         self._library = library
         self._caller = FunctionCaller(library)
         self._tail = EventTail(client)
+        self._frame_tails = FrameTails(client, self._tail, self._read_after)
         self._announcements = Announcements(client)
         self._turns = {}
         self.partitions = partitions
@@ -86,6 +94,7 @@ class ValkeyBackend(
 
     async def close(self) -> None:
         await self._announcements.close()
+        await self._frame_tails.close()
         await self._tail.close()
         await self._client.close()
 

@@ -1,11 +1,11 @@
 --- End, renew and claim in one step: complete and fail mixed, leases extended, then the next work of a lane.
 -- @keys    partition
 -- @args    finish:id renew:id claim= *payloads
--- @reply   finished renewed claims lease_expires_at parked
+-- @reply   finished renewed claims lease_expires_at parked offers handed_over
 -- @errors  invalid_input
 -- @events  completed retry_scheduled failed claimed resumed blocked unblocked
 -- @repeat  safe
--- @uses    batch claim_request clock holder parked reply writes
+-- @uses    batch claim_request clock handover holder parked reply writes
 local function complete(x, item, now, payload)
   return holder.complete(x, {
     lease_id = item[3], lease_epoch = item[4], attempt_id = item[5], source = item[6],
@@ -65,12 +65,14 @@ return function(K, A)
     return outcome == holder.COMPLETED and 1 or outcome  -- nearly all of them: said as shortly as can be
   end, function(collected)
     -- This worker is the first to fill what it leaves; the others are told of the rest.
-    endings, collected.tells_later = collected, true
+    endings, collected.tells_later, collected.permits = collected, true, {}
   end)
   local renewed = batch.each(renew, function(item, collected) return renew_one(tag, item, collected, now) end)
-  local claims, expires_at, is_parked = {}, "", ""
-  if request then claims, expires_at, is_parked = parked.claim(tag, request, now) end
+  local claims, expires_at, is_parked, offers = {}, "", "", {}
+  if request then claims, expires_at, is_parked, offers = parked.claim(tag, request, now, endings.permits) end
+  if #endings.permits > 0 then parked.pass_on(tag, endings.permits, now) end
+  handover.give_back(tag, now, endings)
   writes.tell_of_room(endings)
 
-  return {1, "OK", finished, renewed, claims, expires_at, is_parked}
+  return {1, "OK", finished, renewed, claims, expires_at, is_parked, offers, endings.handed_over or ""}
 end

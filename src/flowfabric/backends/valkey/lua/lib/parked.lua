@@ -29,16 +29,16 @@ local function recall(tag, request)
 end
 
 -- Claim, and where there is no work wait for some if the request asks for it. Answers rows, when the first of their
--- leases runs out, and "1" when the claim waits.
-function M.claim(tag, request, now)
+-- leases runs out, "1" when the claim waits, and offers.
+function M.claim(tag, request, now, permits)
   if request.recall then
     local rows, expires_at = recall(tag, request)
-    return rows, expires_at or "", ""
+    return rows, expires_at or "", "", {}
   end
-  local rows, expires_at, is_empty = work.claim_next(tag, request, now)
+  local rows, expires_at, is_empty, offers = work.claim_next(tag, request, now, permits)
   local waits = is_empty and request.park ~= nil
   if waits then park(tag, request) end
-  return rows, expires_at or "", waits and "1" or ""
+  return rows, expires_at or "", waits and "1" or "", offers or {}
 end
 
 -- What the lease ids begin with, the length of the packed rows, the rows, their payloads.
@@ -53,12 +53,13 @@ local function message(request, rows, expires_at)
 end
 
 -- Make one claim that waits; how many it got. One whose worker does not listen any more is forgotten.
-local function make(tag, at, name, packed, now)
+local function make(tag, at, name, packed, now, permits)
   local request = cmsgpack.unpack(packed)
+  request.is_handed = true  -- what has limits is for workers that ask
   local to = channel(request)
   local listens = redis.call("PUBSUB", "NUMSUB", to)[2] > 0
   local rows, expires_at = {}, nil
-  if listens then rows, expires_at = work.claim_next(tag, request, now) end
+  if listens then rows, expires_at = work.claim_next(tag, request, now, permits) end
   if #rows > 0 then redis.call("PUBLISH", to, message(request, rows, expires_at)) end
   if #rows > 0 or not listens then redis.call("HDEL", at, name) end
   return #rows
@@ -73,6 +74,20 @@ function M.hand_over(tag, lane, count, now)
     if count <= 0 then return end
     local is_readable, got = pcall(make, tag, at, waiting[i], waiting[i + 1], now)
     if is_readable then count = count - got else redis.call("HDEL", at, waiting[i]) end
+  end
+end
+
+-- The same with slots that became free, for those who wait for them.
+function M.pass_on(tag, permits, now)
+  local lanes = {}
+  for _, free in ipairs(permits) do lanes[free.lane_id] = true end
+  for lane in pairs(lanes) do
+    local at = key(tag, lane)
+    local waiting = redis.call("HRANDFIELD", at, LOOKS, "WITHVALUES")
+    for i = 1, #waiting, 2 do
+      if #permits == 0 then return end
+      if not pcall(make, tag, at, waiting[i], waiting[i + 1], now, permits) then redis.call("HDEL", at, waiting[i]) end
+    end
   end
 end
 

@@ -1,5 +1,5 @@
 -- A transition is one step: out of the old index, into the record, into the new index, one line in the event log.
--- @uses index event turns update
+-- @uses event index limited turns update
 local M = {}
 
 -- One of a concurrency key may have to wait for the others, and others may go on because of it.
@@ -19,6 +19,9 @@ end
 -- step: event, state (the whole state vector), clear? (fields that go), is_timed? (set holds the time of the change).
 -- set: fields that change, names and values in turn.
 function M.apply(x, now, step, set, outcome)
+  if x.admission or x.waits_for or x.limit_pass or x.reserved_budgets then
+    set = limited.leave(x, now, step.state.lifecycle_phase, set)
+  end
   if x.concurrency_key then return apply_keyed(x, now, step, set, outcome) end
   index.leave(x)
   update.change(x, now, step.state, set, step.clear, step.is_timed)
