@@ -3,7 +3,7 @@
 -- @args    waitpoint_id:id reason=proactive_close source=
 -- @reply   status
 -- @errors  invalid_input execution_not_found waitpoint_not_found waitpoint_not_open waitpoint_not_pending
--- @events  woken
+-- @events  woken resumed
 -- @repeat  safe
 -- @uses    clock record reply suspension waitpoint
 local CLOSED = {closed = true, expired = true}
@@ -28,7 +28,7 @@ return function(K, A)
   if ends and A.source ~= "operator_override" then return reply.refuse("waitpoint_not_pending", w.state) end
 
   if ends then
-    suspension.close(x, A.reason, now)
+    suspension.close(x, "resumed", now, {fields = {[w.id] = {"close_reason", A.reason}}})
     suspension.wake(x, now, "operator")
     return reply.ok()
   end

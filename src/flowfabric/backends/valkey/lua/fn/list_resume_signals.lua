@@ -1,7 +1,7 @@
---- List the signals that ended the last suspension of an execution, in the order of their arrival, after one of them.
+--- Say how the last suspension of an execution ended, and list the signals that ended it, as they arrived.
 -- @keys    core
 -- @args    execution_id:id attempt_index:nat? after limit:pos=100
--- @reply   more suspension_id attempt_index close_reason waitpoints signals
+-- @reply   more suspension_id attempt_index close_reason continuation_metadata_pointer waitpoints signals
 -- @errors  invalid_input execution_not_found
 -- @flags   no-writes
 -- @repeat  safe
@@ -61,8 +61,11 @@ return function(K, A)
 
   local s = suspension.load(x)
   if not s or A.attempt_index and A.attempt_index ~= tonumber(s.attempt_index) then
-    return {1, "OK", "0", "", "", "", {}, {}}
+    return {1, "OK", "0", "", "", "", "", {}, {}}
   end
   local signals, more = page(x, s, A)
-  return {1, "OK", more, s.suspension_id, s.attempt_index or "", s.close_reason or "", waitpoints_of(x, s), signals}
+  return {
+    1, "OK", more, s.suspension_id, s.attempt_index or "", suspension.ending(s), s.continuation_metadata_pointer or "",
+    waitpoints_of(x, s), signals,
+  }
 end

@@ -1,6 +1,6 @@
 -- Claims that found nothing and wait: whoever adds work makes them in their worker's place and sends it the answer. So
 -- an idle worker starts without having to ask first. A claim that waits is made once; its worker holds slots for it.
--- @uses index_key work
+-- @uses index_key wake work writes
 local M = {}
 
 -- Where the payload stands in a row; messages have it behind the rows, since packing knows no bytes.
@@ -65,8 +65,8 @@ local function make(tag, at, name, packed, now)
 end
 
 -- Hand `count` new executions of a lane to those who wait, as far as they go. A claim that cannot be read is forgotten
--- and fails nobody's submit.
-function M.hand_over(tag, lane, count, now)
+-- and fails nobody's call.
+local function hand_over(tag, lane, count, now)
   local at = key(tag, lane)
   local waiting = redis.call("HRANDFIELD", at, LOOKS, "WITHVALUES")
   for i = 1, #waiting, 2 do
@@ -74,6 +74,19 @@ function M.hand_over(tag, lane, count, now)
     local is_readable, got = pcall(make, tag, at, waiting[i], waiting[i + 1], now)
     if is_readable then count = count - got else redis.call("HDEL", at, waiting[i]) end
   end
+end
+
+-- What a batch added, which wakes later, goes to claims that wait for it; of the rest the workers are told.
+function M.offer_all(tag, collected, now)
+  for queue, x in pairs(collected.wake) do hand_over(tag, x.lane_id, collected.zadd[queue].n / 2, now) end
+  writes.tell_of_work(collected)
+end
+
+-- The same for one execution that wakes later and may have entered a queue; one of a batch is the batch's to offer.
+function M.offer(x, now)
+  if not x.entered then return end
+  hand_over(x.tag, x.lane_id, 1, now)
+  wake.added(x.entered, 1, x.tag, x.lane_id, x.required_capabilities)
 end
 
 return M

@@ -84,10 +84,12 @@ function M.forget_if_empty(x, key, registry, member)
   end
 end
 
--- Workers are told when the queue at `key`, which the execution has just entered, was empty before.
+-- The execution has just entered the queue at `key`: workers are told if it was empty, at once or when it was offered.
 function M.wake(x, key)
   if x.writes then
     x.writes.wake[key] = x
+  elseif x.wakes_later then
+    x.entered = key
   else
     wake.added(key, 1, x.tag, x.lane_id, x.required_capabilities)
   end
