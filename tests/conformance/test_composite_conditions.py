@@ -146,8 +146,8 @@ class Trial:
 
 def test_the_store_evaluates_as_plain_readings_do(store_url: str, topology: str) -> None:
     @settings(max_examples=examples(150, soak=3_000), deadline=None, suppress_health_check=list(HealthCheck))
-    @given(seed=st.integers(0, 2**32 - 1))
-    def check(seed: int) -> None:
+    @given(seed=st.binary(min_size=8, max_size=8))
+    def check(seed: bytes) -> None:
         rng = Random(seed)
         condition, ahead = tree(rng, 4), set(rng.sample(KEYS, rng.randint(0, 3)))
         early, late = ([said(rng) for _ in range(rng.randint(0, most))] for most in (8, 24))

@@ -56,15 +56,15 @@ class ClaimReader:
         self,
         number: int,
         execution_id: bytes,
-        epoch: bytes,
-        index: bytes,
-        kind: bytes,
-        name: bytes,
         payload: bytes,
+        name: bytes,
         encoding: bytes,
+        epoch: bytes = b"1",
+        index: bytes = b"0",
+        kind: bytes = b"initial",
         resumed: bytes | None = None,
     ) -> b.ClaimedWork:
-        """The row is the one that lua/lib/taking.lua answers with."""
+        """The row is the one that lua/lib/taking.lua answers with; of a first attempt it says no more than needed."""
         ending = f"{number:012x}"
         attempt_id = f"{self._attempts}{ending}" if resumed is None else resumed.decode()
         return b.ClaimedWork(

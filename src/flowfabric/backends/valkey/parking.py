@@ -13,7 +13,7 @@ from flowfabric.errors import BadReply
 
 KEY_LENGTH: Final = 24  # a message begins with the key of the claim it is for
 _ROWS_AT: Final = KEY_LENGTH + 8  # behind the length of the rows
-_PAYLOAD: Final = 6  # where the length of its payload stands in a row
+_PAYLOAD: Final = 2  # where the length of its payload stands in a row
 
 
 class ValkeyParkedClaim:

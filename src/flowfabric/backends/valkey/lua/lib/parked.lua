@@ -4,7 +4,7 @@
 local M = {}
 
 -- Where the payload stands in a row; messages have it behind the rows, since packing knows no bytes.
-local PAYLOAD = 7
+local PAYLOAD = 3
 
 -- So many of those who wait are looked at for one addition.
 local LOOKS = 4
