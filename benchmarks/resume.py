@@ -2,10 +2,10 @@
 
     python -m benchmarks.resume [--json] [--executions 500] [--repetitions 3]
 
-A handler waits for a signal. The moment the store has suspended it, the signal is sent; the time runs from the call
-of the handler to the line behind it, in its next pass. Nobody polls: the worker's claim waits in the store. In turns
-with it, on the same connection, an FCALL that does nothing. Store, worker and sender are an embedded server and one
-process.
+A handler waits for a signal. Counted are the call that suspends it, from the handler to the store's answer, and the
+way back, from the sending of the signal to the line behind the wait, in the handler's next pass; between the two some
+milliseconds pass, as nobody answers at once. Nobody polls: the worker's claim waits in the store. In turns with it, on
+the same connection, an FCALL that does nothing. Store, worker and sender are an embedded server and one process.
 """
 
 from __future__ import annotations
@@ -24,21 +24,28 @@ from flowfabric import Context, Engine, Fabric, Worker
 from flowfabric.backends.ports import EngineBackend
 from flowfabric.backends.valkey.backend import ValkeyBackend
 from flowfabric.core import contracts as c
-from flowfabric.core.ids import SignalId
 
 LIMIT = 8
 WARM_UP = 50
+PAUSE_S = 0.005
 SIGNAL = "answer"
 
 
 @dataclass
 class Waits:
-    """When each execution began to wait, and how long it took in the end; round trips in the same turns."""
+    """What each wait took, in both stretches, and round trips in the same turns."""
 
-    began: dict[int, float] = field(default_factory=dict)
+    began: float | None = None
+    suspending_us: float = 0.0
     took_us: list[float] = field(default_factory=list)
     round_trips_us: list[float] = field(default_factory=list)
+    suspended: asyncio.Event = field(default_factory=asyncio.Event)
     resumed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def begin(self) -> None:
+        self.began = None
+        self.suspended.clear()
+        self.resumed.clear()
 
     def p(self, share: float) -> float:
         return percentile(self.took_us, share)
@@ -47,28 +54,21 @@ class Waits:
         return percentile(self.round_trips_us, share)
 
 
-class Answering:
-    """A store whose suspensions are answered at once, by the token that the suspension gave."""
+class Watched:
+    """A store that tells when an execution has been suspended, in the moment its worker learns it."""
 
-    def __init__(self, backend: EngineBackend) -> None:
+    def __init__(self, backend: EngineBackend, waits: Waits) -> None:
         self._backend = backend
-        self._sent: set[asyncio.Task[c.SignalOutcome]] = set()
+        self._waits = waits
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._backend, name)
 
     async def suspend_execution(self, args: c.SuspendExecutionArgs) -> c.SuspendExecutionResult:
         outcome = await self._backend.suspend_execution(args)
-        signal = c.DeliverSignalArgs(
-            execution_id=args.execution_id,
-            waitpoint_id=outcome.waitpoint_id,
-            waitpoint_token=outcome.waitpoint_token,
-            signal_id=SignalId.new(),
-            signal_name=SIGNAL,
-        )
-        task = asyncio.create_task(self._backend.deliver_signal(signal))
-        self._sent.add(task)
-        task.add_done_callback(self._sent.discard)
+        assert self._waits.began is not None
+        self._waits.suspending_us = _us_since(self._waits.began)
+        self._waits.suspended.set()
         return outcome
 
 
@@ -76,19 +76,36 @@ def asking(waits: Waits) -> Worker:
     worker = Worker()
 
     @worker.task(name="ask")
-    async def ask(ctx: Context, number: int) -> None:
-        waits.began.setdefault(number, time.perf_counter())
+    async def ask(ctx: Context) -> None:
+        if waits.began is None:
+            waits.began = time.perf_counter()
         await ctx.wait_for_signal(SIGNAL)
-        waits.took_us.append((time.perf_counter() - waits.began[number]) * 1e6)
+        waits.took_us.append(waits.suspending_us + _us_since(waits.began))
         waits.resumed.set()
 
     return worker
 
 
+def _us_since(moment: float) -> float:
+    return (time.perf_counter() - moment) * 1e6
+
+
 async def timed_us(call: Callable[[], Awaitable[Any]]) -> float:
     began = time.perf_counter()
     await call()
-    return (time.perf_counter() - began) * 1e6
+    return _us_since(began)
+
+
+async def one_wait(fabric: Fabric, waits: Waits) -> None:
+    waits.begin()
+    handle = await fabric.submit("ask")
+    async with asyncio.timeout(10):
+        await waits.suspended.wait()
+        await asyncio.sleep(PAUSE_S)
+        waits.began = time.perf_counter()
+        await handle.signal(SIGNAL)
+        await waits.resumed.wait()
+        await handle.wait()
 
 
 async def one_repetition(executions: int) -> Waits:
@@ -100,15 +117,12 @@ async def one_repetition(executions: int) -> Waits:
         async def nothing() -> None:
             await backend.client.execute("FCALL", "ff_version", 0)
 
-        async with Engine(backend), asking(waits).working(cast("EngineBackend", Answering(backend))):
+        async with Engine(backend), asking(waits).working(cast("EngineBackend", Watched(backend, waits))):
             for number in range(WARM_UP + executions):
                 if number == WARM_UP:
                     waits.took_us.clear()
                     waits.round_trips_us.clear()
-                waits.resumed.clear()
-                handle = await fabric.submit("ask", number)
-                await waits.resumed.wait()
-                await handle.wait(timeout=10)
+                await one_wait(fabric, waits)
                 waits.round_trips_us.append(await timed_us(nothing))
     assert len(waits.took_us) == executions, "each was resumed once"
     return waits

@@ -1,12 +1,13 @@
 """What a handler has done already, for one pass through it: the recorded steps of its execution, and its latest wait.
 
-It is read at the first use, and not at all by a first attempt that was never interrupted: there is nothing yet.
+It is read at the first use. A first attempt that was never interrupted has nothing to read; one that goes on was told
+of its latest wait when it was claimed.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
@@ -67,6 +68,9 @@ class Journal:
         self._is_loaded = attempt.work.attempt_type is AttemptType.INITIAL
         self._loading = asyncio.Lock()
         self._choice: ChangedSteps | None = None
+        if told := attempt.work.resumption:
+            self._learn(told.latest, told.latest.signals)
+            self._is_loaded = told.step_count == 0
 
     def check(self, what: str) -> None:
         """Refuse to go on when the attempt is over, and in the middle of a step."""
@@ -120,9 +124,15 @@ class Journal:
             return
         async with self._loading:
             if not self._is_loaded:
-                self._records, _ = await asyncio.gather(self._read_records(), self.read_latest())
+                await self._load()
                 self._steps = [key for key in self._records if not key[0].startswith(RESERVED)]
                 self._is_loaded = True
+
+    async def _load(self) -> None:
+        if self.attempt.work.resumption is None:
+            self._records, _ = await asyncio.gather(self._read_records(), self.read_latest())
+        else:
+            self._records = await self._read_records()
 
     async def _read_records(self) -> dict[tuple[str, int], c.StepRecord]:
         found: dict[tuple[str, int], c.StepRecord] = {}
@@ -144,6 +154,9 @@ class Journal:
             if page.next_cursor is None:
                 break
             args = c.ListResumeSignalsArgs(execution_id=args.execution_id, limit=_PAGE, after=page.next_cursor)
+        self._learn(page, signals)
+
+    def _learn(self, page: c.ListResumeSignalsPage, signals: Sequence[c.ResumeSignal]) -> None:
         if page.continuation_metadata_pointer is not None and page.close_reason is not None:
             end = WaitEnd(page.close_reason, tuple(signals))
             self._latest = LatestWait(page.continuation_metadata_pointer, end)

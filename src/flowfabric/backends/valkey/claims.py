@@ -8,6 +8,7 @@ from msgspec.structs import force_setattr
 
 from flowfabric.backends.valkey.calls import parse_envelope
 from flowfabric.backends.valkey.client import Reply
+from flowfabric.backends.valkey.signals import read_resumption
 from flowfabric.core import batch as b
 from flowfabric.core import contracts as c
 from flowfabric.core.handle import BackendTag, HandleWriter
@@ -63,6 +64,7 @@ class ClaimReader:
         index: bytes = b"0",
         kind: bytes = b"initial",
         resumed: bytes | None = None,
+        resumption: bytes = b"",
     ) -> b.ClaimedWork:
         """The row is the one that lua/lib/taking.lua answers with; of a first attempt it says no more than needed."""
         ending = f"{number:012x}"
@@ -77,6 +79,7 @@ class ClaimReader:
             execution_kind=name.decode(),
             input_payload=payload,
             payload_encoding=encoding.decode() or None,
+            resumption=read_resumption(resumption) if resumption else None,
         )
 
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from flowfabric.backends.valkey.calls import Fields, FunctionCaller, Value
+from flowfabric.core import batch as b
 from flowfabric.core import contracts as c
+from flowfabric.core.codec import from_msgpack
 from flowfabric.core.ids import SignalId, SuspensionId, WaitpointId, WaitpointKey
 
 _DEFAULT_ENCODING = "json"
@@ -50,16 +54,34 @@ class ValkeySignals:
             after=args.after,
             limit=args.limit,
         )
-        keys = dict(fields.rows(5))
-        signals = tuple(_signal(entry, keys) for entry in fields.entries(6))
-        more = fields.text(0) == "1"
-        return c.ListResumeSignalsPage(
-            signals=signals,
-            next_cursor=signals[-1].signal_id if more else None,
-            suspension_id=SuspensionId.trusted(fields.text(1)) if fields.text(1) else None,
-            close_reason=fields.text(3) or None,
-            continuation_metadata_pointer=fields.text(4) or None,
-        )
+        return _page(fields)
+
+
+def read_resumption(packed: bytes) -> b.Resumption | None:
+    """What a claim tells of a resumed attempt (lua/lib/resumption.lua); None when it has to be asked for."""
+    try:
+        values = _as_bytes(from_msgpack(packed))
+    except (ValueError, TypeError):  # a payload that is no text: packing knows no bytes
+        return None
+    fields = Fields("claim_batch", "OK", values)
+    return b.Resumption(fields.number(7), _page(fields))
+
+
+def _as_bytes(value: Any) -> Any:
+    return value.encode() if isinstance(value, str) else [_as_bytes(each) for each in value]
+
+
+def _page(fields: Fields) -> c.ListResumeSignalsPage:
+    keys = dict(fields.rows(5))
+    signals = tuple(_signal(entry, keys) for entry in fields.entries(6))
+    more = fields.text(0) == "1"
+    return c.ListResumeSignalsPage(
+        signals=signals,
+        next_cursor=signals[-1].signal_id if more else None,
+        suspension_id=SuspensionId.trusted(fields.text(1)) if fields.text(1) else None,
+        close_reason=fields.text(3) or None,
+        continuation_metadata_pointer=fields.text(4) or None,
+    )
 
 
 def _content(args: c.DeliverSignalArgs | c.SignalExecutionArgs) -> dict[str, Value]:

@@ -5,7 +5,7 @@
 -- @errors  invalid_input execution_not_found waitpoint_not_found waitpoint_not_open waitpoint_not_pending
 -- @events  woken resumed
 -- @repeat  safe
--- @uses    clock record reply suspension waitpoint
+-- @uses    clock record reply suspension waitpoint waking
 local CLOSED = {closed = true, expired = true}
 local OPEN = {pending = true, active = true}
 
@@ -29,7 +29,7 @@ return function(K, A)
 
   if ends then
     suspension.close(x, "resumed", now, {fields = {[w.id] = {"close_reason", A.reason}}})
-    suspension.wake(x, now, "operator")
+    waking.wake(x, now, "operator")
     return reply.ok()
   end
   waitpoint.close(x.tag, w.id, A.reason, now)

@@ -5,7 +5,7 @@
 -- @errors  invalid_input execution_not_found execution_not_suspended
 -- @events  woken resumed
 -- @repeat  unsafe
--- @uses    clock record reply suspension
+-- @uses    clock record reply suspension waking
 -- A caller may say which suspension it means: another one may be open by now.
 local function is_meant(s, A) return s and (A.suspension_id == "" or A.suspension_id == s.suspension_id) end
 
@@ -20,7 +20,7 @@ return function(K, A)
   end
 
   suspension.close(x, "resumed", now)
-  suspension.wake(x, now, A.trigger_type, A.resume_delay_ms)
+  waking.wake(x, now, A.trigger_type, A.resume_delay_ms)
 
   return reply.ok(record.public_state(x))
 end

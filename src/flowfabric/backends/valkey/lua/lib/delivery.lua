@@ -1,6 +1,6 @@
 -- A signal reaches a waitpoint: who sends it is authenticated before anything else is looked at (G6). A pending
 -- waitpoint keeps it, an active one of the open suspension evaluates it, in one step; so no wake-up is lost (D2).
--- @uses condition digits event progress record reply resume_policy signal suspension token waitpoint
+-- @uses condition digits event progress record reply resume_policy signal suspension token waitpoint waking
 local M = {}
 
 local BUFFERED = "buffered_for_pending_waitpoint"
@@ -83,7 +83,7 @@ local function evaluate(x, now, A, w, s)
       fields = {[w.id] = counted},
     })
     local delay_ms = A.resume_delay_ms or resume_policy.delay(s.resume_policy_json)
-    suspension.wake(x, now, "signal " .. A.signal_id, delay_ms)
+    waking.wake(x, now, "signal " .. A.signal_id, delay_ms)
   else
     waitpoint.write(w, counted)
     event.append(x, "signalled", now, effect .. " " .. A.signal_id)

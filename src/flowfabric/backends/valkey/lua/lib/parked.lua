@@ -3,8 +3,8 @@
 -- @uses index_key wake work writes
 local M = {}
 
--- Where the payload stands in a row; messages have it behind the rows, since packing knows no bytes.
-local PAYLOAD = 3
+-- Where bytes stand in a row; messages have them behind the rows, since packing knows no bytes.
+local PAYLOAD, RESUMPTION = 3, 10
 
 -- So many of those who wait are looked at for one addition.
 local LOOKS = 4
@@ -41,12 +41,14 @@ function M.claim(tag, request, now)
   return rows, expires_at or "", waits and "1" or ""
 end
 
--- What the lease ids begin with, the length of the packed rows, the rows, their payloads.
+-- What the lease ids begin with, the length of the packed rows, the rows, the bytes of each.
 local function message(request, rows, expires_at)
   local payloads = {}
-  for i = 1, #rows do
-    payloads[i] = rows[i][PAYLOAD]
-    rows[i][PAYLOAD] = #payloads[i]
+  for _, row in ipairs(rows) do
+    for _, at in ipairs(row[RESUMPTION] and {PAYLOAD, RESUMPTION} or {PAYLOAD}) do
+      payloads[#payloads + 1] = row[at]
+      row[at] = #row[at]
+    end
   end
   local packed = cmsgpack.pack({expires_at, rows})
   return request.lease_ids .. string.format("%08x", #packed) .. packed .. table.concat(payloads)

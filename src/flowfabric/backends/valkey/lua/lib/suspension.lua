@@ -1,24 +1,7 @@
 -- The suspension of an execution, one at a time: the open one, or the last one, which says what ended it.
 -- Fields that are usual are absent: requested by a worker, waiting_for_signal, failing at its time-out.
--- @uses digits parked transition waitpoint
+-- @uses digits waitpoint
 local M = {}
-
-local CLEARED = {"current_suspension_id", "current_waitpoint_id", "suspension_timeout_at"}
-
-local WOKEN = {
-  event = "woken", clear = CLEARED,
-  state = {
-    lifecycle_phase = "runnable", eligibility_state = "eligible_now", blocking_reason = "waiting_for_worker",
-    attempt_state = "attempt_interrupted",
-  },
-}
-local WOKEN_LATER = {
-  event = "woken", clear = CLEARED,
-  state = {
-    lifecycle_phase = "runnable", eligibility_state = "not_eligible_until_time",
-    blocking_reason = "waiting_for_resume_delay", attempt_state = "attempt_interrupted",
-  },
-}
 
 function M.key(x) return x.base .. ":suspension:current" end
 
@@ -85,18 +68,6 @@ function M.forget(x, now)
   for _, w in ipairs(waitpoint.pending_of(x, now)) do
     waitpoint.close(x.tag, w.id, "replayed", now)
     waitpoint.expect_no_more(x.tag, w.id)
-  end
-end
-
--- suspended -> runnable, now or after a delay, which the record says (D3). outcome: what woke it. It is the last
--- step of whoever makes it: a claim that waits gets the execution at once.
-function M.wake(x, now, outcome, delay_ms)
-  if delay_ms and delay_ms > 0 then
-    transition.apply(x, now, WOKEN_LATER, {"delay_until", now + delay_ms}, outcome)
-  else
-    x.wakes_later = true
-    transition.apply(x, now, WOKEN, nil, outcome)
-    parked.offer(x, now)
   end
 end
 

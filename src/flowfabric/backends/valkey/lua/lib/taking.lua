@@ -1,5 +1,5 @@
 -- Taking executions for a worker, many at once: start or resume each, and answer with what is needed to run it.
--- @uses attempt call_ids
+-- @uses attempt call_ids resumption
 local M = {}
 
 -- Where the payload stands in the row of a claim.
@@ -9,13 +9,14 @@ local PAYLOAD = 3
 function M.payloads() return {keys = {}, claims = {}, count = 0, earliest = nil} end
 
 -- What a worker needs to run it, with the number of the claim in its call, from which its ids follow. The payload comes
--- when all are known. Nearly all are first attempts, of which no more is said; a resumed attempt keeps its own id.
+-- when all are known. Nearly all are first attempts, of which no more is said; a resumed attempt keeps its own id, and
+-- what it waited for is told with it.
 function M.answer(x, kind, number, payloads)
   local row = {number, x.id, "", x.execution_kind or "", x.payload_encoding or ""}
   if kind ~= "initial" or x.current_lease_epoch ~= "1" then
     row[6], row[7], row[8] = x.current_lease_epoch, x.current_attempt_index, kind
   end
-  if kind == "resumed" then row[9] = x.current_attempt_id end
+  if kind == "resumed" then row[9], row[10] = x.current_attempt_id, resumption.packed(x) end
   local n = payloads.count + 1
   payloads.keys[n], payloads.claims[n], payloads.count = x.base .. ":payload", row, n
   local expires = x.lease_expires_at

@@ -2,8 +2,8 @@
 -- @uses event lanes wake
 local M = {}
 
--- A collector; executions whose `writes` field holds it write through it. It also remembers what the batch looked up for
--- all of them (`lanes`, `accepted`). One of a concurrency key writes at once (`beside`): others of the batch look for it.
+-- A collector; executions whose `writes` field holds it write through it. It also remembers what was looked up for all
+-- of the batch (`lanes`, `accepted`). One of a concurrency key writes at once (`beside`): others look for it.
 function M.collector()
   return {
     zadd = {}, zrem = {}, sadd = {}, srem = {}, set = {}, emptied = {}, wake = {}, stopped = {}, lines = {}, lanes = {},
