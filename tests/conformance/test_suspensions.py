@@ -13,7 +13,15 @@ from flowfabric.core.partition import Partition, PartitionFamily
 from flowfabric.core.policy import TimeoutBehavior
 from flowfabric.core.states import AttemptState, BlockingReason, PublicState
 from flowfabric.core.tokens import Kid, SecretHex, token_fingerprint
-from flowfabric.errors import Conflict, ExecutionNotFound, FlowFabricError, InvalidInput, InvalidToken, StaleLease
+from flowfabric.errors import (
+    Conflict,
+    ExecutionNotActive,
+    ExecutionNotFound,
+    FlowFabricError,
+    InvalidInput,
+    InvalidToken,
+    StaleLease,
+)
 from tests.conformance.driver import Driver, Subject, made_up_fence
 from tests.conformance.invariants import check_store, dump
 from tests.conformance.suspending import EXPIRES, KID, Suspender, by_name, forged, fresh
@@ -511,6 +519,15 @@ class TestLists:
             await waits.resume_signals(x)
         with pytest.raises(ExecutionNotFound):
             await waits.backend.list_pending_waitpoints(c.ListPendingWaitpointsArgs(execution_id=x.execution_id))
+
+
+class TestFormerHolders:
+    async def test_a_call_of_the_former_holder_is_no_repetition_of_the_suspension(self, waits: Suspender) -> None:
+        x, at = await waits.suspended()
+        await waits.signal(x, at)
+        with pytest.raises(ExecutionNotActive):
+            await waits.driver.move_to_waiting_children(x)
+        assert (await waits.driver.state(x)).public_state is PublicState.WAITING
 
 
 class TestSecrets:

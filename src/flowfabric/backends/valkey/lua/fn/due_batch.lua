@@ -76,8 +76,8 @@ return function(K, A)
       return due.promote(x, now)
     end, "delay_until")
   end
-  for index_name, reason in pairs({attempt_timeout = "attempt_timeout", execution_deadline = "execution_deadline"}) do
-    each_due(tag, index_key.partition(part, index_name), now, A.limit, counts, function(at, x)
+  for _, reason in ipairs({"execution_deadline", "attempt_timeout"}) do  -- each is the name of its index, too
+    each_due(tag, index_key.partition(part, reason), now, A.limit, counts, function(at, x)
       return due.expire(at, x, reason, now)
     end)
   end
