@@ -20,6 +20,7 @@ from flowfabric.core import contracts as c
 from flowfabric.core.ids import ExecutionId, LaneId, WorkerInstanceId
 from flowfabric.core.partition import Partition, PartitionConfig
 from flowfabric.core.states import PublicState
+from flowfabric.core.tokens import SigningSecret
 
 
 class ExecutionPort(Protocol):
@@ -366,6 +367,10 @@ class EngineBackend(
     @property
     def partitions(self) -> PartitionConfig:
         """The partition counts this store was set up with."""
+        ...
+
+    async def kept_secret(self) -> SigningSecret | None:
+        """The waitpoint secret that a store of our own keeps beside its data; None: others give a store its secret."""
         ...
 
     async def close(self) -> None:

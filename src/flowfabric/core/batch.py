@@ -25,6 +25,7 @@ from flowfabric.core.contracts.lease import (
     RenewLeaseArgs,
     RenewLeaseResult,
 )
+from flowfabric.core.contracts.signals import ListResumeSignalsPage
 from flowfabric.core.contracts.streams import AppendFramesResult
 from flowfabric.core.handle import HandleKind, HandleWriter
 from flowfabric.core.ids import ExecutionId, LaneId, WorkerId, WorkerInstanceId
@@ -72,6 +73,13 @@ class ClaimExecutionsArgs(Checked, frozen=True, kw_only=True):
         force_setattr(self, "partition", partition)
 
 
+class Resumption(msgspec.Struct, frozen=True):
+    """What a resumed handler looks for first: how many steps are recorded, and how its latest wait ended."""
+
+    step_count: int
+    latest: ListResumeSignalsPage
+
+
 class ClaimedWork(msgspec.Struct, frozen=True, kw_only=True):
     """A lease that was given and what is needed to run its attempt, without another round trip.
 
@@ -87,6 +95,7 @@ class ClaimedWork(msgspec.Struct, frozen=True, kw_only=True):
     execution_kind: str
     input_payload: bytes
     payload_encoding: str | None = None
+    resumption: Resumption | None = None  # of an attempt that goes on, unless it is too much to be told with a claim
 
     @property
     def claim(self) -> ClaimedExecution | ClaimedResumedExecution:

@@ -78,7 +78,7 @@ SCAN_LIMIT_MAX = 1_000
 # suspensions, waitpoints, signals
 MAX_COMPOSITE_DEPTH = 4  # levels of a resume condition; each is evaluated on every signal
 MAX_CONDITION_NODES = 256  # for the same reason
-MAX_SUSPENSION_WAITPOINTS = 256
+MAX_SUSPENSION_WAITPOINTS = 32  # each is signed in the one call that suspends: some 7 ms for all of them
 CONDITION_JSON_MAX_BYTES = 65_536
 CONTINUATION_POINTER_MAX_BYTES = 1_024
 SIGNAL_NAME_MAX_BYTES = 128

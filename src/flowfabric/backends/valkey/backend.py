@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from msgspec.structs import replace
 
 from flowfabric.backends.valkey import keys
@@ -10,6 +12,7 @@ from flowfabric.backends.valkey.budgets import ValkeyBudgets
 from flowfabric.backends.valkey.bundle import Bundle, bundle
 from flowfabric.backends.valkey.calls import FunctionCaller, flat_to_dict
 from flowfabric.backends.valkey.client import Client
+from flowfabric.backends.valkey.embedded_secret import own_secret
 from flowfabric.backends.valkey.events import ValkeyEvents
 from flowfabric.backends.valkey.executions import ValkeyExecutions
 from flowfabric.backends.valkey.lanes import ValkeyLanes
@@ -29,10 +32,12 @@ from flowfabric.backends.valkey.streams import ValkeyStreams
 from flowfabric.backends.valkey.suspensions import ValkeySuspensions
 from flowfabric.backends.valkey.tail import EventTail
 from flowfabric.backends.valkey.tailing import FrameTails
+from flowfabric.backends.valkey.url import ServerAddress, parse_url
 from flowfabric.backends.valkey.wakeups import Announcements, ValkeyWakeups
 from flowfabric.backends.valkey.workers import ValkeyWorkers
 from flowfabric.config import Settings
 from flowfabric.core.partition import PartitionConfig
+from flowfabric.core.tokens import SigningSecret
 from flowfabric.errors import InvalidInput, PartitionMismatch
 
 _RECORD = keys.PARTITION_RECORD
@@ -64,8 +69,9 @@ class ValkeyBackend(
 ):
     """All ports on one Valkey, standalone, cluster or embedded."""
 
-    def __init__(self, client: Client, library: Library, partitions: PartitionConfig) -> None:
+    def __init__(self, client: Client, library: Library, partitions: PartitionConfig, address: ServerAddress) -> None:
         self._client = client
+        self._address = address
         self._library = library
         self._caller = FunctionCaller(library)
         self._tail = EventTail(client)
@@ -85,12 +91,17 @@ class ValkeyBackend(
         except BaseException:
             await client.close()
             raise
-        return cls(client, library, partitions)
+        return cls(client, library, partitions, parse_url(settings.url))
 
     @property
     def client(self) -> Client:
         """The connection underneath, for the test kit; nothing else of ours goes past the ports."""
         return self._client
+
+    async def kept_secret(self) -> SigningSecret | None:
+        if self._address.kind != "embedded":
+            return None
+        return await asyncio.to_thread(own_secret, self._address.directory)
 
     async def close(self) -> None:
         await self._announcements.close()

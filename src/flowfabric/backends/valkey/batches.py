@@ -119,7 +119,7 @@ class ValkeyBatches(ValkeyAsking):
         fields = await self._call(
             "finish_batch",
             args.partition.tag,
-            finish=to_msgpack([_finish_item(item) for item in args.finish]) if args.finish else _NOTHING,
+            finish=to_msgpack(_finish_items(args.finish)) if args.finish else _NOTHING,
             renew=to_msgpack([_renew_item(item) for item in args.renew]) if args.renew else _NOTHING,
             claim=to_msgpack(request) if request else "",
             payloads=[_result(item) for item in args.finish],
@@ -227,6 +227,19 @@ def _claim_request(args: b.ClaimExecutionsArgs, count: int, ids: CallIds) -> dic
 
 def _result(args: b.FinishArgs) -> bytes:
     return (args.result_payload or b"") if isinstance(args, c.CompleteExecutionArgs) else b""
+
+
+def _finish_items(batch: Sequence[b.FinishArgs]) -> list[str | tuple[str | int, ...]]:
+    """A completion by the holder of the lease, as nearly all are, is five texts in a row; any other is a list."""
+    items: list[str | tuple[str | int, ...]] = []
+    for args in batch:
+        fence = args.fence
+        if isinstance(args, c.CompleteExecutionArgs) and fence and args.source is c.CancelSource.LEASE_HOLDER:
+            held = (str(fence.lease_id), str(fence.lease_epoch), str(fence.attempt_id))
+            items += (args.execution_id.uuid, *held, args.result_encoding or "")
+        else:
+            items.append(_finish_item(args))
+    return items
 
 
 def _finish_item(args: b.FinishArgs) -> tuple[str | int, ...]:

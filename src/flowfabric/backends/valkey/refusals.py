@@ -19,7 +19,7 @@ _DETAILS: dict[str, tuple[str, ...]] = {
     "execution_not_eligible": ("state",),
     "execution_not_in_eligible_set": ("state",),
     "execution_not_leaseable": ("state",),
-    "execution_not_suspended": ("state",),
+    "execution_not_suspended": ("state", "suspension_id"),
     "execution_not_terminal": ("state",),
     "frames_out_of_order": ("frame_number",),
     "max_retries_exhausted": ("max_reclaim_count",),

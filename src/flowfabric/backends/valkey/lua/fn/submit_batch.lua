@@ -5,7 +5,7 @@
 -- @errors  invalid_input
 -- @events  created replaced blocked unblocked claimed resumed
 -- @repeat  safe
--- @uses    batch clock parked submit writes
+-- @uses    batch clock parked submit
 local ITEM = batch.shape(1, {
   "uuid", "namespace", "lane_id", "execution_kind", "priority", "creator_identity", "policy_json", "delay_until",
   "idempotency_key", "dedup_ttl_ms", "tags_json", "execution_deadline_at", "payload_encoding",
@@ -41,12 +41,6 @@ local function arguments(item, payload)
   }
 end
 
--- What was added goes to claims that wait for it; of the rest the workers are told.
-local function offer(tag, collected, now)
-  for key, x in pairs(collected.wake) do parked.hand_over(tag, x.lane_id, collected.zadd[key].n / 2, now) end
-  writes.tell_of_work(collected)
-end
-
 return function(K, A)
   local now, tag = clock.now_ms(), batch.tag(K.partition)
   local items, refusal = batch.decode("items", A.items)
@@ -69,7 +63,7 @@ return function(K, A)
     end
     submit.look_ahead(collected, cores)
   end)
-  offer(tag, added, now)
+  parked.offer_all(tag, added, now)
 
   return {1, "OK", outcomes}
 end

@@ -1,10 +1,10 @@
 -- Claims that found nothing and wait: whoever adds work makes them in their worker's place and sends it the answer. So
 -- an idle worker starts without having to ask first. A claim that waits is made once; its worker holds slots for it.
--- @uses index_key work
+-- @uses index_key wake work writes
 local M = {}
 
--- Where the payload stands in a row; messages have it behind the rows, since packing knows no bytes.
-local PAYLOAD = 7
+-- Where bytes stand in a row; messages have them behind the rows, since packing knows no bytes.
+local PAYLOAD, RESUMPTION = 3, 10
 
 -- So many of those who wait are looked at for one addition.
 local LOOKS = 4
@@ -41,12 +41,14 @@ function M.claim(tag, request, now, permits)
   return rows, expires_at or "", waits and "1" or "", offers or {}
 end
 
--- What the lease ids begin with, the length of the packed rows, the rows, their payloads.
+-- What the lease ids begin with, the length of the packed rows, the rows, the bytes of each.
 local function message(request, rows, expires_at)
   local payloads = {}
-  for i = 1, #rows do
-    payloads[i] = rows[i][PAYLOAD]
-    rows[i][PAYLOAD] = #payloads[i]
+  for _, row in ipairs(rows) do
+    for _, at in ipairs(row[RESUMPTION] and {PAYLOAD, RESUMPTION} or {PAYLOAD}) do
+      payloads[#payloads + 1] = row[at]
+      row[at] = #row[at]
+    end
   end
   local packed = cmsgpack.pack({expires_at, rows})
   return request.lease_ids .. string.format("%08x", #packed) .. packed .. table.concat(payloads)
@@ -66,8 +68,8 @@ local function make(tag, at, name, packed, now, permits)
 end
 
 -- Hand `count` new executions of a lane to those who wait, as far as they go. A claim that cannot be read is forgotten
--- and fails nobody's submit.
-function M.hand_over(tag, lane, count, now)
+-- and fails nobody's call.
+local function hand_over(tag, lane, count, now)
   local at = key(tag, lane)
   local waiting = redis.call("HRANDFIELD", at, LOOKS, "WITHVALUES")
   for i = 1, #waiting, 2 do
@@ -89,6 +91,19 @@ function M.pass_on(tag, permits, now)
       if not pcall(make, tag, at, waiting[i], waiting[i + 1], now, permits) then redis.call("HDEL", at, waiting[i]) end
     end
   end
+end
+
+-- What a batch added, which wakes later, goes to claims that wait for it; of the rest the workers are told.
+function M.offer_all(tag, collected, now)
+  for queue, x in pairs(collected.wake) do hand_over(tag, x.lane_id, collected.zadd[queue].n / 2, now) end
+  writes.tell_of_work(collected)
+end
+
+-- The same for one execution that wakes later and may have entered a queue; one of a batch is the batch's to offer.
+function M.offer(x, now)
+  if not x.entered then return end
+  hand_over(x.tag, x.lane_id, 1, now)
+  wake.added(x.entered, 1, x.tag, x.lane_id, x.required_capabilities)
 end
 
 return M

@@ -48,10 +48,10 @@ local function take_rest(turn)
   while turn.at < #found and missing(turn) > 0 do
     turn.at = turn.at + 1
     local x = record.fill(batch.at_id(lane.tag, found[turn.at], lane.writes))
-    if not claim.is_queued(x) then
-      strays[#strays + 1] = found[turn.at]
-    elseif not claim.check_found(x, turn.now) then
+    if not claim.check_found(x, turn.now) then
       take_one(x, turn)
+    elseif not claim.is_queued(x) then
+      strays[#strays + 1] = found[turn.at]
     end
   end
 end
