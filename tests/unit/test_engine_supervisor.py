@@ -19,8 +19,8 @@ from flowfabric.errors import BackendUnavailable
 from tests.engine_fakes import FakeStore, ManualTimer, part, settle
 
 NAMES = [
-    "share", "partitions", "due_work", "listening", "blocked_work", "rebroadcast", "worker_expiry", "retention",
-    "index_repair",
+    "share", "partitions", "due_work", "listening", "admissions", "blocked_work", "rebroadcast", "worker_expiry",
+    "retention", "index_repair",
 ]  # fmt: skip
 
 
