@@ -19,7 +19,7 @@ from tests.conformance.model_waits import Suspension, Waitpoint
 
 MAX_RETRIES = 2
 MAX_RECLAIMS = 2
-MAX_REPLAYS = 2
+MAX_REPLAYS = 4
 
 _ENDINGS = {
     TimeoutBehavior.FAIL: TerminalOutcome.FAILED,

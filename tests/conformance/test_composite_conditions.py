@@ -12,7 +12,15 @@ from hypothesis import strategies as st
 
 from flowfabric.core import contracts as c
 from flowfabric.core.condition_json import condition_to_json
-from flowfabric.core.conditions import AllOf, Count, Delivery, ResumeCondition, is_satisfied, referenced_waitpoint_keys
+from flowfabric.core.conditions import (
+    AllOf,
+    Count,
+    Delivery,
+    ResumeCondition,
+    Single,
+    is_satisfied,
+    referenced_waitpoint_keys,
+)
 from flowfabric.core.ids import SignalId, WaitpointKey
 from flowfabric.core.states import PublicState
 from flowfabric.errors import Conflict
@@ -93,7 +101,8 @@ class Trial:
 
     async def _wait_once_before(self) -> None:
         """So that there is an old waitpoint, whose signals count for nothing any more."""
-        self.places[ELSEWHERE] = (await self.waits.suspend(self.x)).waitpoints[0]
+        old = c.FreshWaitpoint.new(KEYS[0])
+        self.places[ELSEWHERE] = (await self.waits.suspend(self.x, Single(KEYS[0]), old)).waitpoints[0]
         await self.waits.resume(self.x)
         await self.waits.driver.grant_and_claim(self.x)
 
@@ -124,6 +133,7 @@ class Trial:
             assert each.key is ELSEWHERE
             return False
         assert isinstance(outcome, c.SignalDuplicate) == bool(repeats)
+        assert repeats or each.key is not ELSEWHERE
         self.sent += [] if repeats else [Sent(signal_id, each)]
         return isinstance(outcome, c.ResumeTriggered)
 

@@ -15,7 +15,7 @@ from flowfabric.core.conditions import Delivery, ResumeCondition, TimeoutOnly, r
 from flowfabric.core.ids import SignalId, WaitpointId, WaitpointKey, WaitpointToken
 from flowfabric.core.partition import PartitionConfig
 from flowfabric.core.policy import TimeoutBehavior
-from flowfabric.core.states import EligibilityState, LifecyclePhase, OwnershipState, TerminalOutcome
+from flowfabric.core.states import EligibilityState, LifecyclePhase, TerminalOutcome
 from tests.conformance.acts import BACKOFF, REFUSED, TIMEOUT, Acts
 from tests.conformance.driver import Subject
 from tests.conformance.model import MAX_RECLAIMS, Execution
@@ -262,10 +262,7 @@ class WaitingActs(Acts):
             m.steps[step] = payload
 
     def let_the_engine_look(self, x: Subject) -> None:
-        """Everything due happens. Which of a time-out of the attempt and the deadline comes first is not promised."""
-        due = [m for m in self.model.values() if m.attempt_timeout_at and m.attempt_timeout_at <= self.now]
-        if any(m.deadline_at is not None and m.deadline_at <= self.now for m in due):
-            return
+        """Everything due happens, in its order."""
         did = self.run(self.waits.due(x))
         suspended = [m for m in self.model.values() if m.phase is LifecyclePhase.SUSPENDED]
         for m in self.model.values():
@@ -284,10 +281,10 @@ class WaitingActs(Acts):
             m.end(TerminalOutcome.FAILED)
         if m.state.eligibility_state is EligibilityState.NOT_ELIGIBLE_UNTIL_TIME and m.delay_until <= self.now:
             m.queue_up()
-        if m.state.ownership_state is OwnershipState.LEASED and (m.attempt_timeout_at or self.now + 1) <= self.now:
-            m.fail_or_retry(self.now, BACKOFF, TerminalOutcome.EXPIRED)
         if m.deadline_at is not None and m.deadline_at <= self.now:
             m.end(TerminalOutcome.EXPIRED)
+        if m.attempt_timeout_at is not None and m.attempt_timeout_at <= self.now:
+            m.fail_or_retry(self.now, BACKOFF, TerminalOutcome.EXPIRED)
         m.time_out(self.now)
 
     def _expire_waitpoints(self, m: Execution) -> int:
