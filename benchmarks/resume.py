@@ -5,7 +5,8 @@
 A handler waits for a signal. Counted are the call that suspends it, from the handler to the store's answer, and the
 way back, from the sending of the signal to the line behind the wait, in the handler's next pass; between the two some
 milliseconds pass, as nobody answers at once. Nobody polls: the worker's claim waits in the store. In turns with it, on
-the same connection, an FCALL that does nothing. Store, worker and sender are an embedded server and one process.
+the same connection and after the same rest, an FCALL that does nothing. Store, worker and sender are an embedded
+server and one process.
 """
 
 from __future__ import annotations
@@ -123,6 +124,7 @@ async def one_repetition(executions: int) -> Waits:
                     waits.took_us.clear()
                     waits.round_trips_us.clear()
                 await one_wait(fabric, waits)
+                await asyncio.sleep(PAUSE_S)  # the same rest before it
                 waits.round_trips_us.append(await timed_us(nothing))
     assert len(waits.took_us) == executions, "each was resumed once"
     return waits
