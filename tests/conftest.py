@@ -163,7 +163,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         for report in terminalreporter.stats.get(outcome, []):
             if outcome == "passed" and report.when != "call":
                 continue
-            suite = next(name for part, name in _SUITES.items() if part in report.nodeid)
+            suite = next((name for part, name in _SUITES.items() if part in report.nodeid), "other")
             ids = report.nodeid.partition("[")[2].rstrip("]").split("-")
             topology = next((word for word in ids if word in (*TOPOLOGIES, "standalone")), "")
             counts.setdefault(f"{suite}|{topology}", Counter())[outcome] += 1

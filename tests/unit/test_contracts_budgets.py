@@ -8,7 +8,7 @@ import pytest
 
 from flowfabric.core import contracts as c
 from flowfabric.core import limits
-from flowfabric.core.ids import AttemptId, BudgetId, ExecutionId, FlowId, LeaseId, ReservationId
+from flowfabric.core.ids import AttemptId, BudgetId, ExecutionId, LeaseId, ReservationId
 from flowfabric.errors import InvalidInput
 
 EXECUTION = ExecutionId("{fp:7}:550e8400-e29b-41d4-a716-446655440000")
@@ -59,9 +59,12 @@ def test_what_makes_no_sense_is_refused_by_name(given: dict[str, Any], field: st
     assert caught.value.field == field
 
 
+FLOW = "615c9552-2d54-4f95-a648-e3090540d9a1"
+
+
 @pytest.mark.parametrize(
     ("scope_type", "scope_id"),
-    [("namespace", "acme"), ("lane", "agents"), ("flow", str(FlowId.new())), ("execution", str(EXECUTION))],
+    [("namespace", "acme"), ("lane", "agents"), ("flow", FLOW), ("execution", str(EXECUTION))],
 )
 def test_a_scope_is_named_by_an_id_of_its_kind(scope_type: str, scope_id: str) -> None:
     assert budget(scope_type=scope_type, scope_id=scope_id).scope_id == scope_id
