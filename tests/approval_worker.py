@@ -24,7 +24,7 @@ def lines_of(code: CodeType) -> list[int]:
 def work(url: str, lane: str, fatal_line: int, mark: str) -> None:
     """Run the agent until somebody stops this process, or the line does."""
     sys.settrace(_killer(fatal_line, Path(mark)))
-    worker = Worker([lane], lease_ttl_ms=1_000, grace=1)
+    worker = Worker([lane], grace=1)
     worker.add(agent.publish)
     asyncio.run(worker.run(url))
 

@@ -6,13 +6,15 @@ import asyncio
 import multiprocessing
 from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from examples.approval import agent, people
-from flowfabric import Engine, Fabric
+from flowfabric import Engine, Fabric, Handle, open_backend
+from flowfabric.core import contracts as c
+from flowfabric.errors import Conflict
 from tests.approval_worker import AGENT, lines_of, work
 from tests.integration.test_examples import run
 
@@ -87,7 +89,7 @@ async def survive(fabric: Fabric, url: str, case: Case, directory: Path) -> bool
     deadline = 3_600 if case.in_time else AT_LEAST_S
     task = agent.publish.with_options(lane=case.lane)
     handle = await fabric.submit(task, "tides", outbox, deadline)
-    async with working(url, case, mark) as deaths:
+    async with working(url, case, mark, handle) as deaths:
         await people.suspended(handle)
         if case.in_time:
             await people.approve(fabric, outbox, ["ada", "ada", "linus"])
@@ -106,9 +108,13 @@ def effects(outbox: str) -> Counter[tuple[str, str]]:
 
 
 @asynccontextmanager
-async def working(url: str, case: Case, mark: Path) -> AsyncIterator[list[BaseProcess]]:
-    """A worker of the case's lane is there; when it dies, another takes its place. Yields the dead."""
+async def working(url: str, case: Case, mark: Path, handle: Handle[Any]) -> AsyncIterator[list[BaseProcess]]:
+    """A worker of the case's lane is there; when it dies, another takes its place. Yields the dead.
+
+    The lease of the dead is revoked instead of waited for: it is long, so that no living worker loses its own.
+    """
     deaths: list[BaseProcess] = []
+    backend = await open_backend(url)
 
     async def replace_the_dead() -> None:
         while True:
@@ -119,6 +125,8 @@ async def working(url: str, case: Case, mark: Path) -> AsyncIterator[list[BasePr
             finally:
                 process.kill()
             deaths.append(process)
+            with suppress(Conflict):  # it had suspended, and no lease any more
+                await backend.revoke_lease(c.RevokeLeaseArgs(execution_id=handle.id, reason="killed"))
 
     keeping = asyncio.create_task(replace_the_dead())
     try:
@@ -126,3 +134,4 @@ async def working(url: str, case: Case, mark: Path) -> AsyncIterator[list[BasePr
     finally:
         keeping.cancel()
         await asyncio.gather(keeping, return_exceptions=True)
+        await backend.close()
