@@ -7,12 +7,14 @@ exclude_files = {"build/**", ".venv/**"}
 -- Each file is wrapped by the bundler, which puts the modules of its `@uses` line in scope as locals.
 files["src/flowfabric/backends/valkey/lua"] = {
   read_globals = {
-    "admission", "answered", "args", "attempt", "batch", "binding", "blocked", "call_ids", "candidates", "capability",
-    "claim", "claim_request", "clock", "composite", "condition", "content", "delivery", "dependency", "digits", "due",
-    "event", "failure", "grant", "hmac", "holder", "implied", "index", "index_key", "keyed", "lanes", "lease",
-    "listing", "order", "parked", "places", "policy", "progress", "reclaim", "record", "repair", "replace", "reply",
-    "resume_policy", "retention", "retry", "roster", "secret", "sha256", "signal", "state", "steps", "stream",
-    "submit", "suspending", "suspension", "suspension_timeout", "tags", "taking", "terminal", "token", "tour",
-    "transition", "turns", "update", "waitpoint", "wake", "work", "writes",
+    "admission", "advance", "answered", "args", "attempt", "batch", "binding", "blocked", "call_ids", "candidates",
+    "capability", "cascade", "claim", "claim_request", "clock", "composite", "condition", "content", "delivery",
+    "dependency", "digits", "due", "edge", "edge_life", "event", "failure", "flow", "flow_making", "flow_retention",
+    "flow_work", "grant", "graph_request", "graph_writing", "group", "group_policy", "hmac", "holder", "implied",
+    "index", "index_key", "inputs", "join", "keyed", "lanes", "lease", "listing", "member", "order", "parked", "places",
+    "policy", "progress", "reclaim", "record", "reopen", "repair", "replace", "reply", "resume_policy", "retention",
+    "retry", "roster", "secret", "sha256", "signal", "state", "steps", "stream", "submission", "submit", "suspending",
+    "suspension", "suspension_timeout", "tags", "taking", "tasks", "terminal", "token", "tour", "transition", "turns",
+    "update", "waitpoint", "wake", "work", "writes",
   },
 }

@@ -23,7 +23,10 @@ PUBLIC_ARITY = {
     "replay_execution": (4, 2), "issue_grant_and_claim": (11, 11), "suspend_execution": (17, 17),
     "resume_execution": (8, 3), "create_pending_waitpoint": (4, 5), "expire_suspension": (12, 1),
     "close_waitpoint": (3, 2), "deliver_signal": (14, 18), "buffer_signal_for_pending_waitpoint": (9, 18),
-    "rotate_waitpoint_hmac_secret": (1, 3), "list_waitpoint_hmac_kids": (1, 0),
+    "rotate_waitpoint_hmac_secret": (1, 3), "list_waitpoint_hmac_kids": (1, 0), "create_flow": (3, 4),
+    "add_execution_to_flow": (4, 3), "cancel_flow": (3, 4), "stage_dependency_edge": (6, 8),
+    "apply_dependency_to_child": (7, 7), "resolve_dependency": (11, 3), "evaluate_flow_eligibility": (2, 0),
+    "promote_blocked_to_eligible": (5, 2), "set_edge_group_policy": (2, 4), "set_flow_tags": (2, 0),
 }  # fmt: skip
 
 

@@ -10,6 +10,7 @@ import pytest
 import valkey
 
 from flowfabric.backends.valkey.bundle import bundle
+from tests.lua.flow_refusals import FLOW_SCENARIOS
 from tests.lua.suspension_refusals import SUSPENSION_SCENARIOS
 from tests.lua.suspension_wire import Waiting
 from tests.lua.wire import Execution, Reply
@@ -168,11 +169,6 @@ def lane_call(function: str, *args: object) -> Step:
 def replayed_out(x: Execution) -> None:
     x.create(policy='{"max_replay_count":0}')
     x.cancel()
-
-
-def skipped_member(x: Execution) -> None:
-    completed(x)
-    x.client.hset(x.core, mapping={"terminal_outcome": "skipped", "flow_id": "f"})
 
 
 def fenced(
@@ -354,7 +350,6 @@ SCENARIOS: list[tuple[str, str, Step, Step]] = [
     ("replay_execution", "execution_not_found", nothing, lambda x: x.replay()),
     ("replay_execution", "execution_not_terminal", running, lambda x: x.replay()),
     ("replay_execution", "max_replays_exhausted", replayed_out, lambda x: x.replay()),
-    ("replay_execution", "replay_not_allowed", skipped_member, lambda x: x.replay()),
     ("set_execution_tags", "invalid_input", created, lambda x: x.set_tags("team.a")),
     ("set_execution_tags", "execution_not_found", nothing, lambda x: x.set_tags("team.a", "1")),
     ("set_execution_tags", "invalid_tag_key", created, lambda x: x.set_tags("team.a", "1", "Bad", "2")),
@@ -392,6 +387,7 @@ SCENARIOS: list[tuple[str, str, Step, Step]] = [
     ("trim_executions", "invalid_input", completed,
      lambda x: x.fcall("ff_trim_executions", [f"ff:part:{x.tag}:events"], "", 0, 0, "", "", "", 10)),
     *SUSPENSION_SCENARIOS,
+    *FLOW_SCENARIOS,
 ]  # fmt: skip
 
 

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol, TypeAlias
 
+from flowfabric.backends.flow_ports import EdgePort, FlowPort, FlowReadPort
 from flowfabric.backends.step_ports import StepPort
 from flowfabric.backends.suspension_ports import SecretPort, SignalPort, SuspensionPort
 from flowfabric.core import batch as b
@@ -51,7 +52,7 @@ class ExecutionPort(Protocol):
         ...
 
     async def replay_execution(self, args: c.ReplayExecutionArgs) -> c.ReplayExecutionResult:
-        """Run a finished execution again: terminal -> waiting."""
+        """Run a finished execution again: terminal -> waiting; a member may wait for its dependencies first."""
         ...
 
     async def change_priority(self, args: c.ChangePriorityArgs) -> c.ChangePriorityResult:
@@ -343,6 +344,9 @@ class EngineBackend(
     SignalPort,
     SecretPort,
     StepPort,
+    FlowPort,
+    EdgePort,
+    FlowReadPort,
     BatchPort,
     ReadPort,
     EventPort,

@@ -11,6 +11,8 @@ from flowfabric.backends.valkey.calls import FunctionCaller, flat_to_dict
 from flowfabric.backends.valkey.client import Client
 from flowfabric.backends.valkey.events import ValkeyEvents
 from flowfabric.backends.valkey.executions import ValkeyExecutions
+from flowfabric.backends.valkey.flow_reads import ValkeyFlowReads
+from flowfabric.backends.valkey.flows import ValkeyEdges, ValkeyFlows
 from flowfabric.backends.valkey.lanes import ValkeyLanes
 from flowfabric.backends.valkey.leases import ValkeyLeases
 from flowfabric.backends.valkey.library import Library
@@ -46,6 +48,9 @@ class ValkeyBackend(
     ValkeySignals,
     ValkeySecrets,
     ValkeySteps,
+    ValkeyFlows,
+    ValkeyEdges,
+    ValkeyFlowReads,
     ValkeyBatches,
     ValkeyEvents,
     ValkeyListing,

@@ -117,6 +117,7 @@ class ValkeyBatches:
             escalated=escalated,
             suspensions_ended=suspensions_ended,
             waitpoints_closed=waitpoints_closed,
+            flow_work=fields.number(10),
         )
 
     async def _call(self, operation: str, tag: str, **args: Value) -> Fields:

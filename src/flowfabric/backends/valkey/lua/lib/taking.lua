@@ -1,12 +1,12 @@
 -- Taking executions for a worker, many at once: start or resume each, and answer with what is needed to run it.
--- @uses attempt call_ids
+-- @uses attempt call_ids inputs
 local M = {}
 
 -- Where the payload stands in the row of a claim.
 local PAYLOAD = 7
 
 -- The payloads of all that are taken are read together in the end. earliest: when the first of their leases runs out.
-function M.payloads() return {keys = {}, claims = {}, earliest = nil} end
+function M.payloads() return {keys = {}, claims = {}, members = {}, earliest = nil} end
 
 -- What a worker needs to run it, with the number of the claim in its call, from which its ids follow; a resumed attempt
 -- keeps its own. The payload comes when all are known.
@@ -18,6 +18,7 @@ function M.answer(x, kind, number, payloads)
   if kind == "resumed" then row[9] = x.current_attempt_id end
   local n = #payloads.keys + 1
   payloads.keys[n], payloads.claims[n] = x.base .. ":payload", row
+  if x.has_inputs then payloads.members[n] = x end
   local expires = x.lease_expires_at
   if expires ~= payloads.earliest and (not payloads.earliest or expires + 0 < payloads.earliest + 0) then
     payloads.earliest = expires
@@ -38,10 +39,17 @@ function M.take(x, now, request, number, payloads)
   return M.answer(x, kind, number, payloads)
 end
 
+-- The results of a member's upstreams follow its own payload; one more column says what they are.
+local function add_inputs(row, x)
+  local rows, results = inputs.of(x)
+  row[PAYLOAD], row[9], row[10] = row[PAYLOAD] .. results, row[9] or "", rows
+end
+
 function M.add_payloads(payloads)
   if #payloads.keys == 0 then return end
   local found = redis.call("MGET", unpack(payloads.keys))
   for i = 1, #found do payloads.claims[i][PAYLOAD] = found[i] or "" end
+  for i, x in pairs(payloads.members) do add_inputs(payloads.claims[i], x) end
 end
 
 return M

@@ -1,5 +1,5 @@
 -- A transition is one step: out of the old index, into the record, into the new index, one line in the event log.
--- @uses index event turns update
+-- @uses event index member turns update
 local M = {}
 
 -- One of a concurrency key may have to wait for the others, and others may go on because of it.
@@ -16,14 +16,21 @@ local function apply_keyed(x, now, step, set, outcome)
   turns.pass_on(x, now)
 end
 
--- step: event, state (the whole state vector), clear? (fields that go), is_timed? (set holds the time of the change).
--- set: fields that change, names and values in turn.
-function M.apply(x, now, step, set, outcome)
+local function apply(x, now, step, set, outcome)
   if x.concurrency_key then return apply_keyed(x, now, step, set, outcome) end
   index.leave(x)
   update.change(x, now, step.state, set, step.clear, step.is_timed)
   index.enter(x, now)
   event.append(x, step.event, now, outcome)
+end
+
+-- step: event, state (the whole state vector), clear? (fields that go), is_timed? (set holds the time of the change).
+-- set: fields that change, names and values in turn.
+function M.apply(x, now, step, set, outcome)
+  if not x.flow_id then return apply(x, now, step, set, outcome) end
+  local before = member.leaves(x)
+  apply(x, now, step, set, outcome)
+  member.arrives(x, now, before)
 end
 
 return M
