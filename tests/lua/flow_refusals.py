@@ -71,6 +71,10 @@ def apply_edge(x: Any) -> Any:
     return scene(x).flow.apply(scene(x).up, scene(x).down, EDGE)
 
 
+def join_as(*policy: object) -> Step:
+    return lambda x: scene(x).flow.policy(scene(x).down, *policy)
+
+
 def resolve(outcome: str = "success", edge: str = EDGE) -> Step:
     return lambda x: scene(x).flow.resolve(scene(x).down, edge, outcome)
 
@@ -199,10 +203,10 @@ FLOW_SCENARIOS: list[Scenario] = [
     ("promote_blocked_to_eligible", "not_runnable", down_ended, lambda x: scene(x).flow.promote(scene(x).down)),
     ("promote_blocked_to_eligible", "not_blocked_by_deps", scene, lambda x: scene(x).flow.promote(scene(x).down)),
     ("promote_blocked_to_eligible", "deps_not_satisfied", linked, lambda x: scene(x).flow.promote(scene(x).down)),
-    ("set_edge_group_policy", "invalid_input", scene, lambda x: scene(x).flow.policy(scene(x).down, "quorum", "let_run", 0)),
-    ("set_edge_group_policy", "invalid_input", staged, lambda x: scene(x).flow.policy(scene(x).down, "any_of", "let_run")),
+    ("set_edge_group_policy", "invalid_input", scene, join_as("quorum", "let_run", 0)),
+    ("set_edge_group_policy", "invalid_input", staged, join_as("any_of", "let_run")),
     ("set_edge_group_policy", "flow_not_found", scene, of_nothing(lambda flow, x: flow.policy(x, "all_of"))),
-    ("set_edge_group_policy", "flow_already_terminal", cancelled, lambda x: scene(x).flow.policy(scene(x).down, "all_of")),
+    ("set_edge_group_policy", "flow_already_terminal", cancelled, join_as("all_of")),
     ("cancel_flow", "invalid_input", scene, lambda x: scene(x).flow.cancel("cancel_some")),
     ("cancel_flow", "invalid_grace_ms", scene, lambda x: scene(x).flow.cancel("cancel_all", "-1")),
     ("cancel_flow", "flow_not_found", never, lambda x: Flow(x.client).cancel()),
@@ -213,7 +217,8 @@ FLOW_SCENARIOS: list[Scenario] = [
     ("replay_execution", "replay_not_allowed", cancelled, lambda x: scene(x).up.replay()),
     ("continue_flow", "invalid_input", scene, raw("ff_continue_flow", 1001)),
     ("continue_flow", "flow_not_found", never, absent("ff_continue_flow")),
-    ("describe_flow", "invalid_input", scene, lambda x: Flow(x.client).fcall("ff_describe_flow", ["ff:flow:{fp:7}"], "f")),
+    ("describe_flow", "invalid_input", scene,
+     lambda x: Flow(x.client).fcall("ff_describe_flow", ["ff:flow:{fp:7}"], "f")),
     ("describe_flow", "flow_not_found", never, absent("ff_describe_flow")),
     ("list_flow_members", "invalid_input", scene, raw("ff_list_flow_members", 0, 1001)),
     ("list_flow_members", "flow_not_found", never, absent("ff_list_flow_members", 0, 10)),

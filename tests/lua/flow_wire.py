@@ -46,8 +46,8 @@ class Flow:
     def stage(self, up: Execution, down: Execution, edge: str, revision: object, kind: str = "success_only",
               ref: str = "") -> Reply:  # fmt: skip
         keys = [
-            self.core, self.members, f"{self.base}:edge:{edge}", f"{self.base}:out:{up.id}", f"{self.base}:in:{down.id}",
-            f"{self.base}:grant:{edge}",
+            self.core, self.members, f"{self.base}:edge:{edge}", f"{self.base}:out:{up.id}",
+            f"{self.base}:in:{down.id}", f"{self.base}:grant:{edge}",
         ]  # fmt: skip
         return self.fcall("ff_stage_dependency_edge", keys, self.id, edge, up.id, down.id, kind, ref, revision, 0)
 

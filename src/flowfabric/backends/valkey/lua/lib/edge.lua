@@ -76,23 +76,35 @@ function M.verdict(kind, outcome)
   return "impossible", outcome == "skipped" and "skipped" or "failed"
 end
 
--- Would an edge from `up` to `down` close a cycle? Exact, whatever the size (D28).
-function M.closes_cycle(f, up, down)
-  if redis.call("EXISTS", M.in_key(f, up)) == 0 or redis.call("EXISTS", M.out_key(f, down)) == 0 then return false end
-  local seen, queue, head = {[down] = true}, {down}, 1
+-- Those that the edges out of a member lead to; `more` has edges that are not written yet, as lists by upstream.
+local function downstreams(f, uuid, more)
+  local found = {unpack(more and more[uuid] or {})}
+  local edges = M.page(f, M.out_key(f, uuid), 0)
+  for i = 1, #edges do found[#found + 1] = edges[i].down end
+  return found
+end
+
+-- Does `from` lead to `to`? Exact, whatever the size (D28).
+function M.leads_to(f, from, to, more)
+  local seen, queue, head = {[from] = true}, {from}, 1
   while head <= #queue do
-    local edges = M.page(f, M.out_key(f, queue[head]), 0)
+    local found = downstreams(f, queue[head], more)
     head = head + 1
-    for i = 1, #edges do
-      local next_one = edges[i].down
-      if next_one == up then return true end
-      if not seen[next_one] then
-        seen[next_one] = true
-        queue[#queue + 1] = next_one
+    for i = 1, #found do
+      if found[i] == to then return true end
+      if not seen[found[i]] then
+        seen[found[i]] = true
+        queue[#queue + 1] = found[i]
       end
     end
   end
   return false
+end
+
+-- Would one more edge close a cycle?
+function M.closes_cycle(f, up, down)
+  if redis.call("EXISTS", M.in_key(f, up)) == 0 or redis.call("EXISTS", M.out_key(f, down)) == 0 then return false end
+  return M.leads_to(f, down, up)
 end
 
 return M

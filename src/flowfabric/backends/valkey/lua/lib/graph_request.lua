@@ -1,5 +1,5 @@
 -- A part of a graph as one call brings it: members, edges and joins, all checked before anything is written (G4).
--- @uses batch content edge flow flow_making group group_policy reply submission
+-- @uses batch edge flow flow_making graph_members group group_policy reply
 local M = {}
 
 local MAX_EDGES = 1024
@@ -16,45 +16,6 @@ local function check_lists(r)
   if #r.groups > MAX_EDGES then return reply.invalid("groups", "at most " .. MAX_EDGES, #r.groups) end
 end
 
-local function is_id(text) return text ~= "" and not text:find("[%s:]") end
-
--- One member: x (its names), A (the arguments of create), new (what content read).
-local function read_member(f, item, payload, now)
-  local wrong = submission.check(item)
-  if wrong then return nil, wrong end
-  if not is_id(item[1]) then return nil, reply.invalid("uuid", "an id without spaces", item[1]) end
-  if item[3] == "" then return nil, reply.invalid("lane_id", "text that is not empty", "") end
-  local A = submission.arguments(item, payload)
-  if item[9] and item[9] ~= "" then return nil, reply.invalid("idempotency_key", "none on a member", item[9]) end
-  local new, refusal = content.read(A, now, now)
-  if refusal then return nil, refusal end
-  return {uuid = item[1], x = batch.at(f.tag, item[1]), A = A, new = new}
-end
-
-local function read_members(g, r, payloads)
-  local cores = {}
-  for i, item in ipairs(r.members) do
-    local m, refusal = read_member(g.f, item, payloads[i], g.now)
-    if refusal then return refusal end
-    if g.by_uuid[m.uuid] then return reply.invalid("members", "each uuid once", m.uuid) end
-    m.number, g.members[i], g.by_uuid[m.uuid], cores[i] = g.f.node_count + i - 1, m, m, m.x.core
-  end
-  if #cores == 0 or redis.call("EXISTS", unpack(cores)) == 0 then return nil end
-  for _, m in ipairs(g.members) do
-    if redis.call("EXISTS", m.x.core) == 1 then return reply.refuse("execution_already_exists", m.x.id) end
-  end
-end
-
-local function read_child_flows(g, r)
-  for _, pair in ipairs(r.child_flows) do
-    local m = type(pair) == "table" and g.by_uuid[pair[1]]
-    if not m or type(pair[2]) ~= "string" or not is_id(pair[2]) then
-      return reply.invalid("child_flows", "pairs of a new member and a flow id", tostring(pair))
-    end
-    m.child_flow_id = pair[2]
-  end
-end
-
 -- A member by its uuid: a new one, or {number, uuid, x} of one that there was; nil for neither.
 local function find(g, uuid)
   if g.by_uuid[uuid] or g.known[uuid] then return g.by_uuid[uuid] or g.known[uuid] end
@@ -66,28 +27,32 @@ local function find(g, uuid)
   return g.known[uuid]
 end
 
--- Edges of a call lead to later members, so they close no cycle. Only one between members that there were before, in a
--- graph that has edges against the order, needs a search.
 local function check_ends(g, e, up, down)
   if up == down then return reply.refuse("self_referencing_edge", e.up) end
   if not up or not down then return reply.refuse("execution_not_in_flow", up and e.down or e.up) end
-  if not down.is_known then
-    if up.number > down.number then return reply.refuse("cycle_detected", e.up, e.down) end
-    return nil
+  if up.number > down.number then
+    if not down.is_known then return reply.refuse("cycle_detected", e.up, e.down) end
+    g.is_unordered = true
   end
-  if up.number > down.number then g.is_unordered = true end
-  if not up.is_known then return flow_making.check_downstream(g.f, down.x) end
-  if (g.is_unordered or g.f.unordered) and edge.closes_cycle(g.f, e.up, e.down) then
-    return reply.refuse("cycle_detected", e.up, e.down)
+  if down.is_known then return flow_making.check_downstream(g.f, down.x) end
+end
+
+-- Edges from earlier to later members close no cycle. Where there are others, a cycle needs a new edge to a member that
+-- was there before.
+local function check_cycles(g)
+  if not g.is_unordered and not g.f.unordered then return nil end
+  for _, e in ipairs(g.edges) do
+    if g.known[e.down] and edge.leads_to(g.f, e.down, e.up, g.out) then
+      return reply.refuse("cycle_detected", e.up, e.down)
+    end
   end
-  return flow_making.check_downstream(g.f, down.x)
 end
 
 local function read_edge(g, item)
   local wrong = batch.check(item, EDGE)
   if wrong then return wrong end
   local e = {id = item[1], up = item[2], down = item[3], kind = item[4], ref = item[5]}
-  if not is_id(e.id) then return reply.invalid("edge_id", "an id without spaces", e.id) end
+  if not graph_members.is_id(e.id) then return reply.invalid("edge_id", "an id without spaces", e.id) end
   if not edge.KINDS[e.kind] then
     return reply.invalid("dependency_kind", "success_only, any_terminal or on_failure", e.kind)
   end
@@ -96,6 +61,8 @@ local function read_edge(g, item)
   local refusal = check_ends(g, e, up, down)
   if refusal then return refusal end
   g.edge_ids[e.id], g.edges[#g.edges + 1] = true, e
+  g.out[e.up] = g.out[e.up] or {}
+  table.insert(g.out[e.up], e.down)
   down.edge_count = (down.edge_count or 0) + 1
   if e.ref ~= "" then down.has_inputs = true end
 end
@@ -127,11 +94,12 @@ end
 -- What is to be written: members, edges, groups; or nil and a refusal. f: the flow, with counts of 0 when it is new.
 function M.read(f, r, payloads, now)
   local g = {
-    f = f, now = now, members = {}, by_uuid = {}, known = {}, edges = {}, edge_ids = {}, groups = {},
+    f = f, now = now, members = {}, by_uuid = {}, known = {}, edges = {}, edge_ids = {}, groups = {}, out = {},
     is_whole = r.create == true and r.commit == true,
   }
-  local refusal = check_lists(r) or flow_making.check_size(f, #r.members, #r.edges) or read_members(g, r, payloads)
-    or read_child_flows(g, r) or each(g, r.edges, read_edge) or each(g, r.groups, read_group)
+  local refusal = check_lists(r) or flow_making.check_size(f, #r.members, #r.edges)
+    or graph_members.read(g, r, payloads) or graph_members.read_child_flows(g, r)
+    or each(g, r.edges, read_edge) or check_cycles(g) or each(g, r.groups, read_group)
   if refusal then return nil, refusal end
   return g
 end
