@@ -180,7 +180,7 @@ async def test_fail_fast_ends_the_flow_with_its_first_failure(driver: Driver) ->
     graph = await Graph(driver).submit("a>b x>y", failure_policy=c.FailurePolicy.FAIL_FAST)
     await graph.start("x")
     await graph.end("a", "failed")
-    assert await graph.states() == {"a": "failed", "b": "skipped", "x": "cancelled", "y": "cancelled"}
+    assert await graph.states() == {"a": "failed", "b": "cancelled", "x": "cancelled", "y": "cancelled"}
     assert await graph.flow_state() == "failed"
 
 

@@ -1,4 +1,4 @@
-"""Large fan-outs are cut into bounded steps that a durable work list finishes, and a whole flow leaves nothing behind."""
+"""Large fan-outs are cut into bounded steps that a durable work list finishes; a whole flow leaves nothing behind."""
 
 from __future__ import annotations
 

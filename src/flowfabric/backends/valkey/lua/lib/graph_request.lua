@@ -23,8 +23,9 @@ local function find(g, uuid)
   local number = flow_making.is_member(g.f, id)
   local x = number and flow_making.member(g.f, id)
   if not x then return nil end
-  g.known[uuid] = {number = tonumber(number), uuid = uuid, x = x, is_known = true}
-  return g.known[uuid]
+  local m = {number = tonumber(number), uuid = uuid, x = x, is_known = true}
+  g.known[uuid], g.old[#g.old + 1] = m, m
+  return m
 end
 
 local function check_ends(g, e, up, down)
@@ -94,8 +95,8 @@ end
 -- What is to be written: members, edges, groups; or nil and a refusal. f: the flow, with counts of 0 when it is new.
 function M.read(f, r, payloads, now)
   local g = {
-    f = f, now = now, members = {}, by_uuid = {}, known = {}, edges = {}, edge_ids = {}, groups = {}, out = {},
-    is_whole = r.create == true and r.commit == true,
+    f = f, now = now, members = {}, by_uuid = {}, known = {}, old = {}, edges = {}, edge_ids = {}, groups = {},
+    out = {}, is_whole = r.create == true and r.commit == true,
   }
   local refusal = check_lists(r) or flow_making.check_size(f, #r.members, #r.edges)
     or graph_members.read(g, r, payloads) or graph_members.read_child_flows(g, r)

@@ -1,5 +1,5 @@
 -- Writing a part of a graph that was checked: members, edges and joins, and what follows from them at once.
--- @uses advance edge_life flow flow_making group_policy member submit tasks terminal update writes
+-- @uses advance edge edge_life flow flow_making group_policy member submit tasks terminal update writes
 local M = {}
 
 local BLOCKED = {
@@ -38,11 +38,15 @@ end
 
 -- Members that were there before: a downstream waits for its new edges, and an upstream that has ended resolves them.
 local function connect_known(g, run)
-  for _, m in pairs(g.known) do
+  for _, m in ipairs(g.old) do
     m.x.run, m.x.flow = run, g.f
     if m.edge_count then edge_life.block(m.x, g.now) end
     if m.has_inputs then update.write(m.x, g.now, {"has_inputs", "1"}) end
-    if m.x.lifecycle_phase == "terminal" then tasks.add(run, "ended", g.f, m.uuid, 0) end
+    if m.x.lifecycle_phase == "terminal" then
+      -- Its new edges come last; older ones may wait for its replay.
+      local first = redis.call("ZCARD", edge.out_key(g.f, m.uuid)) - #(g.out[m.uuid] or {})
+      tasks.add(run, "ended", g.f, m.uuid, first)
+    end
   end
 end
 

@@ -80,7 +80,8 @@ function M.count(run, f, e, counter)
     M.promote(run, f, x)
   else
     if g.failed > 0 then M.fail_flow(run, f, "join " .. e.down, f.tag .. ":" .. e.up) end
-    if M.skip(run, x) then detail = "child_skipped" end
+    -- What fail_fast ends is cancelled, all of it.
+    if not flow.has_ended(f) and M.skip(run, x) then detail = "child_skipped" end
   end
   return decided, detail
 end

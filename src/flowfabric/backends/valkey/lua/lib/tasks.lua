@@ -10,8 +10,8 @@ M.BUDGET = 256
 -- batch that this is part of, if any.
 function M.start(tag, now, finish, collected, budget)
   return {
-    tag = tag, now = now, finish = finish, budget = budget or M.BUDGET, todo = {}, head = 1, flows = {}, order = {},
-    collected = collected or writes.collector(), is_own = not collected,
+    tag = tag, now = now, finish = finish, budget = budget or M.BUDGET, todo = {}, head = 1, last = {}, flows = {},
+    order = {}, collected = collected or writes.collector(), is_own = not collected,
   }
 end
 
@@ -44,13 +44,15 @@ end
 function M.add(run, kind, f, uuid, from, more)
   local task = more or {}
   task.kind, task.f, task.uuid, task.from = kind, f, uuid, from
-  run.todo[#run.todo + 1] = task
+  local list = kind == "siblings" and run.last or run.todo
+  list[#list + 1] = task
 end
 
--- The next task; nil when there is none.
+-- The next task; nil when there is none. Who is not needed any more is asked when all joins are decided that can be.
 function M.next(run)
   local task = run.todo[run.head]
-  if task then run.head = run.head + 1 end
+  if not task then return table.remove(run.last, 1) end
+  run.head = run.head + 1
   return task
 end
 
