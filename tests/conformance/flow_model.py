@@ -1,4 +1,4 @@
-"""A naive flow in memory: after each operation everything is worked out again, edge by edge, without a thought of cost."""
+"""A naive flow in memory: what follows from each operation is worked out edge by edge, without a thought of cost."""
 
 from __future__ import annotations
 
@@ -52,8 +52,7 @@ class FlowModel:
             self.nodes[name] = "blocked" if incoming else "waiting"
             if incoming:
                 self.joins[name] = Join(policies.get(name, c.AllOfEdges()))
-        ups = list(dict.fromkeys(edge.up for edge in edges if self.nodes[edge.up] not in LIVE))
-        self._settle([], [edge for up in ups for edge in edges if edge.up == up])
+        self._settle(list(dict.fromkeys(edge.up for edge in edges if self.nodes[edge.up] not in LIVE)), edges)
 
     def incoming(self, name: str) -> list[Edge]:
         return [edge for edge in self.edges if edge.down == name]
@@ -132,15 +131,15 @@ class FlowModel:
             join.failed = False
         return join.state is EdgeGroupState.PENDING
 
-    def _settle(self, ended: list[str], edges: list[Edge] | None = None) -> None:
-        """Everything that follows, until nothing follows any more."""
+    def _settle(self, ended: list[str], new: list[Edge] | None = None) -> None:
+        """Everything that follows, until nothing follows any more. new: edges of members that had ended before."""
         pruned: list[str] = []
         queue = list(ended)
-        for edge in edges or []:
-            self._resolve(edge, queue, pruned)
+        known = set(ended) if new else set()
         while (queue or pruned) and not self.has_ended:
             if queue:
-                self._propagate(queue.pop(0), queue, pruned)
+                name = queue.pop(0)
+                self._propagate(name, queue, pruned, new if name in known else None)
                 continue
             join = pruned.pop(0)
             for edge in self.incoming(join):
@@ -151,8 +150,8 @@ class FlowModel:
                     queue.append(edge.up)
         self._set_state()
 
-    def _propagate(self, name: str, queue: list[str], pruned: list[str]) -> None:
-        outgoing = self.outgoing(name)
+    def _propagate(self, name: str, queue: list[str], pruned: list[str], new: list[Edge] | None) -> None:
+        outgoing = self.outgoing(name) if new is None else [edge for edge in new if edge.up == name]
         if not outgoing and self._is_failure(name):
             self.sink_failures.add(name)
             self._failed()

@@ -29,11 +29,11 @@ class Player:
         self.said: list[str] = []
 
     def draw_edges(self, names: list[str], known: list[str]) -> list[Edge]:
-        edges = []
+        edges: list[Edge] = []
         for at, name in enumerate(names):
             before = known + names[:at]
-            for up in self.random.sample(before, min(len(before), self.random.choice([0, 1, 1, 2, 2, 3, 5]))):
-                edges.append(Edge(up, self.random.choice(KINDS), name))
+            chosen = self.random.sample(before, min(len(before), self.random.choice([0, 1, 1, 2, 2, 3, 5])))
+            edges += [Edge(up, self.random.choice(KINDS), name) for up in chosen]
         return edges
 
     def draw_policies(self, edges: list[Edge]) -> dict[str, c.EdgeDependencyPolicy]:

@@ -16,6 +16,7 @@ from flowfabric.errors import InvalidInput
 
 UUID = "550e8400-e29b-41d4-a716-446655440000"
 EXECUTION = f"{{fp:24}}:{UUID}"
+OTHER = f"{{fp:24}}:{UUID[:-1]}1"
 HANDLE = Handle(BackendTag.VALKEY, HandleKind.FRESH, b"\x02\x01\x01")
 FENCE = contracts.LeaseFence(lease_id=UUID, lease_epoch=1, attempt_id=UUID)  # type: ignore[arg-type]
 
@@ -28,29 +29,44 @@ VALUES: dict[str, Any] = {
     "attempt_type": "initial",
     "behavior_applied": "fail",
     "blocking_reason": "waiting_for_quota",
+    "cancellation_policy": "cancel_all",
     "capabilities": ["gpu"],
     "code": "backend_timeout",
     "count": 1,
     "created_at": 1_700_000_000_000,
     "current_attempt": None,
     "cursor": "opaque",
+    "data_passing_ref": "plan",
     "delay_until": 1_700_000_000_000,
+    "dependency_kind": "success_only",
+    "downstream_execution_id": OTHER,
+    "edge_count": 1,
+    "edge_id": UUID,
+    "edge_state": "staged",
     "effect": "appended_to_waitpoint",
     "event": "created",
     "execution_id": EXECUTION,
     "execution_kind": "llm_call",
     "existing_signal_id": UUID,
+    "expected_graph_revision": 3,
     "expires_at": 1_700_000_000_000,
     "expires_at_ms": 1_700_000_000_000,
     "expires_in_ms": 60_000,
+    "failed_count": 0,
     "failure_category": "transient",
     "failure_reason": "boom",
     "fence": FENCE,
+    "flow_id": UUID,
+    "flow_kind": "research",
+    "from_node": EXECUTION,
     "grant_key": "ff:exec:{fp:24}:claim_grant",
     "grant_ttl_ms": 5_000,
+    "graph_revision": 3,
+    "group_state": "pending",
     "handle": HANDLE,
     "host": "localhost",
     "input_payload": b"\x00\xff",
+    "k": 2,
     "kid": "k1",
     "lane_id": "default",
     "lanes": ["default"],
@@ -61,25 +77,33 @@ VALUES: dict[str, Any] = {
     "lease_id": UUID,
     "lease_ttl_ms": 30_000,
     "limit": 10,
+    "member_count": 2,
     "message": "execution_not_eligible",
     "name": "charge",
     "namespace": "test",
     "new_attempt_id": UUID,
     "new_attempt_index": 1,
+    "new_graph_revision": 4,
     "new_kid": "k2",
     "new_lease_epoch": 2,
     "new_lease_id": UUID,
+    "new_node_count": 3,
     "new_priority": 7,
     "new_secret_hex": "00" * 32,
     "next_expiry_ms": 1_700_000_000_000,
+    "node_count": 2,
     "now_ms": 1_700_000_000_000,
+    "number": 0,
     "occurrence": 0,
     "old_priority": 0,
+    "outcome": "success",
     "partition": {"family": "flow", "index": 24},
     "partition_key": "{fp:24}",
     "partitions": 256,
     "payload": b"\x00",
+    "policy": {"kind": "quorum", "k": 2},
     "priority": 0,
+    "public_flow_state": "open",
     "public_state": "waiting",
     "reason": "because",
     "reclaim_count": 100,
@@ -87,21 +111,30 @@ VALUES: dict[str, Any] = {
     "replica_id": "engine-1",
     "replicas": ["engine-1"],
     "resume_condition": {"kind": "OperatorOnly"},
+    "running_count": 1,
     "same_secret": True,
+    "satisfied_count": 0,
     "secret_hex": "00" * 32,
     "signal_id": UUID,
     "signal_name": "approved",
+    "skipped_count": 0,
     "slots": 4,
     "state": "started",
     "state_vector": StateVector(lifecycle_phase="runnable"),  # type: ignore[arg-type]
+    "status": "active",
     "step": {"name": "charge", "occurrence": 0},
     "suspended_at": 1_700_000_000_000,
     "suspension_id": UUID,
     "tags": {"team.ticket": "42"},
+    "to_node": EXECUTION,
     "token_fingerprint": "0123456789abcdef",
     "token_kid": "k1",
     "total_attempt_count": 0,
+    "total_deps": 1,
     "ttl_ms": 30_000,
+    "unsatisfied_count": 1,
+    "upstream_execution_id": EXECUTION,
+    "upstream_outcome": "success",
     "version": "1.0",
     "waitpoint_id": UUID,
     "waitpoint_key": "wpk:1",
@@ -110,7 +143,10 @@ VALUES: dict[str, Any] = {
     "worker_id": "w",
     "worker_instance_id": "w-1",
 }
+_MEMBERS = [{"execution_id": EXECUTION, "namespace": "test", "lane_id": "default", "execution_kind": "llm_call"}]
 SPECIAL: dict[str, dict[str, Any]] = {
+    "SubmitFlowArgs": {"members": _MEMBERS},
+    "GrowFlowArgs": {"members": _MEMBERS},
     "ReclaimGrantIssued": {"grant": {name: VALUES[name] for name in contracts.ReclaimGrant.__struct_fields__}},
     "WorkGranted": {"grant": {name: VALUES[name] for name in contracts.ClaimGrant.__struct_fields__}},
     "SetLaneStateArgs": {"state": "paused"},
@@ -125,7 +161,7 @@ STRUCTS = [
 ]
 ARGS = [kind for kind in STRUCTS if kind.__name__.endswith("Args")]
 OUTCOMES = [kind for kind in STRUCTS if kind.__struct_config__.tag_field == "outcome"]
-UNIONS = [name for name in contracts.__all__ if name.endswith(("Result", "Outcome"))]
+UNIONS = [name for name in contracts.__all__ if name.endswith(("Result", "Outcome", "Header"))]
 
 
 def sample(kind: type[msgspec.Struct]) -> Any:
@@ -134,7 +170,7 @@ def sample(kind: type[msgspec.Struct]) -> Any:
     members = {
         field.name: special.get(field.name, VALUES.get(field.name))
         for field in msgspec.structs.fields(kind)
-        if field.required
+        if field.required or field.name in special
     }
     config = kind.__struct_config__
     if config.tag_field:

@@ -216,7 +216,7 @@ AUTOMATIC = frozenset({
 # Ways out that need a decision, and whose it is.
 OPERATORS = {
     **dict.fromkeys(BLOCKED, "unblock_execution, by whoever blocked it"),
-    _S.WAITING_CHILDREN: "cancel_execution; its dependencies resolve it once flows exist",
+    _S.WAITING_CHILDREN: "the end of its upstreams, or cancel_execution",
 }
 
 

@@ -32,6 +32,7 @@ _DETAILS: dict[str, tuple[str, ...]] = {
     "invalid_tag_key": ("tag_key",),
     "invalid_grace_ms": ("grace_ms",),
     "invalid_kid": ("kid",),
+    "not_runnable": ("state",),
     "payload_too_large": ("max_bytes",),
     "replay_not_allowed": ("why",),
     "rotation_conflict": ("kid",),
