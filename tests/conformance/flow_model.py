@@ -90,7 +90,7 @@ class FlowModel:
             self.state, self.started = "running", True
         self.sink_failures.discard(name)
         self.nodes[name] = "waiting"
-        if outcome == "skipped":
+        if outcome == "skipped" or name not in self.ran:
             self._open_again(name)
         reopened = [name]
         for each in reopened:  # grows while it is walked

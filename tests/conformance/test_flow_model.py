@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import random
+from importlib.resources import files
+from pathlib import Path
 
 import pytest
 
+from flowfabric.backends.valkey.backend import ValkeyBackend
+from flowfabric.backends.valkey.bundle import Bundle, build
+from flowfabric.config import Settings
 from flowfabric.core import contracts as c
+from flowfabric.testing import ManualClock
 from tests.conformance.driver import Driver, Subject
 from tests.conformance.flow_model import LIVE, PUBLIC, Edge, FlowModel
 from tests.conformance.flowing import Graph
@@ -143,3 +149,31 @@ async def test_a_random_graph_goes_as_the_naive_evaluator_says(driver: Driver, s
         await player.step()
         await player.compare()
     await player.graph.check()
+
+
+def library_with_a_tiny_budget() -> Bundle:
+    """Every step does two edges or members at most, so nearly everything goes over the work list."""
+    root = files("flowfabric.backends.valkey").joinpath("lua")
+    lib, fns = (
+        {entry.name: entry.read_text() for entry in root.joinpath(folder).iterdir() if entry.name.endswith(".lua")}
+        for folder in ("lib", "fn")
+    )
+    lib["clock.lua"] = root.joinpath("testing", "manual_clock.lua").read_text()
+    assert "M.BUDGET = 256" in lib["tasks.lua"]
+    lib["tasks.lua"] = lib["tasks.lua"].replace("M.BUDGET = 256", "M.BUDGET = 2")
+    return build(lib, fns, manual_clock=True)
+
+
+@pytest.mark.parametrize("seed", range(examples(4, soak=100)))
+async def test_the_work_list_leads_to_the_same_end(tmp_path: Path, seed: int) -> None:
+    """On a server of its own, whose library is not the one that other tests use."""
+    backend = await ValkeyBackend.open(Settings(url=f"embedded://{tmp_path}"), library_with_a_tiny_budget())
+    player = Player(Driver(backend, await ManualClock.start(backend.client)), seed)
+    await player.submit()
+    for _ in range(100):
+        await player.step()
+        while await backend.continue_flow(player.graph.flow_id):
+            pass
+        await player.compare()
+    await player.graph.check()
+    await backend.close()

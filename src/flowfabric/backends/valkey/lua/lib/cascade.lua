@@ -36,6 +36,8 @@ function M.siblings(run, task)
   local f, room = task.f, run.budget
   local reason = REASONS[group.load(f, task.uuid).group_state]
   if not reason or flow.has_ended(f) then return end
+  -- Ends that were not seen to yet may decide further joins.
+  if f.work_count > 0 then return tasks.put_off(run, task) end
   local edges, seen = edge.page(f, edge.in_key(f, task.uuid), task.from, room)
   tasks.spend(run, task, seen, room)
   for i = 1, #edges do

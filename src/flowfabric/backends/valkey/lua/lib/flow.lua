@@ -7,10 +7,11 @@ local FIELDS = {
   "public_flow_state", "node_count", "edge_count", "graph_revision", "moving_count", "failure_policy", "staged",
   "sealed", "failed_execution_id", "parent_execution_id", "members_completed", "members_failed", "members_cancelled",
   "members_expired", "members_skipped", "cancellation_policy", "cancel_reason", "unordered", "failure_count",
+  "work_count",
 }
 local COUNTS = {
   "node_count", "edge_count", "graph_revision", "moving_count", "members_completed", "members_failed",
-  "members_cancelled", "members_expired", "members_skipped", "failure_count",
+  "members_cancelled", "members_expired", "members_skipped", "failure_count", "work_count",
 }
 
 -- How the ends of members are counted, by their outcome.
@@ -58,7 +59,7 @@ end
 -- A refusal when the flow takes no more members and edges. One that was made piece by piece goes on when more comes.
 function M.check_growth(f)
   if not M.has_ended(f) then return nil end
-  if f.public_flow_state == "cancelled" or f.sealed or f.failure_policy == "fail_fast" then
+  if f.sealed or M.is_closed(f) then
     return reply.refuse("flow_already_terminal", f.public_flow_state)
   end
 end
@@ -66,6 +67,11 @@ end
 function M.key(f, name) return f.base .. ":" .. name end
 
 function M.has_ended(f) return TERMINAL[f.public_flow_state] == true end
+
+-- It ended before its members: nothing more follows from their ends.
+function M.is_closed(f)
+  return f.public_flow_state == "cancelled" or f.public_flow_state == "failed" and f.failure_policy == "fail_fast"
+end
 
 -- Change a field; it is written with the others when the step ends. nil drops it.
 function M.set(f, name, value)
@@ -86,7 +92,7 @@ end
 -- open: nothing has started. running: something runs or may. blocked: nothing may, and something is left.
 local function derived(f)
   if M.has_ended(f) then return f.public_flow_state end
-  if M.left(f) == 0 and f.node_count > 0 and not f.staged then
+  if M.left(f) == 0 and f.node_count > 0 and f.work_count == 0 and not f.staged then
     return f.failure_count > 0 and "failed" or "completed"
   end
   if f.public_flow_state == "open" and not f.is_started then return "open" end

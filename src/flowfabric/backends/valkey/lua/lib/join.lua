@@ -92,10 +92,10 @@ local function is_failure(x, outcome)
     or outcome == "cancelled" and x.cancelled_by ~= "flow_cascade"
 end
 
--- The task "ended": the edges out of a member that has ended. An ended flow leaves them as they are.
+-- The task "ended": the edges out of a member that has ended. A flow that was closed leaves them as they are.
 function M.ended(run, task)
   local f, x = task.f, task.x or tasks.member(run, task.f, task.uuid)
-  if not x or x.lifecycle_phase ~= "terminal" or flow.has_ended(f) then return end
+  if not x or x.lifecycle_phase ~= "terminal" or flow.is_closed(f) then return end
   local outcome, room = x.terminal_outcome, run.budget
   local edges, seen = edge.page(f, edge.out_key(f, task.uuid), task.from, room)
   tasks.spend(run, task, seen, room)

@@ -37,9 +37,11 @@ end
 
 local function item(f, kind, subject, from) return f.id .. " " .. kind .. " " .. subject .. " " .. from end
 
--- Work that a flow has left, for now or for later.
+-- Work that a flow has left, for now or for later. It does not end before all ends of its members have been seen to.
 function M.add_work(f, kind, subject, from, due)
-  redis.call("ZADD", index_key.partition(f, "flow_work"), digits.of(due), item(f, kind, subject, from))
+  local key = index_key.partition(f, "flow_work")
+  local added = redis.call("ZADD", key, digits.of(due), item(f, kind, subject, from))
+  if kind == "ended" then flow.add(f, "work_count", added) end
 end
 
 function M.drop_work(f, kind)

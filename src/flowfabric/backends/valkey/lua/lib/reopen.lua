@@ -69,8 +69,8 @@ local function reopen_out(run, f, uuid, outcome)
   end
 end
 
--- A skipped member waits again for those whose end had made it impossible; one whose upstream has succeeded since then
--- waits for nothing there.
+-- A member that was skipped, or has never run, waits again for those whose end had made it impossible; where the
+-- upstream has succeeded since then it waits for nothing.
 local function reopen_in(run, f, uuid)
   for _, e in ipairs((edge.page(f, edge.in_key(f, uuid), 0))) do
     local upstream = e.state == "impossible" and tasks.member(run, f, e.up)
@@ -96,7 +96,7 @@ function M.begin(x, now)
   if flow.has_ended(f) then flow.reopen(f) end
   flow.add(f, flow.COUNTED[outcome], -1)
   flow.forget_failure(f, "member " .. uuid)
-  if outcome == "skipped" then reopen_in(run, f, uuid) end
+  if outcome == "skipped" or not has_run(x) then reopen_in(run, f, uuid) end
   reopen_out(run, f, uuid, outcome)
   x.run, x.flow = run, f
   local g = group.load(f, uuid)
