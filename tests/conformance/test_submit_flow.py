@@ -6,13 +6,15 @@ import uuid
 
 import pytest
 
+from flowfabric.backends.valkey.graph_parts import submit_parts
 from flowfabric.core import batch as b
 from flowfabric.core import contracts as c
 from flowfabric.core import limits
 from flowfabric.core.ids import ExecutionId, FlowId
 from flowfabric.core.partition import flow_partition
+from flowfabric.core.states import BlockingReason
 from flowfabric.errors import Conflict, FlowFabricError, InvalidInput
-from tests.conformance.driver import INSTANCE, LANE, TTL, WORKER, Driver
+from tests.conformance.driver import INSTANCE, LANE, TTL, WORKER, Driver, Subject
 from tests.conformance.flowing import Graph
 from tests.conformance.invariants import dump
 
@@ -81,8 +83,6 @@ async def test_a_large_graph_comes_in_parts_and_starts_when_it_is_complete(drive
 
 async def test_nothing_of_a_graph_runs_before_it_is_committed(driver: Driver) -> None:
     """Each part is sent by itself, and after each a worker asks for work."""
-    from flowfabric.backends.valkey.graph_parts import submit_parts
-
     graph = Graph(driver)
     args = graph.args(" ".join(f"r{i} a>n{i}" for i in range(300)))
     parts = submit_parts(args)
@@ -97,9 +97,18 @@ async def test_nothing_of_a_graph_runs_before_it_is_committed(driver: Driver) ->
     await graph.check()
 
 
-async def test_a_graph_that_is_never_committed_is_given_up(driver: Driver) -> None:
-    from flowfabric.backends.valkey.graph_parts import submit_parts
+async def test_what_is_blocked_and_let_go_in_an_unfinished_graph_still_waits(driver: Driver) -> None:
+    graph = Graph(driver)
+    parts = submit_parts(graph.args(" ".join(f"r{i}" for i in range(300))))
+    await graph.backend._submit_part(graph.flow_id, parts[0])
+    x = Subject(graph.ids["r0"])
+    await driver.block(x, BlockingReason.PAUSED_BY_OPERATOR)
+    await driver.unblock(x)
+    assert await graph.state("r0") == "waiting_children"
+    await graph.check()
 
+
+async def test_a_graph_that_is_never_committed_is_given_up(driver: Driver) -> None:
     graph = Graph(driver)
     parts = submit_parts(graph.args(" ".join(f"r{i}" for i in range(300))))
     await graph.backend._submit_part(graph.flow_id, parts[0])

@@ -53,11 +53,10 @@ end
 
 -- Its join is satisfied, or it has none: eligible, or what is left of its delay (D23).
 function M.promote(run, f, x)
-  if not x or x.lifecycle_phase ~= "runnable" or x.eligibility_state ~= "blocked_by_dependencies" then return end
-  if f.staged or flow.has_ended(f) then return end
+  if not x or x.lifecycle_phase ~= "runnable" or f.staged or flow.has_ended(f) then return end
   if x.child_flow_id then
     if not x.child_released_at then release_child_flow(run, f, x) end
-  else
+  elseif x.eligibility_state == "blocked_by_dependencies" then
     transition.apply(x, run.now, tonumber(x.delay_until or 0) > run.now and LATER or READY)
   end
 end
