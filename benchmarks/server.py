@@ -178,12 +178,12 @@ async def claim(server: Server, tag: str, count: int) -> list[Any]:
 
 
 async def finish(server: Server, tag: str, claims: list[Any]) -> None:
-    items = []
-    for leases, attempts, number, execution_id, epoch, *_ in claims:
-        fence = (f"{leases}{number:012x}", epoch.decode(), f"{attempts}{number:012x}")
-        items.append(("complete", execution_id.decode().split(":", 2)[2], *fence, "", ""))
+    items: list[str] = []
+    for leases, attempts, number, execution_id, *_ in claims:  # first attempts, all of them
+        fence = (f"{leases}{number:012x}", "1", f"{attempts}{number:012x}")
+        items += (execution_id.decode().split(":", 2)[2], *fence, "")
     outcomes = await _batch(
-        server, "ff_finish_batch", tag, to_msgpack(items), to_msgpack(()), "", *[RESULT] * len(items)
+        server, "ff_finish_batch", tag, to_msgpack(items), to_msgpack(()), "", *[RESULT] * len(claims)
     )
     assert all(outcome == 1 for outcome in outcomes), outcomes[0]
 

@@ -16,6 +16,7 @@ from flowfabric.core.transitions import (
     Keep,
     Move,
     Refuse,
+    Situation,
     moves,
 )
 from flowfabric.errors import CODES
@@ -57,22 +58,27 @@ def _situations() -> list[str]:
         f"| {v.blocking_reason} | {v.attempt_state} |"
         for name, v in SITUATIONS.items()
     ]
-    return ["## The situations", "", head, "|" + "---|" * 7, *rows]
+    reasons = (
+        f"The reason of `{Situation.SUSPENDED}` is what its worker says it waits for, and `waiting_for_signal` is the "
+        f"usual one; `{Situation.ESCALATED}` is a suspension whose time-out asked for a human."
+    )
+    return ["## The situations", "", head, "|" + "---|" * 7, *rows, "", reasons]
 
 
 def _table() -> list[str]:
     intro = (
         "For each operation: where it leads. Everything that is not listed is refused with the code in the last "
-        "column, or changes nothing where the column says so."
+        "column, or changes nothing where the column says so. `operation:variant` is one of several ways an operation "
+        "can go, by its arguments or by what it finds."
     )
     lines = ["## The operations", "", intro, "", "| operation | moves | otherwise |", "|---|---|---|"]
     for operation, row in TRANSITIONS.items():
         leads = [f"{start} → {effect.to}" for start, effect in row.items() if isinstance(effect, Move)]
         codes = sorted({f"`{effect.code}`" for effect in row.values() if isinstance(effect, Refuse)})
         kept = [str(start) for start, effect in row.items() if isinstance(effect, Keep)]
-        other = codes + ([f"no change in {', '.join(kept)}"] if kept and len(kept) < len(row) else [])
-        if len(kept) == len(row):
-            other = ["never changes the state"]
+        other = codes + ([f"no change in {', '.join(kept)}"] if kept else [])
+        if not codes:
+            other = ["no change" if leads else "never changes the state"]
         lines.append(f"| `{operation}` | {'<br>'.join(leads) or '-'} | {'<br>'.join(other)} |")
     return lines
 

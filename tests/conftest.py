@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import valkey
+from hypothesis import HealthCheck, settings
 
 from flowfabric.backends.valkey.backend import ValkeyBackend
 from flowfabric.backends.valkey.bundle import bundle
@@ -24,6 +25,10 @@ from tests.servers import (
     start_standalone,
     start_three_node_cluster,
 )
+
+# How long an example takes says more about the machine than about the code.
+settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")
 
 # Where the conformance suites run: one server, one-node and three-node clusters, and the batch surface.
 TOPOLOGIES = ("embedded", "batched", "cluster", "three_nodes")

@@ -163,6 +163,10 @@ class FakeStore:
         more = end < self.blocked.get(args.partition, 0)
         return c.BlockedReevaluated(checked=end - start, unblocked=end - start, cursor=str(end) if more else None)
 
+    async def drain_admissions(self, args: c.DrainAdmissionsArgs) -> c.AdmissionsDrained:
+        await self._called("drain_admissions", args.partition)
+        return c.AdmissionsDrained(now_ms=round(self.timer.now_ms()))
+
     async def repair_indexes(self, args: c.RepairIndexesArgs) -> c.IndexesRepaired:
         await self._called("repair_indexes", args.partition)
         start = int(args.cursor or 0)

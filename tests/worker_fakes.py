@@ -156,6 +156,9 @@ class FakeStore(FakeBatches):
     async def listen_for_work(self, lanes: Any, capabilities: Any = (), **_: Any) -> AsyncIterator[FakeListener]:
         yield self.listener
 
+    async def kept_secret(self) -> None:
+        return None
+
     async def partitions_in_use(self) -> list[Partition]:
         return []
 

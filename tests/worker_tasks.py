@@ -52,6 +52,11 @@ def raises(kind: str) -> None:
             raise ConnectionResetError(kind)
 
 
+@cpu_worker.task(cpu=True)
+def asks_for_a_step(ctx: Context) -> int:
+    return ctx.wait(ctx.step("power", power, 2, 3))
+
+
 @task(retry=RetryPolicy(max_retries=3, backoff=FixedBackoff(delay_ms=10)))
 async def nap(ms: int) -> int:
     await asyncio.sleep(ms / 1000)

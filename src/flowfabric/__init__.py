@@ -20,19 +20,49 @@ from flowfabric.client import (
     task,
 )
 from flowfabric.config import Settings
+from flowfabric.core.conditions import (
+    AllOf,
+    ByName,
+    Count,
+    CountKind,
+    MatchMode,
+    OperatorOnly,
+    SignalSet,
+    Single,
+    TimeoutOnly,
+    Wildcard,
+)
 from flowfabric.core.policy import RetryPolicy
 from flowfabric.engine import Engine, EngineSettings
 from flowfabric.errors import FlowFabricError
-from flowfabric.worker import Cancel, ClaimedTask, Claims, Context, Fail, Retry, Snooze, Worker
+from flowfabric.worker import (
+    Cancel,
+    ClaimedTask,
+    Claims,
+    Context,
+    Fail,
+    ResumedWithoutSignal,
+    Retry,
+    Signal,
+    SignalTimeout,
+    Snooze,
+    Suspended,
+    Waitpoint,
+    Worker,
+)
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "AllOf",
+    "ByName",
     "Call",
     "Cancel",
     "ClaimedTask",
     "Claims",
     "Context",
+    "Count",
+    "CountKind",
     "Engine",
     "EngineBackend",
     "EngineSettings",
@@ -45,15 +75,26 @@ __all__ = [
     "Fail",
     "FlowFabricError",
     "Handle",
+    "MatchMode",
+    "OperatorOnly",
     "Progress",
+    "ResumedWithoutSignal",
     "Retry",
     "RetryPolicy",
     "Settings",
+    "Signal",
+    "SignalSet",
+    "SignalTimeout",
+    "Single",
     "Snooze",
+    "Suspended",
     "SyncFabric",
     "SyncHandle",
     "Task",
     "TaskOptions",
+    "TimeoutOnly",
+    "Waitpoint",
+    "Wildcard",
     "Worker",
     "__version__",
     "named",

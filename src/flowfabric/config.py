@@ -25,7 +25,7 @@ _BOUNDS: Final[dict[str, tuple[int, int]]] = {
     "lane_shards": (0, 1_024),
 }
 
-# What a secret and its name look like; core/tokens.py has the same rules, one layer above.
+# What they look like; core/tokens.py has the same rules of a secret and its name, one layer above.
 _TEXTS: Final[dict[str, tuple[re.Pattern[str], str]]] = {
     "waitpoint_kid": (
         re.compile(r"[\x21-\x39\x3b-\x7e]{1,64}"),
@@ -35,12 +35,13 @@ _TEXTS: Final[dict[str, tuple[re.Pattern[str], str]]] = {
         re.compile(r"(?:(?:[0-9a-fA-F]{2}){16,512})?"),
         "must be 16 to 512 bytes in hex, two digits each; `openssl rand -hex 32` makes one",
     ),
+    "callback_url": (re.compile(r"https?://[^\s?#]+"), "must be an http:// or https:// address without query"),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How to reach the store, how long to wait for it, how it is partitioned, and what signs its waitpoint tokens.
+    """How to reach the store and how long to wait for it, how it is partitioned, its waitpoint tokens and links.
 
     The partition counts and lane_shards are written into the store by its first user and cannot change afterwards.
     """
@@ -58,6 +59,7 @@ class Settings:
     waitpoint_kid: str = "k1"  # the name of the secret
     waitpoint_secret: str = field(default="", repr=False)  # empty: somebody else gives the store its secret
     waitpoint_token: str = field(default="", repr=False)  # what `flowfabric signal` presents
+    callback_url: str = "http://127.0.0.1:9090"  # of the server that the links of waitpoints lead to
 
     def __post_init__(self) -> None:
         for name in _BOUNDS:

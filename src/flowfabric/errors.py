@@ -151,6 +151,10 @@ CODES: dict[str, CodeInfo] = {
     "retention_limit_exceeded": CodeInfo(_F.INVALID, _C.TERMINAL, "the frame is over its limit"),
     "stream_not_found": CodeInfo(_F.NOT_FOUND, _C.EXPECTED, "nothing was streamed yet"),
     "stream_already_closed": CodeInfo(_F.CONFLICT, _C.INFORMATIONAL, "the stream is closed already"),
+    "frames_out_of_order": CodeInfo(
+        _F.CONFLICT, _C.RETRYABLE, "frames before these are missing; go on with the number told"
+    ),
+    "tail_limit_exceeded": CodeInfo(_F.LIMITED, _C.RETRYABLE, "too many streams are followed at once"),
     "invalid_frame_type": CodeInfo(_F.INVALID, _C.SOFT_ERROR, "unknown frame type"),
     "invalid_offset": CodeInfo(_F.INVALID, _C.RETRYABLE, "the stream cursor is malformed"),
     # budgets and quotas

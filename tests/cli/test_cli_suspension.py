@@ -1,90 +1,16 @@
-"""suspended, waitpoints, signal, resume and secrets, on a real store."""
+"""suspended, waitpoints, resume and secrets, on a real store."""
 
 from __future__ import annotations
-
-from dataclasses import dataclass
-from typing import Any
 
 import pytest
 
 from flowfabric.client.fabric import Fabric
 from flowfabric.core import contracts as c
-from flowfabric.core.conditions import ByName, Single
-from flowfabric.core.ids import (
-    AttemptId,
-    ExecutionId,
-    LaneId,
-    LeaseId,
-    SuspensionId,
-    WaitpointId,
-    WaitpointKey,
-    WaitpointToken,
-    WorkerId,
-    WorkerInstanceId,
-)
+from flowfabric.core.ids import ExecutionId, WaitpointId, WaitpointKey, WaitpointToken
 from flowfabric.core.partition import Partition, PartitionFamily
 from flowfabric.core.tokens import Kid, SecretHex, token_fingerprint
 from tests.cli.harness import Cli, has_shape
-
-UNKNOWN = "{fp:1}:00000000-0000-4000-8000-000000000000"
-SECRET = "0f" * 32
-HOUR_MS = 3_600_000
-
-
-@dataclass
-class Waiting:
-    """A suspended execution, where it waits, and the token that lets a signal in."""
-
-    id: str
-    waitpoint: str
-    token: str
-
-
-async def owned(fabric: Fabric, lane: str) -> dict[str, Any]:
-    """A new execution that a worker holds, as the calls of its owner name it."""
-    submitted = await fabric.submit("review", lane=lane)
-    claim = await fabric.backend.issue_grant_and_claim(
-        c.IssueGrantAndClaimArgs(
-            execution_id=submitted.id,
-            worker_id=WorkerId("worker"),
-            worker_instance_id=WorkerInstanceId("worker-1"),
-            lane_id=LaneId(lane),
-            lease_id=LeaseId.new(),
-            lease_ttl_ms=30_000,
-            attempt_id=AttemptId.new(),
-        )
-    )
-    return {"execution_id": submitted.id, "fence": claim.fence, "attempt_index": claim.attempt_index}
-
-
-def suspend(cli: Cli, lane: str = "default", **overrides: Any) -> Waiting:
-    """One that waits for the signal `approved`."""
-
-    async def body(fabric: Fabric) -> Waiting:
-        await seed(fabric)
-        owner = await owned(fabric, lane)
-        done = await fabric.backend.suspend_execution(
-            c.SuspendExecutionArgs(
-                **owner,
-                suspension_id=SuspensionId.new(),
-                waitpoints=(c.FreshWaitpoint.new("reply"),),
-                resume_condition=Single(WaitpointKey("reply"), ByName("approved")),
-                **overrides,
-            )
-        )
-        return Waiting(owner["execution_id"], done.waitpoint_id, done.waitpoint_token.reveal())
-
-    return cli.on_store(body)
-
-
-async def seed(fabric: Fabric) -> None:
-    args = c.SeedWaitpointHmacSecretArgs(kid=Kid("k1"), secret_hex=SecretHex(SECRET))
-    await fabric.backend.seed_waitpoint_hmac_secret(args)
-
-
-def state(cli: Cli, execution_id: str) -> str:
-    found: str = cli("show", execution_id, "--json").json["public_state"]
-    return found
+from tests.cli.waiting import HOUR_MS, SECRET, UNKNOWN, owned, seed, state, suspend
 
 
 def test_suspended_lists_by_lane_and_reason(cli: Cli) -> None:
@@ -144,50 +70,17 @@ def test_waitpoints_shows_pending_ones(cli: Cli) -> None:
     assert (found["waitpoint_key"], found["state"], found["required_signal_names"]) == ("early", "pending", [])
 
 
+def test_show_tells_where_an_execution_waits(cli: Cli) -> None:
+    one = suspend(cli)
+    (found,) = cli("show", one.id, "--json").json["waitpoints"]
+    assert (found["waitpoint_key"], found["required_signal_names"]) == ("reply", ["approved"])
+    assert cli("show", one.id).stdout.splitlines()[-1].split()[:4] == [one.waitpoint, "reply", "active", "approved"]
+    cli("resume", one.id)
+    assert cli("show", one.id, "--json").json["waitpoints"] == []
+
+
 def test_waitpoints_of_an_unknown_execution_are_refused(cli: Cli) -> None:
     cli("waitpoints", UNKNOWN, code=3)
-
-
-def test_a_signal_with_the_token_from_stdin_resumes(cli: Cli) -> None:
-    one = suspend(cli)
-    words = ("signal", one.id, one.waitpoint, "approved", "--payload", '{"by": "ann"}', "--token", "-")
-    ran = cli(*words, stdin=f"{one.token}\n")
-    assert ran.stdout.split()[1:] == ["triggered_resume"]
-    assert one.token not in ran.stdout + ran.stderr
-    assert state(cli, one.id) == "waiting"
-
-    async def told(fabric: Fabric) -> c.ResumeSignal:
-        args = c.ListResumeSignalsArgs(execution_id=ExecutionId(one.id))
-        (only,) = (await fabric.backend.list_resume_signals(args)).signals
-        return only
-
-    said = cli.on_store(told)
-    assert (said.signal_name, said.payload, said.payload_encoding) == ("approved", b'{"by": "ann"}', "json")
-
-
-def test_a_signal_takes_the_token_of_the_environment(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    one = suspend(cli)
-    monkeypatch.setenv("FLOWFABRIC_WAITPOINT_TOKEN", one.token)
-    ran = cli("signal", one.id, one.waitpoint, "chatter", "--json")
-    assert (ran.json["outcome"], ran.json["effect"]) == ("accepted", "no_op")
-    assert state(cli, one.id) == "suspended"
-    assert cli("signal", one.id, one.waitpoint, "approved", "--json").json["outcome"] == "triggered_resume"
-
-
-def test_a_wrong_token_is_refused_and_not_shown(cli: Cli) -> None:
-    one = suspend(cli)
-    forged = f"k1:{'9' * 64}"
-    ran = cli("signal", one.id, one.waitpoint, "approved", "--token", forged, code=2)
-    assert ran.stderr.startswith("flowfabric: invalid_token: ")
-    assert "999" not in ran.stderr
-    assert state(cli, one.id) == "suspended"
-
-
-@pytest.mark.parametrize("words", [(), ("--token", "-"), ("--token", "k1:ab", "--payload", "not json")])
-def test_a_signal_without_a_token_or_with_a_bad_payload_is_refused(cli: Cli, words: tuple[str, ...]) -> None:
-    one = suspend(cli)
-    ran = cli("signal", one.id, one.waitpoint, "approved", *words, "--json", code=2, stdin="")
-    assert ran.error["details"]["field"] == ("--payload" if "--payload" in words else "--token")
 
 
 def test_resume_ends_a_suspension(cli: Cli) -> None:
@@ -226,9 +119,9 @@ def test_rotating_gives_the_first_secret_then_another_one(cli: Cli) -> None:
 def test_a_token_of_the_old_secret_stays_valid_during_the_grace(cli: Cli) -> None:
     one, two = suspend(cli), suspend(cli)
     cli("secrets", "rotate", "--grace", "1h")
-    cli("signal", one.id, one.waitpoint, "approved", "--token", one.token)
+    cli("signal", one.link())
     cli("secrets", "rotate", "--grace", "0s")
-    cli("signal", two.id, two.waitpoint, "approved", "--token", two.token)  # k1 keeps the hour it was given
+    cli("signal", two.link())  # k1 keeps the hour it was given
 
 
 def test_a_secret_from_stdin_may_be_rotated_to_again(cli: Cli) -> None:
@@ -286,7 +179,6 @@ def test_json_of_waiting_keeps_its_shape(cli: Cli) -> None:
         "expires_at": "int",
     }  # fmt: skip
     assert has_shape(cli("waitpoints", one.id, "--json").json, {"waitpoints": [waitpoint]})
-    outcome = cli("signal", one.id, one.waitpoint, "approved", "--token", one.token, "--json").json
-    assert has_shape(outcome, {"outcome": "str", "signal_id": "str"})
+    assert has_shape(cli("signal", one.link(), "--json").json, {"outcome": "str", "signal_id": "str"})
     kid = {"kid": "str", "current": "bool", "algorithm": "str", "expires_at_ms": "NoneType", "partitions": "int"}
     assert has_shape(cli("secrets", "--json").json, {"partitions": "int", "unseeded": "int", "kids": [kid]})

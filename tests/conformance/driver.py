@@ -13,7 +13,7 @@ from flowfabric.core import contracts as c
 from flowfabric.core.ids import AttemptId, ExecutionId, FlowId, LaneId, LeaseId, Namespace, WorkerId, WorkerInstanceId
 from flowfabric.core.policy import ExecutionPolicy, FixedBackoff, RetryPolicy
 from flowfabric.core.states import BlockingReason, StateVector
-from flowfabric.core.transitions import BLOCKED, SITUATIONS, Situation
+from flowfabric.core.transitions import Situation
 from flowfabric.testing import ManualClock
 
 LANE = LaneId("default")
@@ -39,6 +39,8 @@ class Subject:
     fence: c.LeaseFence = field(default_factory=made_up_fence)
     attempt_index: int = 0
     attempted: bool = False
+    waitpoint: c.IssuedWaitpoint | None = None  # where it waits, or waited last
+    pending: c.PendingWaitpointCreated | None = None  # one that was made ahead of a wait
 
 
 class Driver:
@@ -155,8 +157,10 @@ class Driver:
         await self.backend.client.execute("HSET", key, *fields, key=key)
 
     async def withdraw_grant(self, x: Subject) -> None:
-        key = keys.claim_grant(x.execution_id)
+        """As if none had been given; the record says until when one is out."""
+        key, core = keys.claim_grant(x.execution_id), keys.core(x.execution_id)
         await self.backend.client.execute("DEL", key, key=key)
+        await self.backend.client.execute("HDEL", core, "claim_grant_until", key=core)
 
     async def run(self, x: Subject, **overrides: Any) -> Subject:
         """Grant and claim."""
@@ -226,6 +230,13 @@ class Driver:
         args = {"execution_id": x.execution_id, "fence": x.fence, "progress_pct": 10, **overrides}
         return await self.backend.update_progress(c.UpdateProgressArgs(**args))
 
+    async def append(self, x: Subject, payload: bytes = b"frame", **overrides: Any) -> c.AppendFrameResult:
+        args = {
+            "execution_id": x.execution_id, "attempt_index": x.attempt_index, "fence": x.fence, "frame_type": "token",
+            "payload": payload, **overrides,
+        }  # fmt: skip
+        return await self.backend.append_frame(c.AppendFrameArgs(**args))
+
     async def change_priority(self, x: Subject, priority: int) -> c.ChangePriorityResult:
         args = c.ChangePriorityArgs(execution_id=x.execution_id, new_priority=priority)
         return await self.backend.change_priority(args)
@@ -258,46 +269,8 @@ class Driver:
         x.attempt_index, x.attempted = claimed.attempt_index, True
         return claimed
 
-    async def reach(self, situation: Situation, **create: Any) -> Subject:
+    async def reach(self, situation: Situation, **given: Any) -> Subject:
         """A fresh execution in this situation."""
-        if situation is Situation.DELAYED:
-            return await self.create(delay_until=self.clock.now_ms + BACKOFF, **create)
-        x = await self.create(**create)
-        if situation in BLOCKED:
-            await self.block(x, SITUATIONS[situation].blocking_reason)
-        elif situation is Situation.CANCELLED:
-            await self.run(x)
-            await self.cancel(x)
-        elif situation is not Situation.WAITING:
-            await self.run(x)
-            await self._from_active(x, situation)
-        return x
+        from tests.conformance.situations import reach  # which knows how to suspend, on top of this module
 
-    async def _from_active(self, x: Subject, situation: Situation) -> None:  # noqa: C901 - a flat table
-        match situation:
-            case Situation.RETRY_BACKOFF | Situation.WAITING_RETRY:
-                await self.fail(x, retry=True)
-            case Situation.INTERRUPTED_DELAYED:
-                await self.delay(x, self.clock.now_ms + BACKOFF)
-            case Situation.INTERRUPTED_WAITING:
-                await self.delay(x, self.clock.now_ms)
-            case Situation.WAITING_CHILDREN:
-                await self.open_dependency(x)
-                await self.move_to_waiting_children(x)
-            case Situation.LEASE_EXPIRED:
-                await self.clock.advance(TTL)
-                await self.mark_expired(x)
-            case Situation.LEASE_REVOKED:
-                await self.revoke(x)
-            case Situation.COMPLETED | Situation.WAITING_REPLAY:
-                await self.complete(x)
-            case Situation.FAILED:
-                await self.fail(x)
-            case Situation.EXPIRED:
-                await self.clock.advance(DEADLINE_IN)
-                await self.expire(x, c.ExpireReason.EXECUTION_DEADLINE)
-        if situation is Situation.WAITING_RETRY:
-            await self.clock.advance(BACKOFF)
-            await self.promote(x)
-        if situation is Situation.WAITING_REPLAY:
-            await self.replay(x)
+        return await reach(self, situation, **given)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections import defaultdict
+from typing import Any
 
 from flowfabric.backends.valkey.calls import flat_to_dict
 from flowfabric.backends.valkey.client import Client
@@ -44,14 +46,28 @@ async def dump(client: Client) -> Dump:
     """Every key and its exact content."""
     found: Dump = {}
     for node in await client.primaries():
-        for key in await node.execute("KEYS", "*"):  # type: ignore[union-attr]
-            found[key] = await node.execute("DUMP", key)  # type: ignore[assignment,index,arg-type]
+        keys: Any = await node.execute("KEYS", "*")
+        contents: Any = await asyncio.gather(*(node.execute("DUMP", key) for key in keys))
+        found |= dict(zip(keys, contents, strict=True))
     return found
+
+
+async def key_names(client: Client) -> list[str]:
+    found: list[bytes] = []
+    for node in await client.primaries():
+        found += await node.execute("KEYS", "*")  # type: ignore[arg-type]
+    return [key.decode() for key in found]
+
+
+async def each(client: Client, names: list[str], command: str, *args: str) -> list[Any]:
+    """The same command for each key, on its way at the same time."""
+    return await asyncio.gather(*(client.execute(command, name, *args, key=name) for name in names))
 
 
 async def check_store(client: Client) -> dict[str, StateVector]:
     """Raise on the first broken invariant; answer the state of every execution."""
-    records = await _records(client)
+    names = await key_names(client)
+    records = await _records(client, names)
     expected: dict[str, set[str]] = defaultdict(set)
     states: dict[str, StateVector] = {}
     for execution_id, record in records.items():
@@ -66,32 +82,28 @@ async def check_store(client: Client) -> dict[str, StateVector]:
             expected[name].add(execution_id)
         if "waits_for_key" in record and "required_capabilities" in record:
             expected[_of_key("groups", execution_id, record)].add(record["required_capabilities"])
-    for name, waitpoint_id in await _pending_waitpoints(client):
+    for name, waitpoint_id in await _pending_waitpoints(client, names):
         expected[name].add(waitpoint_id)
-    assert await _actual_indexes(client) == dict(expected)
+    assert await _actual_indexes(client, names) == dict(expected)
     await _check_keys(client, records, expected)
     return states
 
 
-async def _records(client: Client) -> dict[str, dict[str, str]]:
-    records = {}
-    for key in await dump(client):
-        text = key.decode()
-        if text.startswith("ff:exec:") and text.endswith(":core"):
-            execution_id = text.split(":", 2)[2].split(":", 2)[2].removesuffix(":core")
-            records[execution_id] = flat_to_dict(await client.execute("HGETALL", text, key=text))
-    return records
+async def _records(client: Client, names: list[str]) -> dict[str, dict[str, str]]:
+    cores = [name for name in names if name.startswith("ff:exec:") and name.endswith(":core")]
+    ids = [name.split(":", 2)[2].split(":", 2)[2].removesuffix(":core") for name in cores]
+    return dict(zip(ids, map(flat_to_dict, await each(client, cores, "HGETALL")), strict=True))
 
 
-async def _pending_waitpoints(client: Client) -> list[tuple[str, str]]:
+async def _pending_waitpoints(client: Client, names: list[str]) -> list[tuple[str, str]]:
     """Each with the index that says when it runs out."""
-    found = []
-    for key in await dump(client):
-        name = key.decode()
-        match = _WAITPOINT.fullmatch(name)
-        if match and await client.execute("HGET", name, "state", key=name) == b"pending":
-            found.append((f"ff:idx:{match['tag']}:pending_waitpoint_expiry", match["id"]))
-    return found
+    found = [match for name in names if (match := _WAITPOINT.fullmatch(name))]
+    states = await each(client, [match.string for match in found], "HGET", "state")
+    return [
+        (f"ff:idx:{match['tag']}:pending_waitpoint_expiry", match["id"])
+        for match, state in zip(found, states, strict=True)
+        if state == b"pending"
+    ]
 
 
 def _indexes(execution_id: str, record: dict[str, str], state: StateVector) -> set[str]:
@@ -154,15 +166,11 @@ async def _check_keys(client: Client, records: dict[str, dict[str, str]], indexe
         assert taken >= int(limit or 1), f"{execution_id} waits for its key, of which only {taken} go first"  # type: ignore[arg-type]
 
 
-async def _actual_indexes(client: Client) -> dict[str, set[str]]:
-    """Every index but those that follow from something else than the state."""
-    found: dict[str, set[str]] = {}
-    for key in await dump(client):
-        name = key.decode()
-        if not name.startswith("ff:idx:") or name.endswith(_NOT_OF_STATE) or ":tag:" in name:
-            continue
-        is_set = await client.execute("TYPE", name, key=name) == b"set"
-        command = ("SMEMBERS", name) if is_set else ("ZRANGE", name, 0, -1)
-        members = await client.execute(*command, key=name)
-        found[name] = {member.decode() for member in members}  # type: ignore[union-attr]
-    return found
+async def _actual_indexes(client: Client, names: list[str]) -> dict[str, set[str]]:
+    """Every index of executions but those that follow from something else than the state."""
+    indexes = [name for name in names if name.startswith("ff:idx:{fp:") and ":tag:" not in name]
+    indexes = [name for name in indexes if not name.endswith(_NOT_OF_STATE)]
+    sets = [name for name, kind in zip(indexes, await each(client, indexes, "TYPE"), strict=True) if kind == b"set"]
+    ordered = [name for name in indexes if name not in sets]
+    members = await each(client, sets, "SMEMBERS") + await each(client, ordered, "ZRANGE", "0", "-1")
+    return {name: {member.decode() for member in found} for name, found in zip(sets + ordered, members, strict=True)}

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 from flowfabric.core import contracts as c
+from flowfabric.core.conditions import ByName, Single
+from flowfabric.core.ids import SignalId, WaitpointId, WaitpointKey, WaitpointToken
+from flowfabric.core.policy import TimeoutBehavior
 from flowfabric.core.states import BlockingReason
 from flowfabric.core.transitions import TRANSITIONS
 from tests.conformance.driver import ATTEMPT_TIMEOUT, BACKOFF, DEADLINE_IN, TTL, Driver, Subject
+from tests.conformance.situations import AWAITED, LATER, NAME, SUSPENSION_TIMEOUT
+from tests.conformance.suspending import KID, Suspender
 
 Caller = Callable[[Driver, Subject], Awaitable[object]]
 
@@ -57,6 +63,47 @@ async def _move(d: Driver, x: Subject) -> object:
     return await d.move_to_waiting_children(x)
 
 
+def _suspend_early(d: Driver, x: Subject) -> Awaitable[object]:
+    at = c.PendingWaitpoint(waitpoint_id=_or_made_up(x.pending, LATER).waitpoint_id, waitpoint_key=LATER)
+    args = Suspender(d).args(x, Single(LATER, ByName(NAME)), at)
+    return d.backend.suspend_execution(args)
+
+
+def _or_made_up(
+    at: c.IssuedWaitpoint | c.PendingWaitpointCreated | None, key: WaitpointKey
+) -> c.IssuedWaitpoint | c.PendingWaitpointCreated:
+    """The waitpoint, or what somebody makes up who has none."""
+    token = WaitpointToken(f"{KID}:{'0' * 40}")
+    return at or c.IssuedWaitpoint(waitpoint_id=WaitpointId.new(), waitpoint_key=key, waitpoint_token=token)
+
+
+def _deliver(name: str = NAME, **overrides: Any) -> Caller:
+    return lambda d, x: Suspender(d).signal(x, _or_made_up(x.waitpoint, AWAITED), name, **overrides)
+
+
+def _signal(key: WaitpointKey) -> Caller:
+    return lambda d, x: d.backend.signal_execution(
+        c.SignalExecutionArgs(
+            execution_id=x.execution_id, signal_id=SignalId.new(), signal_name=NAME, waitpoint_key=key
+        )
+    )
+
+
+async def _expire_suspension(d: Driver, x: Subject) -> object:
+    await d.clock.advance(SUSPENSION_TIMEOUT)
+    return await d.backend.expire_suspension(c.ExpireSuspensionArgs(execution_id=x.execution_id))
+
+
+def _close_awaited(d: Driver, x: Subject) -> Awaitable[object]:
+    at = _or_made_up(x.waitpoint, AWAITED).waitpoint_id
+    return Suspender(d).close(x, at, source=c.CancelSource.OPERATOR_OVERRIDE)
+
+
+def _record_step(d: Driver, x: Subject) -> Awaitable[object]:
+    args = c.RecordStepArgs(execution_id=x.execution_id, fence=x.fence, step=c.StepKey(name="charge"), payload=b"paid")
+    return d.backend.record_step(args)
+
+
 def _block(reason: BlockingReason) -> Caller:
     return lambda d, x: d.block(x, reason)
 
@@ -68,12 +115,28 @@ OPERATIONS: dict[str, Caller] = {
     "issue_grant_and_claim": lambda d, x: d.grant_and_claim(x),
     "renew_lease": lambda d, x: d.renew(x),
     "update_progress": lambda d, x: d.progress(x),
+    "append_frame": lambda d, x: d.append(x),
     "complete_execution": lambda d, x: d.complete(x),
     "fail_execution": lambda d, x: d.fail(x),
     "fail_execution:retry": lambda d, x: d.fail(x, retry=True),
     "delay_execution": lambda d, x: d.delay(x, d.clock.now_ms + 2 * BACKOFF),
     "delay_execution:past": lambda d, x: d.delay(x, d.clock.now_ms - 1),
     "move_to_waiting_children": _move,
+    "record_step": _record_step,
+    "create_pending_waitpoint": lambda d, x: Suspender(d).pending(x, "another"),
+    "suspend_execution": lambda d, x: d.backend.suspend_execution(Suspender(d).args(x)),
+    "suspend_execution:early": _suspend_early,
+    "deliver_signal": _deliver(),
+    "deliver_signal:delayed": _deliver(resume_delay_ms=BACKOFF),
+    "deliver_signal:other": _deliver("chatter"),
+    "deliver_signal:early": lambda d, x: Suspender(d).signal(x, _or_made_up(x.pending, LATER), NAME),
+    "signal_execution": _signal(AWAITED),
+    "signal_execution:early": _signal(LATER),
+    "resume_execution": lambda d, x: Suspender(d).resume(x),
+    "resume_execution:delayed": lambda d, x: Suspender(d).resume(x, resume_delay_ms=BACKOFF),
+    "close_waitpoint": lambda d, x: Suspender(d).close(x, _or_made_up(x.pending, LATER).waitpoint_id),
+    "close_waitpoint:operator": _close_awaited,
+    **{f"expire_suspension:{behavior}": _expire_suspension for behavior in TimeoutBehavior},
     "cancel_execution": lambda d, x: d.cancel(x),
     "expire_execution:deadline": _deadline,
     "expire_execution:attempt_timeout": _attempt_timeout,

@@ -108,6 +108,10 @@ class Suspender:
         args = c.CloseWaitpointArgs(execution_id=x.execution_id, waitpoint_id=at, **overrides)
         return await self.backend.close_waitpoint(args)
 
+    async def token(self, x: Subject, at: c.IssuedWaitpoint) -> c.IssuedWaitpoint:
+        args = c.ReadWaitpointTokenArgs(execution_id=x.execution_id, waitpoint_id=at.waitpoint_id)
+        return await self.backend.read_waitpoint_token(args)
+
     async def due(self, x: Subject) -> b.DueWork:
         return await self.backend.run_due_work(b.RunDueWorkArgs(partition=partition_of(x.execution_id)))
 

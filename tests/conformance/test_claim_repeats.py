@@ -92,5 +92,5 @@ async def test_a_resumed_attempt_is_answered_as_resumed_again(driver: Driver) ->
     await driver.delay(x, driver.clock.now_ms)
     body = next_ones(1)
     first = await claim(driver, body)
-    assert first.values[0][0][4] == b"resumed"  # type: ignore[index]
+    assert first.values[0][0][7] == b"resumed"  # type: ignore[index]
     assert (await claim(driver, body)).values == first.values

@@ -9,6 +9,7 @@ from flowfabric.core.transitions import TRANSITIONS, Move, Situation
 from flowfabric.errors import FlowFabricError
 from tests.conformance.driver import RETRYING, Driver
 from tests.conformance.operations import OPERATIONS
+from tests.conformance.situations import reach_for
 from tests.event_log import read_lines
 
 Line = dict[str, str]
@@ -42,8 +43,7 @@ async def test_a_life_reads_like_a_story(driver: Driver) -> None:
 @pytest.mark.parametrize("operation", TRANSITIONS)
 async def test_one_line_for_one_transition_and_none_for_a_refusal(driver: Driver, operation: str) -> None:
     for situation in Situation:
-        policy = RETRYING if operation.endswith("_retry") else None
-        x = await driver.reach(situation, policy=policy)
+        x = await reach_for(driver, operation, situation)
         before = len(await lines(driver, x.execution_id))
         refused = False
         try:

@@ -2,291 +2,44 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
-import msgspec
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, multiple, rule, run_state_machine_as_test
+from hypothesis.stateful import Bundle, multiple, rule
 
-from flowfabric.backends.valkey.backend import ValkeyBackend
-from flowfabric.core import contracts as c
-from flowfabric.core.policy import ExecutionPolicy, FixedBackoff, RetryPolicy
-from flowfabric.core.states import (
-    AttemptState,
-    BlockingReason,
-    EligibilityState,
-    LifecyclePhase,
-    OwnershipState,
-    TerminalOutcome,
-)
-from flowfabric.core.transitions import BLOCKED, SITUATIONS, Situation
-from flowfabric.errors import FlowFabricError
-from flowfabric.testing import ManualClock
-from tests.conformance.driver import Driver, Subject
-from tests.conformance.invariants import check_store
-from tests.conformance.model import MAX_RECLAIMS, MAX_REPLAYS, MAX_RETRIES, Execution
-from tests.conftest import kind_of, open_clean
+from flowfabric.core.transitions import BLOCKED
+from tests.conformance.acts import BACKOFF, DEADLINE, TIMEOUT, TTL, Acts, agree
+from tests.conformance.driver import Subject
 from tests.soaking import examples
 
-TTL, TIMEOUT, BACKOFF, DEADLINE = 1_000, 2_500, 300, 20_000
-POLICY = ExecutionPolicy(
-    retry_policy=RetryPolicy(max_retries=MAX_RETRIES, backoff=FixedBackoff(delay_ms=BACKOFF)),
-    max_reclaim_count=MAX_RECLAIMS,
-    max_replay_count=MAX_REPLAYS,
-)
-REFUSED = "refused"
+subjects: Bundle[Subject] = Bundle("subjects")
 
 
-class Lives(RuleBasedStateMachine):
+class Lives(Acts):
     """Workers, operators and the engine act at random on a handful of executions."""
 
-    url = ""
-    kind: type[ValkeyBackend] = ValkeyBackend
-    subjects: Bundle[Subject] = Bundle("subjects")
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.runner = asyncio.Runner()
-        self.backend = self.run(open_clean(self.url, self.kind))
-        self.clock = self.run(ManualClock.start(self.backend.client))
-        self.driver = Driver(self.backend, self.clock)
-        self.model: dict[str, Execution] = {}
-
-    def run(self, awaitable: Any) -> Any:
-        return self.runner.run(awaitable)
-
-    def teardown(self) -> None:
-        self.run(self.backend.close())
-        self.runner.close()
-
-    @property
-    def now(self) -> int:
-        return self.clock.now_ms
-
-    def attempt(self, awaitable: Any) -> Any:
-        """The result, or REFUSED."""
-        try:
-            return self.run(awaitable)
-        except FlowFabricError:
-            return REFUSED
-
-    def of(self, x: Subject) -> Execution:
-        return self.model[x.execution_id]
-
     @rule(target=subjects, delay=st.sampled_from([0, BACKOFF]), priority=st.integers(0, 3))
-    def create(self, delay: int, priority: int) -> Any:
-        if len(self.model) >= 4:
-            return multiple()
-        due = self.now + delay if delay else None
-        deadline = self.now + DEADLINE
-        x = self.run(
-            self.driver.create(policy=POLICY, priority=priority, delay_until=due, execution_deadline_at=deadline)
-        )
-        situation = Situation.DELAYED if delay else Situation.WAITING
-        self.model[x.execution_id] = Execution(SITUATIONS[situation], deadline, delay_until=due or 0)
-        return x
+    def create_one(self, delay: int, priority: int) -> Any:
+        return self.create(delay, priority) if len(self.model) < 4 else multiple()
 
-    @rule(ms=st.sampled_from([1, BACKOFF, TTL, TIMEOUT, DEADLINE]))
-    def let_time_pass(self, ms: int) -> None:
-        self.run(self.clock.advance(ms))
-
-    @rule(x=subjects)
-    def claim(self, x: Subject) -> None:
-        m = self.of(x)
-        self.attempt(self.driver.grant(x))
-        result = self.attempt(self.driver.claim(x, lease_ttl_ms=TTL, attempt_timeout_ms=TIMEOUT))
-        self.run(self.driver.withdraw_grant(x))
-        eligible = m.state.eligibility_state is EligibilityState.ELIGIBLE_NOW
-        if eligible and m.state.attempt_state is not AttemptState.ATTEMPT_INTERRUPTED:
-            m.start_attempt(self.now, TTL, TIMEOUT)
-            assert (result.attempt_index, result.lease_epoch) == (m.attempts - 1, m.epoch)
-        else:
-            assert result == REFUSED
-
-    @rule(x=subjects)
-    def claim_in_one_step(self, x: Subject) -> None:
-        m = self.of(x)
-        result = self.attempt(self.driver.grant_and_claim(x, lease_ttl_ms=TTL, attempt_timeout_ms=TIMEOUT))
-        if m.state.eligibility_state is not EligibilityState.ELIGIBLE_NOW:
-            assert result == REFUSED
-        elif m.state.attempt_state is AttemptState.ATTEMPT_INTERRUPTED:
-            assert isinstance(result, c.ClaimedResumedExecution)
-            m.start(self.now, TTL, TIMEOUT)
-        else:
-            assert isinstance(result, c.ClaimedExecution)
-            m.start_attempt(self.now, TTL, TIMEOUT)
-
-    @rule(x=subjects)
-    def renew(self, x: Subject) -> None:
-        m = self.of(x)
-        result = self.attempt(self.driver.renew(x, lease_ttl_ms=TTL))
-        if m.holds_lease(self.now):
-            m.lease_expires_at = self.now + TTL
-            assert result.expires_at == m.lease_expires_at
-        else:
-            assert result == REFUSED
-
-    @rule(x=subjects)
-    def complete(self, x: Subject) -> None:
-        m = self.of(x)
-        result = self.attempt(self.driver.complete(x))
-        if m.holds_lease(self.now):
-            m.end(TerminalOutcome.SUCCESS)
-        assert (result != REFUSED) == (self._ended_as(m, TerminalOutcome.SUCCESS))
-
-    @rule(x=subjects)
-    def fail(self, x: Subject) -> None:
-        m = self.of(x)
-        held = m.holds_lease(self.now)
-        retries = m.phase is LifecyclePhase.RUNNABLE and m.state.attempt_state is AttemptState.PENDING_RETRY_ATTEMPT
-        repeats = retries or self._ended_as(m, TerminalOutcome.FAILED)
-        result = self.attempt(self.driver.fail(x, retry_policy_json=None))
-        if held:
-            m.fail_or_retry(self.now, BACKOFF, TerminalOutcome.FAILED)
-        assert (result != REFUSED) == (held or repeats)
-
-    @rule(x=subjects, ms=st.sampled_from([0, BACKOFF]))
-    def delay(self, x: Subject, ms: int) -> None:
-        m = self.of(x)
-        if not m.holds_lease(self.now):
-            return
-        self.run(self.driver.delay(x, self.now + ms))
-        m.wait_until(self.now + ms, BlockingReason.WAITING_FOR_DELAY, AttemptState.ATTEMPT_INTERRUPTED)
-        if not ms:
-            m.queue_up()
-
-    @rule(x=subjects)
-    def cancel(self, x: Subject) -> None:
-        m = self.of(x)
-        result = self.attempt(self.driver.cancel(x))
-        if m.phase is not LifecyclePhase.TERMINAL:
-            m.end(TerminalOutcome.CANCELLED)
-        assert (result != REFUSED) == (m.state.terminal_outcome is TerminalOutcome.CANCELLED)
-
-    @rule(x=subjects)
-    def reach_the_deadline(self, x: Subject) -> None:
-        m = self.of(x)
-        result = self.run(self.driver.expire(x, c.ExpireReason.EXECUTION_DEADLINE))
-        due = m.deadline_at is not None and m.deadline_at <= self.now
-        assert isinstance(result, c.ExecutionExpired) == due
-        if due:
-            m.end(TerminalOutcome.EXPIRED)
-
-    @rule(x=subjects)
-    def reach_the_attempt_timeout(self, x: Subject) -> None:
-        m = self.of(x)
-        result = self.run(self.driver.expire(x, c.ExpireReason.ATTEMPT_TIMEOUT))
-        due = m.attempt_timeout_at is not None and m.attempt_timeout_at <= self.now
-        if due:
-            m.fail_or_retry(self.now, BACKOFF, TerminalOutcome.EXPIRED)
-        assert isinstance(result, c.ExecutionExpired | c.RetryScheduled) == due
-
-    @rule(x=subjects)
-    def notice_an_expired_lease(self, x: Subject) -> None:
-        m = self.of(x)
-        result = self.run(self.driver.mark_expired(x))
-        due = m.state.ownership_state is OwnershipState.LEASED and m.lease_expires_at <= self.now
-        assert isinstance(result, c.LeaseMarkedExpired) == due
-        if due:
-            m.lose_lease(OwnershipState.LEASE_EXPIRED_RECLAIMABLE)
-
-    @rule(x=subjects)
-    def revoke(self, x: Subject) -> None:
-        m = self.of(x)
-        result = self.attempt(self.driver.revoke(x))
-        if m.state.ownership_state is OwnershipState.LEASED:
-            m.lose_lease(OwnershipState.LEASE_REVOKED)
-            assert isinstance(result, c.LeaseRevocation)
-
-    @rule(x=subjects)
-    def reclaim(self, x: Subject) -> None:
-        m = self.of(x)
-        lost = m.is_in(Situation.LEASE_EXPIRED, Situation.LEASE_REVOKED)
-        self.run(self.driver.place_grant(x))
-        result = self.run(self.driver.reclaim(x, lease_ttl_ms=TTL))
-        self.run(self.driver.withdraw_grant(x))
-        if lost and m.reclaims < MAX_RECLAIMS:
-            assert isinstance(result, c.ReclaimedExecution)
-            m.reclaims += 1
-            m.start_attempt(self.now, TTL, TIMEOUT)
-        elif lost:
-            assert isinstance(result, c.ReclaimCapExceeded)
-            m.end(TerminalOutcome.FAILED)
-        else:
-            assert isinstance(result, c.NotReclaimable)
-
-    @rule(x=subjects)
-    def promote(self, x: Subject) -> None:
-        m = self.of(x)
-        result = self.run(self.driver.promote(x))
-        waits = m.state.eligibility_state is EligibilityState.NOT_ELIGIBLE_UNTIL_TIME
-        if waits and m.delay_until <= self.now:
-            m.queue_up()
-            assert isinstance(result, c.DelayedPromoted)
-        else:
-            assert not isinstance(result, c.DelayedPromoted)
-
-    @rule(x=subjects, situation=st.sampled_from(BLOCKED))
-    def block(self, x: Subject, situation: Situation) -> None:
-        m = self.of(x)
-        blocked = SITUATIONS[situation]
-        result = self.attempt(self.driver.block(x, blocked.blocking_reason))
-        if m.phase is LifecyclePhase.RUNNABLE:
-            m.state = msgspec.structs.replace(blocked, attempt_state=m.state.attempt_state)
-        else:
-            assert result == REFUSED
-
-    @rule(x=subjects)
-    def unblock(self, x: Subject) -> None:
-        m = self.of(x)
-        result = self.attempt(self.driver.unblock(x))
-        if not m.state.eligibility_state.startswith("blocked"):
-            assert result == REFUSED
-        elif m.delay_until > self.now:
-            retries = m.state.attempt_state is AttemptState.PENDING_RETRY_ATTEMPT
-            reason = BlockingReason.WAITING_FOR_RETRY_BACKOFF if retries else BlockingReason.WAITING_FOR_DELAY
-            m.wait_until(m.delay_until, reason, m.state.attempt_state)
-        else:
-            m.queue_up()
-
-    @rule(x=subjects)
-    def replay(self, x: Subject) -> None:
-        m = self.of(x)
-        result = self.attempt(self.driver.replay(x))
-        if m.phase is LifecyclePhase.TERMINAL and m.replays < MAX_REPLAYS:
-            m.replays += 1
-            m.delay_until = 0
-            m.queue_up(AttemptState.PENDING_REPLAY_ATTEMPT)
-        else:
-            assert result == REFUSED
-
-    def _ended_as(self, m: Execution, outcome: TerminalOutcome) -> bool:
-        """Ended so by an attempt's own call, which is what a repeated call is recognised by."""
-        recorded = m.state.terminal_outcome is outcome
-        return recorded and m.state.attempt_state is AttemptState.ATTEMPT_TERMINAL
-
-    @invariant()
-    def store_and_model_agree(self) -> None:
-        states = self.run(check_store(self.backend.client))
-        assert states == {execution_id: m.state for execution_id, m in self.model.items()}
-
-    @invariant()
-    def attempts_are_all_there(self) -> None:
-        for execution_id, m in self.model.items():
-            attempts = self.run(self.backend.list_attempts(execution_id))
-            assert [attempt.attempt_index for attempt in attempts] == list(range(m.attempts))
+    let_time_pass = rule(ms=st.sampled_from([1, BACKOFF, TTL, TIMEOUT, DEADLINE]))(Acts.let_time_pass)
+    claim = rule(x=subjects)(Acts.claim)
+    claim_in_one_step = rule(x=subjects)(Acts.claim_in_one_step)
+    renew = rule(x=subjects)(Acts.renew)
+    complete = rule(x=subjects)(Acts.complete)
+    fail = rule(x=subjects)(Acts.fail)
+    delay = rule(x=subjects, ms=st.sampled_from([0, BACKOFF]))(Acts.delay)
+    cancel = rule(x=subjects)(Acts.cancel)
+    reach_the_deadline = rule(x=subjects)(Acts.reach_the_deadline)
+    reach_the_attempt_timeout = rule(x=subjects)(Acts.reach_the_attempt_timeout)
+    notice_an_expired_lease = rule(x=subjects)(Acts.notice_an_expired_lease)
+    revoke = rule(x=subjects)(Acts.revoke)
+    reclaim = rule(x=subjects)(Acts.reclaim)
+    promote = rule(x=subjects)(Acts.promote)
+    block = rule(x=subjects, situation=st.sampled_from(BLOCKED))(Acts.block)
+    unblock = rule(x=subjects)(Acts.unblock)
+    replay = rule(x=subjects)(Acts.replay)
 
 
 def test_the_store_agrees_with_the_model(store_url: str, topology: str) -> None:
-    machine = type("Lives", (Lives,), {"url": store_url, "kind": kind_of(topology)})
-    run_state_machine_as_test(
-        machine,
-        settings=settings(
-            max_examples=examples(30, soak=600),
-            stateful_step_count=40,
-            deadline=None,
-            suppress_health_check=list(HealthCheck),
-        ),
-    )
+    agree(Lives, store_url, topology, max_examples=examples(30, soak=600), step_count=40)

@@ -1,9 +1,9 @@
-"""Parked claims: a claim that finds no work waits, and whoever submits some makes it in the worker's place."""
+"""Parked claims: a claim that finds no work waits, and whoever brings some makes it in the worker's place."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
@@ -18,11 +18,12 @@ from flowfabric.core import batch as b
 from flowfabric.core import contracts as c
 from flowfabric.core.ids import ExecutionId, LaneId, Namespace, WorkerInstanceId
 from flowfabric.core.partition import Partition, lane_partitions
-from flowfabric.core.policy import ExecutionPolicy, RoutingRequirements
+from flowfabric.core.policy import ExecutionPolicy, RoutingRequirements, TimeoutBehavior
 from flowfabric.core.states import PublicState
 from flowfabric.errors import BadReply
 from tests.conformance.driver import BACKOFF, INSTANCE, LANE, TTL, WORKER, Driver, Subject
 from tests.conformance.invariants import check_store, dump
+from tests.conformance.suspending import Suspender
 
 MARKER = LaneId("marker")
 OTHER_INSTANCE = WorkerInstanceId("worker-2")
@@ -411,6 +412,74 @@ async def test_a_lost_lease_of_handed_work_comes_back(near: Driver) -> None:
         (again,) = (await ask(near)).claimed
     assert again.execution_id == execution_id
     assert again.fence.lease_epoch > work.fence.lease_epoch
+    await check_store(near.backend.client)
+
+
+async def nothing_but_the_marker_is_heard(near: Driver, worker: Listening) -> None:
+    """What was handed over was not announced."""
+    await submit(near, lane_id=MARKER)
+    assert await worker.heard_until((MARKER, home(near, MARKER))) == {(MARKER, home(near, MARKER))}
+
+
+async def _signalled(waits: Suspender, x: Subject, at: c.IssuedWaitpoint) -> None:
+    assert isinstance(await waits.signal(x, at), c.ResumeTriggered)
+
+
+async def _resumed(waits: Suspender, x: Subject, _: c.IssuedWaitpoint) -> None:
+    assert await waits.resume(x) == c.ExecutionResumed(public_state=PublicState.WAITING)
+
+
+async def _closed(waits: Suspender, x: Subject, at: c.IssuedWaitpoint) -> None:
+    await waits.close(x, at.waitpoint_id, source=c.CancelSource.OPERATOR_OVERRIDE)
+
+
+async def _timed_out(waits: Suspender, x: Subject, _: c.IssuedWaitpoint) -> None:
+    await waits.driver.clock.advance(BACKOFF)
+    assert (await waits.due(x)).woken == 1
+
+
+async def _resumed_later(waits: Suspender, x: Subject, _: c.IssuedWaitpoint) -> None:
+    await waits.resume(x, resume_delay_ms=10)
+    await waits.driver.clock.advance(10)
+    assert (await waits.due(x)).promoted == 1
+
+
+@pytest.mark.parametrize("wake", [_signalled, _resumed, _closed, _timed_out, _resumed_later])
+async def test_whatever_wakes_an_execution_hands_it_over(near: Driver, wake: Callable[..., Awaitable[None]]) -> None:
+    waits = Suspender(near)
+    await waits.seed()
+    x = await waits.running()
+    suspended = await waits.suspend(x, timeout_ms=BACKOFF, timeout_behavior=TimeoutBehavior.AUTO_RESUME)
+    async with listening(near) as worker:
+        parked = await park(near)
+        await wake(waits, x, suspended.waitpoints[0])
+        (work,) = await worker.works(parked)
+        await nothing_but_the_marker_is_heard(near, worker)
+    assert isinstance(work.claim, c.ClaimedResumedExecution)
+    assert (work.execution_id, work.fence.attempt_id) == (x.execution_id, x.fence.attempt_id)
+    assert (await events(near, x.execution_id))[-2:] in (["woken", "resumed"], ["promoted", "resumed"])
+    await check_store(near.backend.client)
+    await near.complete(near.held(work))
+
+
+async def test_a_single_create_hands_its_execution_over(near: Driver) -> None:
+    async with listening(near) as worker:
+        parked = await park(near)
+        x = await near.create()
+        (work,) = await worker.works(parked)
+        await nothing_but_the_marker_is_heard(near, worker)
+    assert work.execution_id == x.execution_id
+    await check_store(near.backend.client)
+
+
+async def test_a_delay_that_is_over_hands_its_execution_over(near: Driver) -> None:
+    async with listening(near) as worker:
+        parked = await park(near)
+        (later,) = await submit(near, delay_until=near.clock.now_ms + BACKOFF)
+        await near.clock.advance(BACKOFF)
+        await near.backend.run_due_work(b.RunDueWorkArgs(partition=home(near)))
+        assert [work.execution_id for work in await worker.works(parked)] == [later]
+        await nothing_but_the_marker_is_heard(near, worker)
     await check_store(near.backend.client)
 
 

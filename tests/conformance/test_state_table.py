@@ -25,9 +25,10 @@ from flowfabric.core.transitions import (
 )
 from flowfabric.errors import FlowFabricError
 from flowfabric.testing import ManualClock
-from tests.conformance.driver import RETRYING, Driver, Subject
+from tests.conformance.driver import Driver, Subject
 from tests.conformance.invariants import check_store, dump
 from tests.conformance.operations import OPERATIONS
+from tests.conformance.situations import reach_for
 
 # Replays and refusals that callers expect are outcomes of the port, so their codes show as values.
 OUTCOME_CODES = {c.NotReclaimable: "execution_not_reclaimable"}
@@ -48,8 +49,7 @@ async def test_operation_in_situation(
     backend: ValkeyBackend, clock: ManualClock, operation: str, situation: Situation
 ) -> None:
     driver = Driver(backend, clock)
-    policy = RETRYING if operation.endswith("_retry") else None
-    x = await driver.reach(situation, policy=policy)
+    x = await reach_for(driver, operation, situation)
     before, effect = await driver.state(x), TRANSITIONS[operation][situation]
     assert before == SITUATIONS[situation]
 

@@ -73,6 +73,21 @@ async def test_the_same_call_again_writes_nothing(driver: Driver) -> None:
     assert await dump(driver.backend.client) == before
 
 
+async def test_a_step_that_was_run_again_on_purpose_replaces_its_record(driver: Driver) -> None:
+    x = await running(driver)
+    for name in ("charge", "ship"):
+        await record(driver, x, name)
+    assert await record(driver, x, payload=BINARY, input_digest="d2", replace=True) == c.StepRecorded()
+    page = await read(driver, x)
+    assert [(each.name, each.payload, each.input_digest) for each in page.steps] == [
+        ("charge", BINARY, "d2"), ("ship", b"paid", "d1"),
+    ]  # fmt: skip
+    core = keys.core(x.execution_id)
+    assert await driver.backend.client.execute("HGET", core, "step_count", key=core) == b"2"
+    assert await record(driver, x, "pack", replace=True) == c.StepRecorded(), "nothing has to be there"
+    assert [each.name for each in (await read(driver, x)).steps] == ["charge", "ship", "pack"]
+
+
 async def test_occurrences_and_names_tell_steps_apart(driver: Driver) -> None:
     x = await running(driver)
     steps = [("a", 0), ("a", 1), ("1:a", 0), ("a:1", 0), ("ä b", 9_999), ("1", 0)]
@@ -182,6 +197,7 @@ class TestBounds:
             await record(driver, x, "one more")
         assert caught.value.field == "step_count"
         assert isinstance(await record(driver, x), c.StepAlreadyRecorded)
+        assert await record(driver, x, replace=True) == c.StepRecorded()
 
     @pytest.mark.parametrize(
         ("field", "value"),

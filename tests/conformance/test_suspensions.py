@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from flowfabric.core import contracts as c
+from flowfabric.core import limits
 from flowfabric.core.conditions import AllOf, Count, CountKind, OperatorOnly, ResumeCondition, Single, TimeoutOnly
 from flowfabric.core.handle import HandleKind
 from flowfabric.core.ids import LaneId, WaitpointId, WaitpointKey
@@ -12,7 +13,15 @@ from flowfabric.core.partition import Partition, PartitionFamily
 from flowfabric.core.policy import TimeoutBehavior
 from flowfabric.core.states import AttemptState, BlockingReason, PublicState
 from flowfabric.core.tokens import Kid, SecretHex, token_fingerprint
-from flowfabric.errors import Conflict, ExecutionNotFound, FlowFabricError, InvalidInput, InvalidToken, StaleLease
+from flowfabric.errors import (
+    Conflict,
+    ExecutionNotActive,
+    ExecutionNotFound,
+    FlowFabricError,
+    InvalidInput,
+    InvalidToken,
+    StaleLease,
+)
 from tests.conformance.driver import Driver, Subject, made_up_fence
 from tests.conformance.invariants import check_store, dump
 from tests.conformance.suspending import EXPIRES, KID, Suspender, by_name, forged, fresh
@@ -152,7 +161,10 @@ class TestTokens:
         return caught.value.code, caught.value.message
 
     async def test_whatever_is_wrong_the_refusal_is_the_same(self, waits: Suspender) -> None:
-        x, at = await waits.suspended()
+        x, spent = await waits.suspended()
+        await waits.signal(x, spent)
+        await waits.driver.grant_and_claim(x)
+        at, sibling = (await waits.suspend(x, AllOf((Single(A), Single(B))), fresh("a"), fresh("b"))).waitpoints
         _, other = await waits.suspended()
         token = at.waitpoint_token.reveal()
         nowhere = c.IssuedWaitpoint(
@@ -162,13 +174,18 @@ class TestTokens:
             forged(at, token[:-1] + ("0" if token[-1] != "0" else "1")),
             forged(at, "other" + token[token.index(":") :]),
             forged(at, "nonsense"),
-            forged(at, other.waitpoint_token.reveal()),
+            forged(at, token[:-1]),
+            *(forged(at, each.waitpoint_token.reveal()) for each in (spent, sibling, other)),
+            other,
             nowhere,
         ]
         refusals = {await self.refused(waits, x, each) for each in wrong}
         assert len(refusals) == 1
         assert token not in next(iter(refusals))[1]
-        assert isinstance(await waits.signal(x, at), c.ResumeTriggered)
+        assert isinstance(await waits.signal(x, at), c.SignalAccepted)
+        await waits.rotate(x, "b", OTHER_SECRET, 60_000)
+        await waits.driver.clock.advance(60_001)
+        assert {await self.refused(waits, x, sibling)} == refusals, "nor does it show that a secret has run out"
 
     async def test_rotation_keeps_tokens_of_every_secret_in_its_grace(self, waits: Suspender) -> None:
         waiting = []
@@ -267,6 +284,20 @@ class TestOperators:
         with pytest.raises(Conflict) as caught:
             await waits.resume(x)
         assert caught.value.code == "execution_not_suspended"
+
+    async def test_an_answer_to_another_suspension_than_the_one_seen_is_refused(self, waits: Suspender) -> None:
+        x = await waits.running()
+        seen = await waits.suspend(x)
+        await waits.signal(x, seen.waitpoints[0])
+        await waits.driver.grant_and_claim(x)
+        current = await waits.suspend(x)
+        before = await dump(waits.backend.client)
+        with pytest.raises(Conflict, match=current.suspension_id) as caught:
+            await waits.resume(x, suspension_id=seen.suspension_id)
+        assert caught.value.code == "execution_not_suspended"
+        assert await dump(waits.backend.client) == before
+        resumed = await waits.resume(x, suspension_id=current.suspension_id)
+        assert resumed == c.ExecutionResumed(public_state=PublicState.WAITING)
 
     async def test_closing_a_waitpoint_that_is_waited_at_is_theirs_and_ends_the_wait(self, waits: Suspender) -> None:
         x, at = await waits.suspended()
@@ -367,6 +398,15 @@ class TestComposites:
         assert len((await waits.resume_signals(x)).signals) == 2
         await check_store(waits.backend.client)
 
+    async def test_a_suspension_has_as_many_waitpoints_as_may_be(self, waits: Suspender) -> None:
+        x = await waits.running()
+        names = [WaitpointKey(f"k{number}") for number in range(limits.MAX_SUSPENSION_WAITPOINTS)]
+        condition = Count(1, CountKind.DISTINCT_WAITPOINTS, tuple(names))
+        places = (await waits.suspend(x, condition, *map(fresh, names))).waitpoints
+        assert [each.waitpoint_key for each in places] == names
+        assert isinstance(await waits.signal(x, places[-1]), c.ResumeTriggered)
+        await check_store(waits.backend.client)
+
     async def test_the_same_waitpoint_twice_does_not_count_for_two(self, waits: Suspender) -> None:
         x = await waits.running()
         condition = Count(2, CountKind.DISTINCT_WAITPOINTS, (A, B))
@@ -434,6 +474,31 @@ class TestLists:
         assert waited_at.expires_at == now + TIMEOUT
         assert (waited_at.token_kid, waited_at.token_fingerprint) == (KID, token_fingerprint(active.waitpoint_token))
 
+    async def test_a_waitpoint_without_a_token_gets_one_when_somebody_may_give_it_away(self, waits: Suspender) -> None:
+        x = await waits.running()
+        made = (await waits.suspend(x, issue_tokens=False)).waitpoints[0]
+        assert made.waitpoint_token.reveal() == ""
+        args = c.ListPendingWaitpointsArgs(execution_id=x.execution_id)
+        (shown,) = (await waits.backend.list_pending_waitpoints(args)).entries
+        assert (shown.token_kid, shown.token_fingerprint) == ("", "")
+        for token in (f"{KID}:", f"{KID}:{'-' * 64}", f"{KID}:{'0' * 64}"):
+            with pytest.raises(InvalidToken):
+                await waits.signal(x, forged(made, token))
+        issued = await waits.token(x, made)
+        assert issued == forged(made, issued.waitpoint_token.reveal())
+        assert await waits.token(x, made) == issued
+        assert isinstance(await waits.signal(x, issued), c.ResumeTriggered)
+
+    async def test_a_token_whose_secret_counts_no_more_is_signed_anew(self, waits: Suspender) -> None:
+        x = await waits.running()
+        old = (await waits.suspend(x)).waitpoints[0]
+        assert await waits.token(x, old) == old
+        await waits.rotate(x, "k2", OTHER_SECRET, grace_ms=1)
+        await waits.driver.clock.advance(2)
+        with pytest.raises(InvalidToken):
+            await waits.signal(x, old)
+        assert isinstance(await waits.signal(x, await waits.token(x, old)), c.ResumeTriggered)
+
     async def test_resume_signals_in_pages(self, waits: Suspender) -> None:
         x = await waits.running()
         at = (await waits.suspend(x, Count(3, CountKind.DISTINCT_SIGNALS, (WaitpointKey("reply"),)))).waitpoints[0]
@@ -454,6 +519,15 @@ class TestLists:
             await waits.resume_signals(x)
         with pytest.raises(ExecutionNotFound):
             await waits.backend.list_pending_waitpoints(c.ListPendingWaitpointsArgs(execution_id=x.execution_id))
+
+
+class TestFormerHolders:
+    async def test_a_call_of_the_former_holder_is_no_repetition_of_the_suspension(self, waits: Suspender) -> None:
+        x, at = await waits.suspended()
+        await waits.signal(x, at)
+        with pytest.raises(ExecutionNotActive):
+            await waits.driver.move_to_waiting_children(x)
+        assert (await waits.driver.state(x)).public_state is PublicState.WAITING
 
 
 class TestSecrets:

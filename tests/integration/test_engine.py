@@ -29,6 +29,7 @@ from tests.conformance.driver import (
     Driver,
     Subject,
 )
+from tests.conformance.limiting import Limits
 from tests.conftest import open_clean
 from tests.servers import eventually_async
 
@@ -212,6 +213,19 @@ async def test_what_a_worker_can_do_again_is_no_longer_blocked(driver: Driver, e
     await _register(driver, "worker-1")
     assert (await engine.run_once())["blocked_work"] == 1
     await driver.run(x)
+
+
+async def test_the_slot_of_a_dead_worker_comes_back(driver: Driver, engine: Engine) -> None:
+    limits = Limits(driver)
+    quota = await limits.quota(max_concurrent=1)
+    made = [await limits.submit(quotas=(quota,)) for _ in range(2)]
+    (held,) = await driver.take(2)
+    assert await driver.take(2) == []
+    await driver.clock.advance(TTL + 1)
+    assert (await engine.run_once())["admissions"] > 0
+    (taken,) = await driver.take(2)
+    assert held.execution_id == taken.execution_id == made[0].execution_id, "the older one is first again"
+    assert (await limits.quota_status(quota)).running == 1
 
 
 async def test_ten_thousand_blocked_executions_do_not_hide_one_that_may_go_on(driver: Driver, engine: Engine) -> None:

@@ -7,13 +7,15 @@ from pathlib import Path
 
 from flowfabric.backends import open_backend
 from flowfabric.backends.ports import EngineBackend
+from flowfabric.backends.valkey.embedded_secret import EMBEDDED_KID
 from flowfabric.client.fabric import Fabric
-from flowfabric.client.secrets import EMBEDDED_KID, ensure_secret
+from flowfabric.client.secrets import ensure_secret
 from flowfabric.config import Settings
 from flowfabric.core import contracts as c
 from flowfabric.core.partition import Partition, PartitionFamily
 from flowfabric.core.tokens import Kid, SecretHex
 from flowfabric.worker import Worker
+from tests.conftest import open_clean
 
 SECRET = "0f" * 32
 
@@ -41,6 +43,16 @@ async def test_processes_that_come_at_once_end_with_one_secret(tmp_path: Path) -
         assert await kids(backends[0]) == {EMBEDDED_KID}
     finally:
         await asyncio.gather(*(each.close() for each in backends))
+
+
+async def test_stores_of_our_own_keep_a_secret_and_others_do_not(embedded_url: str, cluster_url: str) -> None:
+    for url, keeps_one in ((embedded_url, True), (cluster_url, False)):
+        backend = await open_clean(url)
+        try:
+            assert (await backend.kept_secret() is not None) == keeps_one
+            assert (await ensure_secret(backend) is not None) == keeps_one
+        finally:
+            await backend.close()
 
 
 async def test_what_was_rotated_stays_rotated() -> None:

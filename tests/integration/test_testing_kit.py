@@ -14,6 +14,7 @@ from flowfabric.core.policy import FixedBackoff
 from flowfabric.errors import BackendUnavailable, ExecutionNotActive, InvalidInput
 from flowfabric.testing import FabricKit, ManualClock, StillOpen
 from flowfabric.testing.line import Line
+from tests.servers import start_standalone
 
 pytest_plugins = ["flowfabric.testing.pytest_plugin", "pytester"]
 
@@ -442,3 +443,39 @@ def test_the_fixtures_give_every_test_of_a_user_an_empty_store(pytester: pytest.
     pytester.makepyfile(USERS_TESTS.format(plugins=plugins))
     result = pytester.runpytest_subprocess("-p", "no:cacheprovider")
     result.assert_outcomes(passed=2)
+
+
+async def test_what_waits_is_idle_and_goes_on_when_it_is_told(fabric_kit: FabricKit, worker: Worker) -> None:
+    @worker.task
+    async def patient(ctx: Context) -> str:
+        await ctx.sleep(timedelta(days=30))
+        return str((await ctx.wait_for_signal("name", timeout=60, type=str)).payload)
+
+    told, late = await fabric_kit.submit(patient), await fabric_kit.submit(patient)
+    await fabric_kit.run_until_idle(worker)
+    before = fabric_kit.now
+    await fabric_kit.sleep_through(told)
+    assert fabric_kit.now - before == timedelta(days=30)
+    await fabric_kit.run_until_idle(worker)
+    await told.signal("name", "tides")
+    await fabric_kit.sleep_through(late.id)
+    await fabric_kit.run_until_idle(worker)
+    assert await told == "tides"
+    with pytest.raises(ExecutionFailed, match="timeout: SignalTimeout"):
+        await late
+    with pytest.raises(InvalidInput, match="neither sleeps nor waits"):
+        await fabric_kit.sleep_through(told)
+
+
+async def test_a_kit_on_somebody_elses_server_has_a_secret_of_its_own(worker: Worker) -> None:
+    @worker.task
+    async def ask(ctx: Context) -> str:
+        desk = await ctx.waitpoint()
+        await kit.signal(desk.link("go"), "early")
+        return str((await ctx.wait_for_signal("go", at=desk)).payload)
+
+    with start_standalone() as server:
+        async with await FabricKit.open(f"valkey://127.0.0.1:{server.port}") as kit:
+            handle = await kit.submit(ask)
+            await kit.run_until_idle(worker)
+            assert await handle == "early"

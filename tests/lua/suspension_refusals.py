@@ -42,6 +42,11 @@ def suspended_and_then_without_a_secret(x: Waiting) -> None:
     x.client.delete(x.secrets)
 
 
+def suspended_and_then_with_a_broken_secret(x: Waiting) -> None:
+    suspended(x)
+    x.client.hset(x.secrets, "secret:k1", "not hex")
+
+
 def pending(x: Waiting) -> None:
     running(x)
     x.pending()
@@ -173,7 +178,7 @@ SUSPENSION_SCENARIOS: list[tuple[str, str, Any, Any]] = [
     ("suspend_execution", "invalid_input", running, lambda x: x.suspend(key="")),
     ("suspend_execution", "invalid_input", running, extras(0, "soon")),
     ("suspend_execution", "additional_waitpoint_binding_malformed", running, extras("many")),
-    ("suspend_execution", "additional_waitpoint_binding_malformed", running, extras(256)),
+    ("suspend_execution", "additional_waitpoint_binding_malformed", running, extras(32)),
     ("suspend_execution", "additional_waitpoint_binding_malformed", running, extras(2, "b", "kb")),
     ("suspend_execution", "additional_waitpoint_binding_malformed", running, extras(1, "b", "")),
     ("suspend_execution", "additional_waitpoint_binding_malformed", running, extras(2, "b", "kb", "b", "kc")),
@@ -203,6 +208,7 @@ SUSPENSION_SCENARIOS: list[tuple[str, str, Any, Any]] = [
     ("resume_execution", "invalid_input", suspended, lambda x: x.resume("operator", "soon")),
     ("resume_execution", "execution_not_found", nothing, lambda x: x.resume()),
     ("resume_execution", "execution_not_suspended", running, lambda x: x.resume()),
+    ("resume_execution", "execution_not_suspended", suspended, lambda x: x.resume("operator", 0, "another")),
     ("expire_suspension", "invalid_input", suspended,
      lambda x: x.fcall("ff_expire_suspension", x.filled(12), "another-id")),
     ("create_pending_waitpoint", "invalid_input", running, lambda x: x.pending("a:b")),
@@ -228,6 +234,15 @@ SUSPENSION_SCENARIOS: list[tuple[str, str, Any, Any]] = [
     ("deliver_signal", "waitpoint_pending_use_buffer_script", pending, lambda x: x.deliver()),
     ("deliver_signal", "target_not_signalable", resumed, lambda x: x.deliver()),
     *signals("buffer_signal_for_pending_waitpoint", "buffer"),
+    ("signal_execution", "invalid_input", suspended, sent("send", name="")),
+    ("signal_execution", "invalid_input", suspended, sent("send", signal="a:b")),
+    ("signal_execution", "invalid_input", lambda x: (pending(x), x.pending()), sent("send")),
+    ("signal_execution", "execution_not_found", seeded, sent("send")),
+    ("signal_execution", "payload_too_large", suspended, large("send")),
+    ("signal_execution", "target_not_signalable", running, sent("send")),
+    ("signal_execution", "target_not_signalable", lambda x: (pending(x), x.complete()), sent("send")),
+    ("signal_execution", "signal_limit_exceeded", lambda x: (suspended(x), x.deliver(name="other")),
+     sent("send", most=1)),
     ("rotate_waitpoint_hmac_secret", "invalid_input", seeded,
      secret_call("ff_rotate_waitpoint_hmac_secret", "k2", SECRET, 1)),
     ("rotate_waitpoint_hmac_secret", "invalid_input", seeded, lambda x: x.rotate("k2", SECRET, 1, "md5")),
@@ -249,6 +264,14 @@ SUSPENSION_SCENARIOS: list[tuple[str, str, Any, Any]] = [
     ("list_suspended", "invalid_input", suspended, partition_call("ff_list_suspended", "", "", FAR, "", 10)),
     ("list_pending_waitpoints", "invalid_input", suspended, lambda x: x.waitpoints(limit=1001)),
     ("list_pending_waitpoints", "execution_not_found", nothing, lambda x: x.waitpoints()),
+    ("read_waitpoint_token", "invalid_input", suspended, lambda x: x.read_token("")),
+    ("read_waitpoint_token", "execution_not_found", nothing, lambda x: x.read_token("w")),
+    ("read_waitpoint_token", "waitpoint_not_found", suspended, lambda x: x.read_token("w")),
+    ("read_waitpoint_token", "waitpoint_closed", resumed, lambda x: x.read_token(x.waitpoint)),
+    ("read_waitpoint_token", "hmac_secret_not_initialized", suspended_and_then_without_a_secret,
+     lambda x: x.read_token(x.waitpoint)),
+    ("read_waitpoint_token", "invalid_secret", suspended_and_then_with_a_broken_secret,
+     lambda x: x.read_token(x.waitpoint)),
     ("list_resume_signals", "invalid_input", suspended, lambda x: x.resume_signals("", "", 1001)),
     ("list_resume_signals", "execution_not_found", nothing, lambda x: x.resume_signals()),
 ]  # fmt: skip

@@ -47,6 +47,7 @@ class Waiting(Execution):
         super().__init__(client)
         self.epoch = 1
         self.waitpoint = self.key = self.token = self.suspension = ""
+        self.spent_at = self.spent = ""  # an earlier waitpoint and its token
 
     @property
     def secrets(self) -> str:
@@ -108,6 +109,13 @@ class Waiting(Execution):
     def buffer(self, *extra: object, **given: Any) -> Reply:
         return self._send("ff_buffer_signal_for_pending_waitpoint", 9, extra, **given)
 
+    def send(self, **given: Any) -> Reply:
+        """Without a token."""
+        values = {"signal": str(uuid.uuid4()), "name": "approval", "key": "", "payload": b"{}", "most": ""} | given
+        return self.fcall("ff_signal_execution", [self.core], self.id, values["signal"], values["name"], values["key"],
+                          values["payload"], "json", "", "", "", "", "", "execution", "", 86_400_000, "", 1000,
+                          values["most"])  # fmt: skip
+
     def resume(self, *args: object) -> Reply:
         return self.fcall("ff_resume_execution", self.filled(8), self.id, *args)
 
@@ -135,6 +143,9 @@ class Waiting(Execution):
 
     def waitpoints(self, after: str = "", limit: int = 100) -> Reply:
         return self.fcall("ff_list_pending_waitpoints", [self.core], self.id, after, limit)
+
+    def read_token(self, waitpoint: str) -> Reply:
+        return self.fcall("ff_read_waitpoint_token", [self.core], self.id, waitpoint)
 
     def wp(self, suffix: str = "", waitpoint: str | None = None) -> str:
         return f"ff:wp:{self.tag}:{waitpoint or self.waitpoint}{suffix}"

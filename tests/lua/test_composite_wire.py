@@ -55,13 +55,13 @@ def test_all_of_waitpoints_in_any_order(x: Waiting) -> None:
 
 
 def test_all_of_all_of_a_count_is_met(x: Waiting) -> None:
-    """In the original the inner mark came only after the inner node was met: it never was."""
+    """D6: in the original the inner mark came only after the inner node was met: it never was."""
     places = Places(x, composite(all_of(all_of(count(2, "DistinctSignals", ["b"])), single("a"), single("c"))))
     assert [places.send(key) for key in ("a", "c", "b", "b")] == [ADDED, ADDED, ADDED, MET]
 
 
 def test_sibling_counts_do_not_share_what_they_count(x: Waiting) -> None:
-    """In the original two signals x met AllOf(Count 2 of x, Count 1 of y)."""
+    """D6: in the original two signals x met AllOf(Count 2 of x, Count 1 of y)."""
     tree = all_of(count(2, "DistinctSignals", KEYS, "x"), count(1, "DistinctSignals", KEYS, "y"))
     places = Places(x, composite(tree))
     assert [places.send("a", name=name) for name in ("x", "x", "z", "y")] == [
@@ -89,7 +89,7 @@ def test_never_by_signal_waits_for_an_operator(x: Waiting) -> None:
 
 
 def test_nothing_counts_for_a_later_suspension(x: Waiting) -> None:
-    """In the original a late signal wrote its token into the next suspension's set."""
+    """D6: in the original a late signal wrote its token into the next suspension's set."""
     condition = composite(all_of(single("a"), single("b")))
     first = Places(x, condition)
     first.send("a")
@@ -116,7 +116,7 @@ def buffered(x: Waiting, *keys: str) -> list[str]:
 
 
 def test_signals_at_pending_waitpoints_are_credited(x: Waiting) -> None:
-    """In the original they were lost for a composite condition."""
+    """D6: in the original they were lost for a composite condition."""
     ids = buffered(x, "a", "b")
     places = Places(x, composite(all_of(*map(single, KEYS))), "by_key", ids)
     assert places.reply[:2] == [1, "OK"]
@@ -181,7 +181,7 @@ def test_a_tree_that_can_never_be_met_is_refused_with_its_path(x: Waiting, tree:
 
 
 def test_a_version_that_is_unknown_is_refused(x: Waiting) -> None:
-    """The original suspended with an empty tree, for ever."""
+    """D6: the original suspended with an empty tree, for ever."""
     reply = Places(x, composite(single("a"), version=2)).reply
     assert reply[:2] == [0, "invalid_input"]
     assert "unknown_condition_version" in reply[2]

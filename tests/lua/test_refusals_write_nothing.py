@@ -11,8 +11,10 @@ import valkey
 
 from flowfabric.backends.valkey.bundle import bundle
 from tests.lua.flow_refusals import FLOW_SCENARIOS
+from tests.lua.limit_refusals import LIMIT_SCENARIOS, note_reservation
+from tests.lua.stream_refusals import STREAM_SCENARIOS
 from tests.lua.suspension_refusals import SUSPENSION_SCENARIOS
-from tests.lua.suspension_wire import Waiting
+from tests.lua.suspension_wire import SECRET, Waiting, all_of, composite, count, named, single
 from tests.lua.wire import Execution, Reply
 
 Step = Callable[[Execution], Any]
@@ -219,6 +221,50 @@ def worker_call(function: str, keys: int, *args: object, name: str = "ns:w-1") -
     return lambda x: x.fcall(function, [f"ff:worker:{{workers}}:{name}:caps"] * keys, *args)
 
 
+def waiting_for(tree: dict[str, Any], *others: object, version: int = 1, pending: str = "") -> Step:
+    """Suspend at waitpoint `a` and the others, ids and keys in turn; "?" stands for the pending one."""
+
+    def call(x: Waiting) -> Reply:
+        rest = [x.waitpoint if each == "?" else each for each in others]
+        bindings = ("", "", len(rest) // 2, *rest)
+        return x.suspend(composite(tree, version), waitpoint="a", key="a", pending=pending, extra=bindings)
+
+    return call
+
+
+def has_run(x: Waiting) -> None:
+    x.started()
+
+
+def has_a_pending_waitpoint(x: Waiting) -> None:
+    has_run(x)
+    x.pending()
+
+
+def nested(levels: int) -> dict[str, Any]:
+    return all_of(nested(levels - 1)) if levels else count(1, "DistinctSignals", ["a"])
+
+
+# What is wrong with the last of several waitpoints, or deep in a tree, is seen before the first one is made.
+COMPOSITE_SCENARIOS: list[tuple[str, str, Any, Any]] = [
+    ("suspend_execution", code, arrange, call)
+    for code, arrange, call in [
+        ("invalid_input", has_run, waiting_for(single("a"), version=2)),
+        ("invalid_input", has_run, waiting_for(all_of(single("a"), all_of()))),
+        ("invalid_input", has_run, waiting_for(all_of(single("a"), single("b")))),
+        ("invalid_input", has_run, waiting_for(count(3, "DistinctWaitpoints", ["a", "b"]), "b", "b")),
+        ("invalid_input", has_run, waiting_for(count(0, "DistinctSources", ["a"]))),
+        ("invalid_input", has_run, waiting_for(all_of(single("a", "__timeout__")))),
+        ("invalid_input", has_run, waiting_for(nested(4))),
+        ("additional_waitpoint_binding_malformed", has_run, waiting_for(single("a"), "b", "b", "c", "")),
+        ("waitpoint_already_exists", has_a_pending_waitpoint, waiting_for(single("a"), "b", "b", "?", "c")),
+        ("waitpoint_not_found", has_run, waiting_for(single("a"), "b", "b", "c", "", pending="by_key")),
+        ("waitpoint_not_pending", lambda x: (has_a_pending_waitpoint(x), x.close()),
+         waiting_for(single("a"), "b", "b", "?", "", pending="by_key")),
+    ]
+]  # fmt: skip
+
+
 register = worker_call("ff_register_worker", 3, "w-1", "w", "default", "", 30_000)
 
 
@@ -386,8 +432,15 @@ SCENARIOS: list[tuple[str, str, Step, Step]] = [
      lambda x: x.fcall("ff_count_executions", [f"ff:part:{x.tag}:events"], "", "", 1001)),
     ("trim_executions", "invalid_input", completed,
      lambda x: x.fcall("ff_trim_executions", [f"ff:part:{x.tag}:events"], "", 0, 0, "", "", "", 10)),
+    *STREAM_SCENARIOS,
     *SUSPENSION_SCENARIOS,
     *FLOW_SCENARIOS,
+    *LIMIT_SCENARIOS,
+    *fenced("note_reservation", note_reservation,
+            partial=raw("ff_note_reservation", 1, "L", "", "", "b"),
+            unfenced=raw("ff_note_reservation", 1, "", "", "", "b")),
+    ("note_reservation", "invalid_input", running, raw("ff_note_reservation", 1, "L", 1, "A", "a b")),
+    *COMPOSITE_SCENARIOS,
 ]  # fmt: skip
 
 
@@ -410,6 +463,48 @@ def test_every_refusal_of_every_header_is_provoked() -> None:
     assert named - REPORTS_A_TRANSITION == {(operation, code) for operation, code, _, _ in SCENARIOS}
 
 
+def suspended(x: Waiting) -> None:
+    x.started()
+    x.suspend(named("approval"), suspension="s", waitpoint="w")
+
+
+def told(x: Waiting) -> None:
+    """A signal was accepted that did not suffice."""
+    suspended(x)
+    x.deliver(signal="s1", name="other", idem="once")
+
+
+# A call that finds its work done is answered, and that is all it does.
+REPEATS: list[tuple[str, Any, Callable[[Waiting], Reply]]] = [
+    ("suspend_execution", suspended, lambda x: x.suspend(named("approval"), suspension="s", waitpoint="w")),
+    ("deliver_signal", told, lambda x: x.deliver(signal="s1")),
+    ("deliver_signal", told, lambda x: x.deliver(idem="once")),
+    ("deliver_signal", lambda x: (told(x), x.deliver()), lambda x: x.deliver(signal="s1")),
+    ("buffer_signal_for_pending_waitpoint", told, lambda x: x.buffer(idem="once")),
+    ("signal_execution", told, lambda x: x.send(signal="s1")),
+    ("expire_suspension", suspended, lambda x: x.expire_suspension()),
+    ("create_pending_waitpoint", lambda x: (x.started(), x.pending("w", x.lease, 1, x.attempt)),
+     lambda x: x.pending("w", x.lease, 1, x.attempt)),
+    ("close_waitpoint", lambda x: (suspended(x), x.cancel()), lambda x: x.close("operator_override")),
+    ("record_step", lambda x: (x.run(), record_step(x)), record_step),
+    ("seed_waitpoint_hmac_secret", lambda x: x.seed(), lambda x: x.seed("k2", "cd" * 32)),
+    ("rotate_waitpoint_hmac_secret", lambda x: x.seed(), lambda x: x.rotate("k1", SECRET)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("operation", "arrange", "call"), REPEATS, ids=lambda part: part if isinstance(part, str) else ""
+)
+def test_an_answer_to_a_repeat_writes_nothing(
+    wire: valkey.Valkey, operation: str, arrange: Step, call: Callable[[Waiting], Reply]
+) -> None:
+    x = Waiting(wire)
+    arrange(x)
+    before = dump(wire)
+    assert call(x)[0] == 1
+    assert dump(wire) == before
+
+
 NUMBERS = [(spec.operation, arg.name) for spec in bundle().functions.values() for arg in spec.args if arg.is_number]
 
 
@@ -423,7 +518,8 @@ def test_every_number_is_validated_before_anything_is_written(
     spec = bundle().functions[operation]
     before = dump(wire)
     args = [text if arg.name == name else "1" if arg.is_number else "text" for arg in spec.args if not arg.rest]
-    args[0] = x.id
+    if not spec.args[0].is_number:
+        args[0] = x.id
     reply = x.fcall(spec.function, [x.core, *[f"ff:noop:{x.tag}"] * (len(spec.keys) - 1)], *args)
     assert reply[:2] == [0, "invalid_input"]
     assert reply[2].startswith(f"{name}: expected")

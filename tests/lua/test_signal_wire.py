@@ -49,6 +49,8 @@ WRONG: dict[str, Callable[[Waiting], dict[str, str]]] = {
     "unknown kid": lambda x: {"token": "k9" + x.token[2:]},
     "expired kid": lambda x: {"token": expired_kid(x)},
     "expired, under the current kid": lambda x: {"token": "k2" + expired_kid(x)[2:]},
+    "spent in an earlier wait": lambda x: {"token": x.spent},
+    "of the waitpoint before it": lambda x: {"waitpoint": x.spent_at, "token": x.token},
     "another execution's": lambda x: {"token": another(x).token},
     "another execution's waitpoint": lambda x: place_of(another(x)),
     "unknown waitpoint": lambda x: {"waitpoint": str(uuid.uuid4()), "token": x.token},
@@ -60,10 +62,14 @@ WRONG: dict[str, Callable[[Waiting], dict[str, str]]] = {
 @pytest.mark.parametrize("wrong", WRONG)
 def test_every_wrong_token_is_refused_alike_and_writes_nothing(x: Waiting, wrong: str, state: str) -> None:
     """D7, G6: the original stamped the record, told expired from forged tokens, and buffering told of the waitpoint."""
+    x.suspend(named("approval"), key="the same")
+    x.spent_at, x.spent = x.waitpoint, x.token
+    assert x.deliver()[3] == "resume_condition_satisfied"
+    x.go_on()
     if state == "pending":
         x.pending()
     else:
-        x.suspend(named("approval"))
+        x.suspend(named("approval"), key="the same")
     if state == "closed":
         x.resume("operator")
     elif state == "finished":
@@ -93,6 +99,22 @@ def test_a_kid_that_is_declared_so_signs_with_sha256(wire: valkey.Valkey) -> Non
     assert x.client.object("encoding", x.wp()) in (b"listpack", b"hashtable")
     assert x.deliver(token=x.token[:-1] + "x") == [0, "invalid_token"]
     assert x.deliver()[3] == "resume_condition_satisfied"
+
+
+def test_who_holds_the_store_needs_no_token_and_no_secret(x: Waiting) -> None:
+    x.suspend(named("approval"))
+    x.client.delete(x.secrets)
+    assert x.send(signal="s1") == [1, "OK", "s1", "resume_condition_satisfied"]
+    assert x.send(signal="s1") == [1, "DUPLICATE", "s1"]
+    record = x.fields(f"ff:signal:{x.tag}:s1")
+    assert (record["target_waitpoint_id"], record["target_scope"]) == (x.waitpoint, "execution")
+
+
+def test_many_closed_waitpoints_are_passed_over(x: Waiting) -> None:
+    x.client.sadd(x.exec("waitpoints"), *(f"closed-{number}" for number in range(2500)))
+    x.pending()
+    assert x.send()[3] == "buffered_for_pending_waitpoint"
+    assert x.client.lrange(x.wp(":signals"), 0, -1)
 
 
 def test_a_signal_of_an_earlier_suspension_does_not_wake_a_later_one(x: Waiting) -> None:
@@ -176,7 +198,7 @@ def test_a_signal_is_kept_with_its_payload_as_bytes(x: Waiting) -> None:
     (signal,) = x.resume_signals()[-1]
     assert signal == ["s1", "approval", "decision", "human", "ann", "", record["accepted_at"], "", x.waitpoint,
                       "\udcff\x00"]  # fmt: skip
-    assert x.resume_signals()[3:7] == [x.suspension, "0", "resumed", [[x.waitpoint, x.key]]]
+    assert x.resume_signals()[3:8] == [x.suspension, "0", "resumed", "", [[x.waitpoint, x.key]]]
 
 
 def test_a_repeated_signal_is_a_duplicate_whatever_happened_since(x: Waiting) -> None:

@@ -26,7 +26,7 @@ class Execution:
         self.lease, self.attempt = str(uuid.uuid4()), str(uuid.uuid4())
 
     def fcall(self, function: str, keys: list[str], *args: object) -> Reply:
-        return _decode(self.client.execute_command("FCALL", function, len(keys), *keys, *args))
+        return decode(self.client.execute_command("FCALL", function, len(keys), *keys, *args))
 
     def exec(self, part: str) -> str:
         return f"ff:exec:{self.tag}:{self.id}:{part}"
@@ -227,9 +227,9 @@ class Execution:
         return self.fcall("ff_set_execution_tags", [self.core, self.exec("tags")], *pairs)
 
 
-def _decode(reply: Any) -> Any:
+def decode(reply: Any) -> Any:
     if isinstance(reply, bytes):
         return reply.decode(errors="surrogateescape")
     if isinstance(reply, list):
-        return [_decode(item) for item in reply]
+        return [decode(item) for item in reply]
     return reply

@@ -34,11 +34,17 @@ def test_every_setting_is_read_from_its_variable() -> None:
             "FLOWFABRIC_WAITPOINT_KID": "2030-01",
             "FLOWFABRIC_WAITPOINT_SECRET": SECRET,
             "FLOWFABRIC_WAITPOINT_TOKEN": "k1:ab",
+            "FLOWFABRIC_CALLBACK_URL": "https://flows.example.org/api",
             "UNRELATED": "x",
         }
     )
-    secrets = {"waitpoint_kid": "2030-01", "waitpoint_secret": SECRET, "waitpoint_token": "k1:ab"}
-    assert settings == Settings("valkey://db:7000", 100, 200, 0, 8, 4, 2, 3, force_library_load=True, **secrets)
+    waiting = {
+        "waitpoint_kid": "2030-01",
+        "waitpoint_secret": SECRET,
+        "waitpoint_token": "k1:ab",
+        "callback_url": "https://flows.example.org/api",
+    }
+    assert settings == Settings("valkey://db:7000", 100, 200, 0, 8, 4, 2, 3, force_library_load=True, **waiting)
 
 
 @pytest.mark.parametrize(
@@ -58,6 +64,9 @@ def test_every_setting_is_read_from_its_variable() -> None:
         ("FLOWFABRIC_WAITPOINT_SECRET", "abcd"),
         ("FLOWFABRIC_WAITPOINT_SECRET", ""),
         ("FLOWFABRIC_WAITPOINT_TOKEN", ""),
+        ("FLOWFABRIC_CALLBACK_URL", ""),
+        ("FLOWFABRIC_CALLBACK_URL", "flows.example.org"),
+        ("FLOWFABRIC_CALLBACK_URL", "https://flows.example.org/?token=1"),
     ],
 )
 def test_a_malformed_variable_is_refused_by_name(variable: str, text: str) -> None:

@@ -16,10 +16,11 @@ from flowfabric.core.contracts import (
     SignalAccepted,
     SignalDuplicate,
     SignalEffect,
+    SignalExecutionArgs,
     SignalOutcome,
     SignalScope,
 )
-from flowfabric.core.ids import ExecutionId, FlowId, SignalId, WaitpointId, WaitpointKey, WaitpointToken
+from flowfabric.core.ids import ExecutionId, FlowId, SignalId, SuspensionId, WaitpointId, WaitpointKey, WaitpointToken
 from flowfabric.core.partition import PartitionConfig
 from flowfabric.errors import InvalidInput
 
@@ -93,6 +94,18 @@ def test_a_signal_is_refused_by_field(name: str, value: object, code: str) -> No
     assert (caught.value.field, caught.value.code) == (name, code)
 
 
+def test_a_signal_to_an_execution_needs_neither_waitpoint_nor_token() -> None:
+    given = {"execution_id": EXECUTION, "signal_id": SignalId.new(), "signal_name": "approved"}
+    args = SignalExecutionArgs(**given, payload=b"\x00\xff", waitpoint_key="a")  # type: ignore[arg-type]
+    assert type(args.waitpoint_key) is WaitpointKey
+    assert codec.from_json(SignalExecutionArgs, codec.to_json(args)) == args
+    assert not {"waitpoint_id", "waitpoint_token"} & set(SignalExecutionArgs.__struct_fields__)
+    for name, value in (("waitpoint_key", ""), ("signal_name", ""), ("correlation_id", "x" * 257)):
+        with pytest.raises(InvalidInput) as caught:
+            SignalExecutionArgs(**{**given, name: value})  # type: ignore[arg-type]
+        assert caught.value.field == name
+
+
 @pytest.mark.parametrize("name", sorted(RESERVED_SIGNAL_NAMES))
 def test_a_name_that_stands_for_no_signal_cannot_be_sent(name: str) -> None:
     with pytest.raises(InvalidInput, match="reserved"):
@@ -120,7 +133,9 @@ def test_a_resumed_worker_reads_whole_signals_page_by_page() -> None:
         accepted_at=1_700_000_000_000,
         payload=b"\xff",
     )
-    page = ListResumeSignalsPage(signals=(signal,), next_cursor=signal.signal_id)
+    page = ListResumeSignalsPage(
+        signals=(signal,), next_cursor=signal.signal_id, suspension_id=SuspensionId.new(), close_reason="resumed"
+    )
     assert codec.from_json(ListResumeSignalsPage, codec.to_json(page)) == page
     with pytest.raises(InvalidInput, match="limit"):
         ListResumeSignalsArgs(execution_id=EXECUTION, attempt_index=0, limit=1001)

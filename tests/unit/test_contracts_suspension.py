@@ -180,11 +180,12 @@ def test_the_store_checks_the_key_of_a_pending_waitpoint_that_the_caller_does_no
 
 def test_there_is_a_maximum_number_of_waitpoints_and_a_maximum_size() -> None:
     fresh = [FreshWaitpoint.new() for _ in range(limits.MAX_SUSPENSION_WAITPOINTS + 1)]
-    with pytest.raises(InvalidInput, match="at most 256 waitpoints"):
+    with pytest.raises(InvalidInput, match="at most 32 waitpoints"):
         suspend(waitpoints=fresh)
-    long = [f"{n:0255d}" for n in range(250)]
+    long = tuple(WaitpointKey(f"{n:0255d}") for n in range(limits.MAX_SUSPENSION_WAITPOINTS))
+    counts = tuple(Count(n, CountKind.DISTINCT_SIGNALS, long) for n in range(1, 10))
     with pytest.raises(InvalidCondition, match="at most 65536 bytes"):
-        suspend(resume_condition=all_of_waitpoints(long), waitpoints=[FreshWaitpoint.new(key) for key in long])
+        suspend(resume_condition=AllOf(counts), waitpoints=[FreshWaitpoint.new(key) for key in long])
 
 
 def test_a_fresh_waitpoint_is_named_after_its_id() -> None:

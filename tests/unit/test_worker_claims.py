@@ -9,6 +9,7 @@ import pytest
 from flowfabric.backends.valkey.claims import CallIds, ClaimReader
 from flowfabric.core import batch as b
 from flowfabric.core import contracts as c
+from flowfabric.core.codec import to_msgpack
 from flowfabric.core.handle import BackendTag, HandleKind, HandlePayload, encode_handle
 from flowfabric.core.ids import AttemptId, ExecutionId, LaneId, LeaseId, WorkerId, WorkerInstanceId
 from flowfabric.core.states import AttemptType
@@ -28,7 +29,7 @@ OLD_ATTEMPT = AttemptId("00000000-0000-4000-8000-000000000003")
 
 
 def answer(kind: bytes = b"retry", encoding: bytes = b"json") -> list[Any]:
-    return [31, EXECUTION.encode(), b"4", b"2", kind, b"research", b"{}", encoding]
+    return [31, EXECUTION.encode(), b"{}", b"research", encoding, b"4", b"2", kind]
 
 
 def read(reply: Any) -> b.ClaimOutcome:
@@ -74,13 +75,36 @@ def test_an_interrupted_attempt_goes_on_with_its_own_id() -> None:
     assert work.payload_encoding is None
 
 
+def test_of_a_first_attempt_no_more_is_said_than_needed() -> None:
+    work = read(answer()[:5])
+    assert isinstance(work, b.ClaimedWork)
+    assert (work.fence.lease_epoch, work.attempt_index, work.attempt_type) == (1, 0, AttemptType.INITIAL)
+
+
+@pytest.mark.parametrize("told", [b"", b"no msgpack", b"\xa1\xff", b"\x05"])
+def test_what_cannot_be_read_of_the_latest_wait_has_to_be_asked_for(told: bytes) -> None:
+    work = read([*answer(b"resumed"), OLD_ATTEMPT.encode(), told])
+    assert isinstance(work, b.ClaimedWork)
+    assert work.resumption is None
+
+
+def test_an_attempt_that_goes_on_is_told_how_its_latest_wait_ended() -> None:
+    told = to_msgpack(["0", str(EXECUTION)[-36:], "2", "resumed_by_operator", "signal:approval#0", [], [], "3"])
+    work = read([*answer(b"resumed"), OLD_ATTEMPT.encode(), told])
+    assert isinstance(work, b.ClaimedWork)
+    assert work.resumption is not None
+    assert work.resumption.step_count == 3
+    latest = work.resumption.latest
+    assert (latest.close_reason, latest.continuation_metadata_pointer) == ("resumed_by_operator", "signal:approval#0")
+
+
 def test_a_refusal_is_an_outcome() -> None:
     assert isinstance(read([0, b"execution_not_found"]), FlowFabricError)
 
 
-SHORT, LONG, STRANGE = answer()[:-1], [*answer(), b"", b""], answer(b"strange")
+SHORT, LONG, STRANGE = answer()[:4], [*answer(), b"", b"", b""], answer(b"strange")
 NO_NUMBER = ["one", *answer()[1:]]
-NO_EPOCH = [*answer()[:2], b"soon", *answer()[3:]]
+NO_EPOCH = [*answer()[:5], b"soon", *answer()[6:]]
 
 
 @pytest.mark.parametrize("reply", [None, 5, [], [1, b"OK"], SHORT, LONG, STRANGE, NO_NUMBER, NO_EPOCH])

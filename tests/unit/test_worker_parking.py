@@ -149,6 +149,22 @@ def test_a_claim_for_which_there_is_no_room_by_now_is_to_be_recalled() -> None:
     assert parking.slots == 5
 
 
+async def test_where_an_attempt_left_to_wait_a_claim_waits_for_it_to_come_back() -> None:
+    floor = Floor()
+    floor.queue = [claimed_work()]
+    await floor.hear()
+    (attempt,) = floor.running
+    asked = len(floor.asked)
+    floor.running.clear()  # suspended: it sends no end
+    floor.rounds.ask_without_ending(attempt.execution_id.tag)
+    await settle()
+    assert len(floor.asked) == asked + 1
+    assert len(floor.claims) == 1
+    floor.rounds.ask_without_ending(attempt.execution_id.tag)
+    await settle()
+    assert len(floor.asked) == asked + 1, "one claim waits there already"
+
+
 async def test_a_claim_without_work_waits_and_what_comes_for_it_is_begun() -> None:
     floor = Floor()
     await floor.hear()

@@ -10,7 +10,7 @@ import pytest
 from flowfabric.core.policy import RetryPolicy
 from flowfabric.errors import InvalidCapabilities, InvalidInput
 from flowfabric.worker import Context, Worker, task
-from flowfabric.worker.handlers import is_async
+from flowfabric.worker.threads import is_async
 
 
 def on_top(number: int) -> int:

@@ -1,4 +1,4 @@
-"""What a type checker sees of a worker's tasks: arguments without the context, and the result of the function."""
+"""What a type checker sees of a worker's tasks, steps and waits: arguments, results and payloads."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ ROOT = Path(__file__).resolve().parents[2]
 SNIPPETS = """
 from __future__ import annotations
 
-from flowfabric.worker import CallNext, Context, Worker, task
+from datetime import timedelta
+
+from flowfabric.core.conditions import ByName, Count, CountKind, SignalSet
+from flowfabric.worker import CallNext, Context, Signal, Worker, task
 
 worker = Worker(lanes={"agents": 2}, capabilities={"gpu"})
 
@@ -44,6 +47,53 @@ def computing(number: int) -> int:
 
 @task
 async def elsewhere() -> None: ...
+
+
+def length(text: str, times: int = 1) -> int:
+    return len(text) * times
+
+
+async def fetch(page: int) -> list[str]:
+    return [str(page)]
+
+
+@worker.task
+async def durable(ctx: Context) -> None:
+    reveal_type(await ctx.step("a", length, "x"))  # is: int
+    reveal_type(await ctx.step("a", length, "x", 2, was="b"))  # is: int
+    reveal_type(await ctx.step("a", fetch, 1))  # is: list[str]
+    reveal_type(await ctx.step("a", lambda: fetch(1)))  # is: list[str]
+    reveal_type(await ctx.step("a", lambda: 1.5))  # is: float
+    reveal_type(await ctx.step("a", fetch, 1, returns=set[str]))  # is: set[str]
+    reveal_type(await ctx.step("a", timedelta, 1))  # is: datetime.timedelta
+    await ctx.step("a", fetch, "one")  # error: expected "Callable[[str], Awaitable[list[str]]]"
+    await ctx.step("a", length)  # error: Too few arguments
+    await ctx.step(3, length, "x")  # error: No overload variant
+    reveal_type(await ctx.wait_for_signal("a"))  # is: Signal[Any]
+    reveal_type((await ctx.wait_for_signal("a", type=int, timeout=60)).payload)  # is: int
+    reveal_type(await ctx.wait_for_signal("a", type=dict[str, int]))  # is: Signal[dict[str, int]]
+    reveal_type(await ctx.wait_for(SignalSet(("a", "b")), type=str, on_timeout="fail"))  # is: tuple[Signal[str], ...]
+    mine: Signal[str] = await ctx.wait_for_signal("a", type=int)  # error: expected "type[str]"
+    await ctx.wait_for_signal("a", type="int")  # error: No overload variant
+    await ctx.wait_for_signal("a", on_timeout="explode")  # error: No overload variant
+    await ctx.wait_for_signal("a", timeuot=3)  # error: No overload variant
+    await ctx.wait_for("a")  # error: No overload variant
+    desk = await ctx.waitpoint("desk", expires_in=timedelta(days=3))
+    reveal_type(desk.link("approve"))  # is: str
+    await ctx.wait_for_signal("a", at=desk)
+    await ctx.wait_for(Count(1, CountKind.DISTINCT_SOURCES, (desk.key,), ByName("a")))
+    await ctx.sleep(timedelta(hours=1))
+    reveal_type((await ctx.now(), await ctx.random()))  # is: tuple[datetime.datetime, float]
+
+
+@worker.task
+def durable_in_a_thread(ctx: Context) -> int:
+    reveal_type(ctx.wait(ctx.step("a", fetch, 1)))  # is: list[str]
+    return ctx.wait(ctx.wait_for_signal("a", type=int)).payload
+
+
+@worker.task(changed_steps="maybe")  # error: changed_steps
+async def undecided() -> None: ...
 
 
 async def timed(ctx: Context, call_next: CallNext) -> object:
@@ -77,8 +127,8 @@ def test_every_line_is_seen_as_it_says(tmp_path: Path) -> None:
         _, _, kind = line.partition("# is: ")
         spoken = re.sub(r"flowfabric\.[\w.]+\.", "", said.get(number, ""))
         if kind:
-            assert spoken == f'Revealed type is "{kind}"\n', line
+            assert spoken == f'Revealed type is "{kind}"\n', (line, spoken)
         elif error:
-            assert error in spoken, line
+            assert error in spoken, (line, spoken)
         else:
-            assert not spoken, line
+            assert not spoken, (line, spoken)

@@ -10,14 +10,18 @@ from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol, TypeAlias
 
+from flowfabric.backends.budget_ports import BudgetPort, BudgetUpkeepPort
 from flowfabric.backends.flow_ports import EdgePort, FlowPort, FlowReadPort
+from flowfabric.backends.quota_ports import AdmissionPort, QuotaPort
 from flowfabric.backends.step_ports import StepPort
+from flowfabric.backends.stream_ports import StreamPort
 from flowfabric.backends.suspension_ports import SecretPort, SignalPort, SuspensionPort
 from flowfabric.core import batch as b
 from flowfabric.core import contracts as c
 from flowfabric.core.ids import ExecutionId, LaneId, WorkerInstanceId
 from flowfabric.core.partition import Partition, PartitionConfig
 from flowfabric.core.states import PublicState
+from flowfabric.core.tokens import SigningSecret
 
 
 class ExecutionPort(Protocol):
@@ -344,6 +348,11 @@ class EngineBackend(
     SignalPort,
     SecretPort,
     StepPort,
+    BudgetPort,
+    BudgetUpkeepPort,
+    QuotaPort,
+    AdmissionPort,
+    StreamPort,
     FlowPort,
     EdgePort,
     FlowReadPort,
@@ -362,6 +371,10 @@ class EngineBackend(
     @property
     def partitions(self) -> PartitionConfig:
         """The partition counts this store was set up with."""
+        ...
+
+    async def kept_secret(self) -> SigningSecret | None:
+        """The waitpoint secret that a store of our own keeps beside its data; None: others give a store its secret."""
         ...
 
     async def close(self) -> None:

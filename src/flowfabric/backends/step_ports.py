@@ -13,6 +13,7 @@ class StepPort(Protocol):
     async def record_step(self, args: c.RecordStepArgs) -> c.RecordStepResult:
         """Record a step's result; the state does not change. A step that has one keeps it and answers it.
 
+        With `replace` the new result takes its place, and the step keeps its place in the order.
         Steps live as long as their execution: retries, resumes and reclaims find them, a replay begins without them.
         """
         ...

@@ -40,6 +40,10 @@ class SuspensionPort(Protocol):
         """The suspended executions over all partitions, the earliest time-out first."""
         ...
 
+    async def read_waitpoint_token(self, args: c.ReadWaitpointTokenArgs) -> c.IssuedWaitpoint:
+        """The token of an open waitpoint, for callers that decide themselves who may have it."""
+        ...
+
     async def list_pending_waitpoints(self, args: c.ListPendingWaitpointsArgs) -> c.ListPendingWaitpointsPage:
         """The open waitpoints of one execution, by id, without their tokens."""
         ...
@@ -55,8 +59,16 @@ class SignalPort(Protocol):
         """
         ...
 
+    async def signal_execution(self, args: c.SignalExecutionArgs) -> c.SignalOutcome:
+        """Tell an execution something at the open waitpoint that takes it: kept, or suspended -> waiting.
+
+        It asks for no token, so it is for trusted callers of the store alone: a server that offers it to others
+        must authorize them itself. No waitpoint takes it: target_not_signalable; several do: their keys are named.
+        """
+        ...
+
     async def list_resume_signals(self, args: c.ListResumeSignalsArgs) -> c.ListResumeSignalsPage:
-        """The signals that ended the last suspension of an execution, in the order of their arrival."""
+        """How the last suspension of an execution ended, and the signals that ended it, as they arrived."""
         ...
 
 

@@ -18,7 +18,7 @@ from flowfabric.cli.executions import explain, ls, show
 from flowfabric.cli.running import show_tracebacks
 from flowfabric.cli.serving import engine, worker
 from flowfabric.cli.submitting import submit
-from flowfabric.cli.suspensions import resume, signal, suspended, waitpoints
+from flowfabric.cli.suspensions import link, resume, signal, suspended, waitpoints
 from flowfabric.cli.trimming import trim
 from flowfabric.cli.workers import workers
 
@@ -51,7 +51,7 @@ def flowfabric(
 _COMMANDS: Sequence[Callable[..., None]] = (
     *(dev, worker, engine),
     *(submit, ls, show, explain, events, cancel, replay, retry),
-    *(suspended, waitpoints, signal, resume),
+    *(suspended, waitpoints, link, signal, resume),
     *(workers, trim, doctor, bench),
 )
 for _command in _COMMANDS:

@@ -16,6 +16,7 @@ from flowfabric.cli.output import Cell, Output, Styled, coloured
 from flowfabric.cli.paging import all_workers, collected
 from flowfabric.cli.parsing import age_text, span_text, time_text
 from flowfabric.cli.running import on_store
+from flowfabric.cli.suspensions import open_waitpoints, print_waitpoints
 from flowfabric.client.fabric import Fabric
 from flowfabric.client.payloads import ENCODING, to_json
 from flowfabric.core import contracts as c
@@ -103,7 +104,7 @@ def _print_page(page: c.ListExecutionsPage, out: Output) -> None:
 
 
 def show(execution_id: Id, with_input: WithInput = False, url: Url = None, as_json: AsJson = False) -> None:
-    """Show one execution: state, attempts, result, tags, and what it waits for."""
+    """Show one execution: state, attempts, result, tags, and what it waits for, with its open waitpoints."""
 
     async def body(fabric: Fabric, out: Output) -> None:
         found = await _found(fabric, ExecutionId(execution_id), with_input)
@@ -127,6 +128,7 @@ async def _found(fabric: Fabric, execution_id: ExecutionId, with_input: bool) ->
         **msgspec.structs.asdict(info),
         **msgspec.structs.asdict(snapshot),
         "attempts": await handle.attempts(),
+        "waitpoints": await open_waitpoints(handle),
         "result": None if result is None else _content(result.payload, result.encoding),
         "explanation": await explained(fabric, execution_id),
     }
@@ -164,6 +166,9 @@ def _print_found(found: dict[str, Any], out: Output) -> None:
     if found["attempts"]:
         out.line()
         _print_attempts(found["attempts"], out)
+    if found["waitpoints"]:
+        out.line()
+        print_waitpoints(found["waitpoints"], out)
 
 
 def _shown(content: dict[str, Any]) -> str:

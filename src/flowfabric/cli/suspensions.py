@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Final, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias
 
 import msgspec
 from typer import Argument, Option
 
-from flowfabric.backends.ports import EngineBackend
 from flowfabric.cli import parsing
 from flowfabric.cli.options import AsJson, Cursor, Id, LaneFilter, Limit, Url
 from flowfabric.cli.output import Output, Styled
@@ -16,10 +15,11 @@ from flowfabric.cli.paging import collected
 from flowfabric.cli.parsing import age_text, time_text
 from flowfabric.cli.running import on_store
 from flowfabric.client.fabric import Fabric
-from flowfabric.client.payloads import ENCODING
+from flowfabric.client.handle import Handle
 from flowfabric.config import Settings
 from flowfabric.core import contracts as c
-from flowfabric.core.ids import ExecutionId, LaneId, SignalId, WaitpointId, WaitpointToken
+from flowfabric.core.ids import ExecutionId, WaitpointId, WaitpointToken
+from flowfabric.core.links import SignalLink
 from flowfabric.errors import InvalidInput
 
 _STDIN: Final = "-"
@@ -28,12 +28,34 @@ ReasonFilter: TypeAlias = Annotated[
     c.SuspensionReasonCode | None,
     Option("--reason", metavar="REASON", help=f"Only for this reason: {', '.join(c.SuspensionReasonCode)}."),
 ]
-Waitpoint: TypeAlias = Annotated[str, Argument(metavar="WAITPOINT", help="The waitpoint's id.", show_default=False)]
-SignalName: TypeAlias = Annotated[str, Argument(metavar="NAME", help="The signal's name.", show_default=False)]
+Target: TypeAlias = Annotated[
+    str, Argument(metavar="TARGET", help="A link, or - for one on stdin; or the execution's id.", show_default=False)
+]
+SignalName: TypeAlias = Annotated[
+    str | None, Argument(metavar="NAME", help="The signal's name; without one, the link's.", show_default=False)
+]
 Payload: TypeAlias = Annotated[str | None, Option(metavar="JSON", help="What it says, as JSON.")]
+Waitpoint: TypeAlias = Annotated[
+    str | None,
+    Option(metavar="WAITPOINT", help="Of the execution: its key, where several take the signal; its id, with a token."),
+]
 Token: TypeAlias = Annotated[
     str | None,
-    Option(metavar="TOKEN", help="The waitpoint's token, or - for stdin. By default FLOWFABRIC_WAITPOINT_TOKEN."),
+    Option(metavar="TOKEN", help="The waitpoint's, or - for stdin. By default FLOWFABRIC_WAITPOINT_TOKEN."),
+]
+Source: TypeAlias = Annotated[str, Option(metavar="WHO", help="Who speaks.")]
+SignalKey: TypeAlias = Annotated[
+    str | None, Option("--idempotency-key", metavar="KEY", help="Sent again, it is the same signal.")
+]
+Wait: TypeAlias = Annotated[
+    str | None, Option(metavar="DURATION", help="Wait so long for a waitpoint of the execution that takes it.")
+]
+LinkName: TypeAlias = Annotated[
+    str | None, Argument(metavar="NAME", help="What the signal is called.", show_default=False)
+]
+LinkWaitpoint: TypeAlias = Annotated[str | None, Option("--waitpoint", metavar="KEY", help="Where several are open.")]
+Base: TypeAlias = Annotated[
+    str | None, Option(metavar="URL", help="The server's address; by default FLOWFABRIC_CALLBACK_URL's.")
 ]
 Delay: TypeAlias = Annotated[str, Option(metavar="DURATION", help="Go on no sooner: 30s, 5m, 2h.")]
 
@@ -49,20 +71,14 @@ def suspended(
     """List suspended executions, the earliest time-out first."""
 
     async def body(fabric: Fabric, out: Output) -> None:
-        lane_id = None if lane is None else LaneId(lane)
-        args = c.ListSuspendedArgs(lane_id=lane_id, reason_code=reason, cursor=cursor, limit=limit)
-        _print_page(await _filled(fabric.backend, args), out)
+        async def one(cursor: str | None, limit: int) -> tuple[Sequence[c.SuspendedExecutionEntry], str | None]:
+            page = await fabric.suspended(lane=lane, reason=reason, cursor=cursor, limit=limit)
+            return page.entries, page.next_cursor
+
+        found, next_cursor = await collected(one, cursor=cursor, limit=limit)
+        _print_page(c.ListSuspendedPage(entries=tuple(found), next_cursor=next_cursor), out)
 
     on_store(url, as_json, body)
-
-
-async def _filled(backend: EngineBackend, args: c.ListSuspendedArgs) -> c.ListSuspendedPage:
-    async def one(cursor: str | None, limit: int) -> tuple[Sequence[c.SuspendedExecutionEntry], str | None]:
-        page = await backend.list_suspended(msgspec.structs.replace(args, cursor=cursor, limit=limit))
-        return page.entries, page.next_cursor
-
-    found, next_cursor = await collected(one, cursor=args.cursor, limit=args.limit)
-    return c.ListSuspendedPage(entries=tuple(found), next_cursor=next_cursor)
 
 
 def _print_page(page: c.ListSuspendedPage, out: Output) -> None:
@@ -89,26 +105,25 @@ def waitpoints(execution_id: Id, url: Url = None, as_json: AsJson = False) -> No
     """List the open waitpoints of an execution: what they wait for, and which secret signed their tokens."""
 
     async def body(fabric: Fabric, out: Output) -> None:
-        found = await _open_waitpoints(fabric.backend, ExecutionId(execution_id))
+        found = await open_waitpoints(fabric.handle(execution_id))
         if out.as_json:
             out.json({"waitpoints": found})
         else:
-            _print_waitpoints(found, out)
+            print_waitpoints(found, out)
 
     on_store(url, as_json, body)
 
 
-async def _open_waitpoints(backend: EngineBackend, execution_id: ExecutionId) -> list[c.PendingWaitpointInfo]:
-    async def one(after: WaitpointId | None, limit: int) -> tuple[Sequence[c.PendingWaitpointInfo], WaitpointId | None]:
-        args = c.ListPendingWaitpointsArgs(execution_id=execution_id, after=after, limit=limit)
-        page = await backend.list_pending_waitpoints(args)
+async def open_waitpoints(handle: Handle[Any]) -> list[c.PendingWaitpointInfo]:
+    async def one(cursor: str | None, limit: int) -> tuple[Sequence[c.PendingWaitpointInfo], str | None]:
+        page = await handle.waitpoints(cursor=cursor, limit=limit)
         return page.entries, page.next_cursor
 
     found, _ = await collected(one)
     return found
 
 
-def _print_waitpoints(found: list[c.PendingWaitpointInfo], out: Output) -> None:
+def print_waitpoints(found: list[c.PendingWaitpointInfo], out: Output) -> None:
     rows = [
         (
             each.waitpoint_id,
@@ -125,39 +140,96 @@ def _print_waitpoints(found: list[c.PendingWaitpointInfo], out: Output) -> None:
     out.table(("WAITPOINT", "KEY", "STATE", "SIGNALS", "AGE", "EXPIRES", "KID", "FINGERPRINT"), rows)
 
 
-def signal(
+def link(
     execution_id: Id,
-    waitpoint_id: Waitpoint,
-    name: SignalName,
-    payload: Payload = None,
-    token: Token = None,
+    name: LinkName = None,
+    waitpoint: LinkWaitpoint = None,
+    base: Base = None,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Signal to a waitpoint, with its token. A token given as an option can be seen by who lists processes."""
+    """Print a link by which whoever has it may signal: the token is in it, so mind where it goes."""
 
     async def body(fabric: Fabric, out: Output) -> None:
-        said = parsing.json_payload("--payload", payload)
-        args = c.DeliverSignalArgs(
-            execution_id=ExecutionId(execution_id),
-            waitpoint_id=WaitpointId(waitpoint_id),
-            waitpoint_token=_token(token),
-            signal_id=SignalId.new(),
-            signal_name=name,
-            payload=said,
-            payload_encoding=None if said is None else ENCODING,
-        )
-        _print_outcome(await fabric.backend.deliver_signal(args), out)
+        found = await fabric.handle(execution_id).link(name, waitpoint=waitpoint, base=base)
+        if out.as_json:
+            out.json({"link": found})
+        else:
+            out.line(found)
 
     on_store(url, as_json, body)
 
 
-def _token(given: str | None) -> WaitpointToken:
-    text = parsing.hidden_line("token") if given == _STDIN else given or Settings.from_env().waitpoint_token
+def signal(
+    target: Target,
+    name: SignalName = None,
+    payload: Payload = None,
+    waitpoint: Waitpoint = None,
+    token: Token = None,
+    source: Source = "",
+    idempotency_key: SignalKey = None,
+    wait: Wait = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Signal by a link, or to an execution, for which whoever has the store needs no token.
+
+    A link or a token among the arguments can be seen by who lists processes; on stdin it cannot.
+    """
+
+    async def body(fabric: Fabric, out: Output) -> None:
+        said = parsing.json_payload("--payload", payload)
+        content: dict[str, Any] = {
+            "payload": None if said is None else msgspec.Raw(said),
+            "source": source,
+            "idempotency_key": idempotency_key,
+        }
+        patience = parsing.optional_duration("--wait", wait)
+        if link := _link(target, waitpoint, token):
+            _refuse("--wait", wait, "is for an execution alone: a waitpoint that has a token takes signals already")
+            outcome = await fabric.signal(link, name=name, **content)
+        elif name is None:
+            raise InvalidInput("NAME", None, "must be given: what the signal is called")
+        else:
+            outcome = await fabric.handle(target).signal(name, waitpoint=waitpoint, wait=patience, **content)
+        _print_outcome(outcome, out)
+
+    on_store(url, as_json, body)
+
+
+def _link(target: str, waitpoint: str | None, token: str | None) -> SignalLink | None:
+    """The link that was given, or the one that waitpoint and token make; None for an execution alone."""
+    if target.startswith("{"):
+        allowed = _token(token, waitpoint)
+        return None if allowed is None else _link_of(target, waitpoint, allowed)
+    if target != _STDIN and "/" not in target:
+        problem = "must be an execution's id, like {fp:7}:<uuid>, or a link, or - for a link on stdin"
+        raise InvalidInput("TARGET", "<redacted>", problem)
+    for option, value in (("--waitpoint", waitpoint), ("--token", token)):
+        _refuse(option, value, "is in the link, so leave it out")
+    return SignalLink.parse(parsing.hidden_line("link") if target == _STDIN else target)
+
+
+def _link_of(execution_id: str, waitpoint: str | None, token: WaitpointToken) -> SignalLink:
+    if waitpoint is None:
+        raise InvalidInput("--waitpoint", None, "must be the waitpoint's id, because a token is given")
+    return SignalLink(execution_id=ExecutionId(execution_id), waitpoint_id=WaitpointId(waitpoint), token=token)
+
+
+def _token(given: str | None, waitpoint: str | None) -> WaitpointToken | None:
+    """The token of the option, or that of the environment, which belongs to a waitpoint; None without one."""
+    if given is None:
+        text = Settings.from_env().waitpoint_token if waitpoint is not None else ""
+        return WaitpointToken(text) if text else None
+    text = parsing.hidden_line("token") if given == _STDIN else given
     if not text:
-        problem = "is needed: give --token - and the token on stdin, or set FLOWFABRIC_WAITPOINT_TOKEN"
-        raise InvalidInput("--token", None, problem)
+        raise InvalidInput("--token", None, "is empty: give --token - and the token on stdin")
     return WaitpointToken(text)
+
+
+def _refuse(option: str, given: str | None, problem: str) -> None:
+    if given is not None:
+        raise InvalidInput(option, "<redacted>", problem)
 
 
 def _print_outcome(outcome: c.SignalOutcome, out: Output) -> None:
@@ -175,12 +247,11 @@ def resume(execution_id: Id, delay: Delay = "0s", url: Url = None, as_json: AsJs
     """End the suspension of an execution, whatever it waits for."""
 
     async def body(fabric: Fabric, out: Output) -> None:
-        delay_ms = round(parsing.duration("--delay", delay) * 1000)
-        args = c.ResumeExecutionArgs(execution_id=ExecutionId(execution_id), resume_delay_ms=delay_ms)
-        done = await fabric.backend.resume_execution(args)
+        handle = fabric.handle(execution_id)
+        state = await handle.resume(delay=parsing.duration("--delay", delay))
         if out.as_json:
-            out.json({"execution_id": args.execution_id, "outcome": "resumed", "public_state": done.public_state})
+            out.json({"execution_id": handle.id, "outcome": "resumed", "public_state": state})
         else:
-            out.line(f"{args.execution_id} resumed: {done.public_state}")
+            out.line(f"{handle.id} resumed: {state}")
 
     on_store(url, as_json, body)

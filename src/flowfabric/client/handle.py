@@ -11,10 +11,12 @@ from flowfabric.backends.ports import EngineBackend
 from flowfabric.client import payloads
 from flowfabric.client.failures import failure_of
 from flowfabric.client.options import Duration, ms
+from flowfabric.client.signals import link_to, signal_when_taken, to_execution
 from flowfabric.client.tasks import Task
+from flowfabric.config import Settings
 from flowfabric.core import contracts as c
 from flowfabric.core import limits
-from flowfabric.core.ids import ExecutionId
+from flowfabric.core.ids import ExecutionId, WaitpointId
 from flowfabric.core.states import PublicState
 from flowfabric.errors import ExecutionNotFound, InvalidInput
 
@@ -112,6 +114,46 @@ class Handle(Generic[R]):
     def events(self, *, cursor: str | None = None) -> AsyncIterator[c.Event]:
         """What has happened and happens to it, until it has ended; `cursor` is that of the last event seen."""
         return self._backend.tail_events(self.id, cursor=cursor)
+
+    async def signal(
+        self,
+        name: str,
+        payload: object = None,
+        *,
+        waitpoint: str | None = None,
+        source: str = "",
+        idempotency_key: str | None = None,
+        wait: Duration | None = None,
+    ) -> c.SignalOutcome:
+        """Tell it something, at the waitpoint that takes a signal of this name, or at the one with the key `waitpoint`.
+
+        The payload goes as JSON; `source` says who speaks. With `wait` it may come ahead of the wait it is for: it is
+        delivered as soon as a waitpoint takes it, and TimeoutError says that none did. One that has ended is refused.
+        """
+        args = to_execution(self.id, name, payload, waitpoint=waitpoint, source=source, idempotency_key=idempotency_key)
+        if wait is None:
+            return await self._backend.signal_execution(args)
+        return await signal_when_taken(self._backend, args, ms("wait", wait))
+
+    async def waitpoints(self, *, cursor: str | None = None, limit: int = 100) -> c.ListPendingWaitpointsPage:
+        """Where it can be signalled to: its open waitpoints, and what each of them waits for; never their tokens."""
+        after = None if cursor is None else WaitpointId(cursor)
+        args = c.ListPendingWaitpointsArgs(execution_id=self.id, after=after, limit=limit)
+        return await self._backend.list_pending_waitpoints(args)
+
+    async def link(self, name: str | None = None, *, waitpoint: str | None = None, base: str | None = None) -> str:
+        """A URL by which whoever has it may signal, to the only open waitpoint or to the one with the key `waitpoint`.
+
+        It holds the waitpoint's token. `name` is what the signal is called unless its sender says so, `base` the
+        server's address; by default FLOWFABRIC_CALLBACK_URL's.
+        """
+        base = Settings.from_env().callback_url if base is None else base
+        return await link_to(self._backend, self.id, name, waitpoint, base)
+
+    async def resume(self, *, delay: Duration = 0) -> PublicState:
+        """End its suspension, whatever it waits for, and say how it stands then: waiting, or delayed."""
+        args = c.ResumeExecutionArgs(execution_id=self.id, resume_delay_ms=ms("delay", delay))
+        return (await self._backend.resume_execution(args)).public_state
 
     async def cancel(self, reason: str = "") -> None:
         """End it as cancelled. One that has ended otherwise is refused with how it ended."""

@@ -1,4 +1,4 @@
-"""What needs no task: lists, counts, events, lanes, workers and retention, with times as Python people write them."""
+"""What needs no task: lists, counts, events, signals, lanes, workers and retention, with times as Python has them."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from typing import Any, TypeAlias
 
 from flowfabric.backends.ports import EngineBackend
 from flowfabric.client.options import Duration, moment_ms, ms
+from flowfabric.client.signals import by_link
 from flowfabric.client.tasks import Task
 from flowfabric.core import contracts as c
 from flowfabric.core.ids import ExecutionId, LaneId, Namespace
+from flowfabric.core.links import SignalLink
 from flowfabric.core.states import LaneState, PublicState
 
 AnyTask: TypeAlias = Task[..., Any] | str
@@ -44,6 +46,40 @@ class Operations:
                 lane_id=_lane(lane),
                 namespace=_namespace(namespace),
                 events=tuple(kinds),  # type: ignore[arg-type]  # checked there
+                cursor=cursor,
+                limit=limit,
+            )
+        )
+
+    async def signal(
+        self,
+        link: SignalLink | str,
+        payload: object = None,
+        *,
+        name: str | None = None,
+        source: str = "",
+        idempotency_key: str | None = None,
+    ) -> c.SignalOutcome:
+        """Tell the waitpoint of a link something: the token in the link allows it. The payload goes as JSON.
+
+        The signal is called what the link says, unless a name is given; `source` says who speaks.
+        """
+        args = by_link(link, payload, name=name, source=source, idempotency_key=idempotency_key)
+        return await self.backend.deliver_signal(args)
+
+    async def suspended(
+        self,
+        *,
+        lane: str | None = None,
+        reason: c.SuspensionReasonCode | str | None = None,
+        cursor: str | None = None,
+        limit: int = 100,
+    ) -> c.ListSuspendedPage:
+        """Executions that wait for the world outside, the earliest time-out first; go on with `next_cursor`."""
+        return await self.backend.list_suspended(
+            c.ListSuspendedArgs(
+                lane_id=_lane(lane),
+                reason_code=reason,  # type: ignore[arg-type]  # checked there
                 cursor=cursor,
                 limit=limit,
             )

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from copy import copy
 from datetime import datetime, timedelta
 from functools import cached_property
-from typing import Any, Final, Literal, TypeAlias, TypedDict, Unpack
+from typing import Any, Final, Literal, TypeAlias, TypedDict, Unpack, cast, get_args
 
 from flowfabric.core import limits
 from flowfabric.core.capability import capability_set
@@ -19,6 +19,7 @@ from flowfabric.errors import InvalidInput
 
 Duration: TypeAlias = float | timedelta  # seconds, or a timedelta
 OnDuplicate: TypeAlias = DuplicateMode | Literal["return_existing", "reject", "replace_while_waiting", "debounce"]
+ChangedSteps: TypeAlias = Literal["keep", "rerun", "fail"]
 
 
 class Options(TypedDict, total=False):
@@ -37,6 +38,7 @@ class Options(TypedDict, total=False):
     on_duplicate: OnDuplicate
     concurrency_key: str | None
     keep_for: Duration | None
+    changed_steps: ChangedSteps
 
 
 OPTION_NAMES: Final = frozenset(Options.__annotations__)
@@ -59,6 +61,7 @@ class TaskOptions:
     on_duplicate: OnDuplicate = DuplicateMode.RETURN_EXISTING  # what happens then
     concurrency_key: str | None = None  # those with the same one take turns, as the lane says
     keep_for: Duration | None = None  # after its end, whatever the store's retention is
+    changed_steps: ChangedSteps = "keep"  # what its worker does when a recorded step comes with other inputs
 
     def __post_init__(self) -> None:
         limits.whole("priority", self.priority, limits.PRIORITY_MIN, limits.PRIORITY_MAX)
@@ -67,6 +70,7 @@ class TaskOptions:
                 limits.label(name, getattr(self, name), 1, limits.IDEMPOTENCY_KEY_MAX_BYTES)
         object.__setattr__(self, "on_duplicate", _duplicate_mode(self.on_duplicate))
         object.__setattr__(self, "tags", tag_map(self.tags))
+        changed_steps("changed_steps", self.changed_steps)
         _ = self.lane_id, self.policy  # made once, and refused here when they cannot be
         duration_or_moment("delay", self.delay)
 
@@ -161,6 +165,13 @@ def duration_or_moment(field: str, given: Duration | datetime | None, *, low: in
     if isinstance(given, datetime):
         return None, moment_ms(field, given)
     return ms(field, given, low=low), None
+
+
+def changed_steps(field: str, given: str) -> ChangedSteps:
+    """What is to be done about a step that has changed since it was recorded."""
+    if given not in get_args(ChangedSteps):
+        raise InvalidInput(field, given, f"must be one of {', '.join(get_args(ChangedSteps))}")
+    return cast("ChangedSteps", given)
 
 
 def _duplicate_mode(given: str) -> DuplicateMode:

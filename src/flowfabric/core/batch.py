@@ -27,6 +27,8 @@ from flowfabric.core.contracts.lease import (
     RenewLeaseArgs,
     RenewLeaseResult,
 )
+from flowfabric.core.contracts.signals import ListResumeSignalsPage
+from flowfabric.core.contracts.streams import AppendFramesResult
 from flowfabric.core.handle import HandleKind, HandleWriter
 from flowfabric.core.ids import ExecutionId, LaneId, WorkerId, WorkerInstanceId
 from flowfabric.core.partition import Partition, PartitionFamily
@@ -40,6 +42,7 @@ SubmitOutcome: TypeAlias = CreateExecutionResult | FlowFabricError
 FinishArgs: TypeAlias = CompleteExecutionArgs | FailExecutionArgs
 FinishOutcome: TypeAlias = CompleteExecutionResult | FailExecutionResult | FlowFabricError
 RenewOutcome: TypeAlias = RenewLeaseResult | FlowFabricError
+AppendFramesOutcome: TypeAlias = AppendFramesResult | FlowFabricError
 
 
 class ClaimExecutionsArgs(Checked, frozen=True, kw_only=True):
@@ -72,6 +75,13 @@ class ClaimExecutionsArgs(Checked, frozen=True, kw_only=True):
         force_setattr(self, "partition", partition)
 
 
+class Resumption(msgspec.Struct, frozen=True):
+    """What a resumed handler looks for first: how many steps are recorded, and how its latest wait ended."""
+
+    step_count: int
+    latest: ListResumeSignalsPage
+
+
 class ClaimedWork(msgspec.Struct, frozen=True, kw_only=True):
     """A lease that was given and what is needed to run its attempt, without another round trip.
 
@@ -87,6 +97,7 @@ class ClaimedWork(msgspec.Struct, frozen=True, kw_only=True):
     execution_kind: str
     input_payload: bytes
     payload_encoding: str | None = None
+    resumption: Resumption | None = None  # of an attempt that goes on, unless it is too much to be told with a claim
     inputs: Sequence[ExecutionInput] = ()  # what a member of a flow is given of its upstreams
 
     @property

@@ -96,7 +96,7 @@ SignalMatcher: TypeAlias = ByName | Wildcard
 class Single(_Node, frozen=True, tag=True):
     """One signal at one waitpoint."""
 
-    waitpoint_key: WaitpointKey
+    waitpoint_key: str
     matcher: SignalMatcher = Wildcard()
 
     def __post_init__(self) -> None:
@@ -145,7 +145,7 @@ class Count(_Node, frozen=True, tag=True):
 
     n: int
     count_kind: CountKind
-    waitpoints: tuple[WaitpointKey, ...]
+    waitpoints: tuple[str, ...]
     matcher: SignalMatcher | None = None
 
     def __post_init__(self) -> None:
@@ -190,7 +190,7 @@ CONDITIONS = (Single, SignalSet, OperatorOnly, TimeoutOnly, AllOf, Count)
 
 def all_of_waitpoints(keys: Iterable[str]) -> AllOf:
     """Any signal at each of the waitpoints."""
-    return AllOf(tuple(Single(WaitpointKey(key)) for key in keys))
+    return AllOf(tuple(Single(key) for key in keys))
 
 
 def walk(condition: ResumeCondition, path: str = "", level: int = 1) -> Iterator[tuple[str, int, ResumeCondition]]:
@@ -210,9 +210,9 @@ def referenced_waitpoint_keys(condition: ResumeCondition) -> tuple[WaitpointKey,
     keys: list[WaitpointKey] = []
     for _, _, node in walk(condition):
         if isinstance(node, Single):
-            keys.append(node.waitpoint_key)
+            keys.append(WaitpointKey(node.waitpoint_key))
         elif isinstance(node, Count):
-            keys.extend(node.waitpoints)
+            keys.extend(map(WaitpointKey, node.waitpoints))
     return tuple(dict.fromkeys(keys))
 
 

@@ -154,6 +154,11 @@ class QuotaPolicyId(UuidId):
     field = "quota_policy_id"
 
 
+class ReservationId(UuidId):
+    __slots__ = ()
+    field = "reservation_id"
+
+
 class LeaseId(UuidId):
     __slots__ = ()
     field = "lease_id"

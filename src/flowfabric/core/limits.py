@@ -78,7 +78,7 @@ SCAN_LIMIT_MAX = 1_000
 # suspensions, waitpoints, signals
 MAX_COMPOSITE_DEPTH = 4  # levels of a resume condition; each is evaluated on every signal
 MAX_CONDITION_NODES = 256  # for the same reason
-MAX_SUSPENSION_WAITPOINTS = 256
+MAX_SUSPENSION_WAITPOINTS = 32  # each is signed in the one call that suspends: some 7 ms for all of them
 CONDITION_JSON_MAX_BYTES = 65_536
 CONTINUATION_POINTER_MAX_BYTES = 1_024
 SIGNAL_NAME_MAX_BYTES = 128
@@ -103,6 +103,27 @@ MAX_QUORUM = 2_147_483_647
 DATA_PASSING_REF_MAX_BYTES = 256
 GRAPH_PART_MAX_EDGES = 1_024  # of one call; larger graphs come in parts
 GRAPH_PART_MAX_BYTES = 4_194_304  # payloads of one call
+
+# frames
+FRAME_PAYLOAD_MAX_BYTES = 65_536  # unless the call says otherwise
+MAX_FRAME_PAYLOAD_BYTES = 1_048_576  # whatever it says
+FRAME_TYPE_MAX_BYTES = 128
+FRAME_LABEL_MAX_BYTES = 256  # correlation id, source
+FRAME_METADATA_MAX_BYTES = 16_384
+MAX_FRAMES_AT_ONCE = 256  # of one attempt in one call
+MAX_LIVE_FRAMES = 100_000  # best-effort frames of a stream
+DEFAULT_MAX_LIVE_FRAMES = 16_384
+MAX_TAIL_BLOCK_MS = 30_000
+MAX_TAILS = 1_024  # streams that one backend follows at the same time
+
+# budgets and quotas
+MAX_DIMENSIONS = 64  # of one budget, and of one call
+DIMENSION_MAX_BYTES = 64
+MAX_AMOUNT = 9_999_999_999_999  # of one report or limit; totals stay exact far beyond it
+MAX_OPEN_RESERVATIONS = 64  # of one execution on one budget
+DEDUP_KEY_MAX_BYTES = 256
+MAX_SCOPE_LIMITS = 64  # budgets, and quota policies, of one scope
+MAX_QUOTA_POLICY_IDS = 64
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 

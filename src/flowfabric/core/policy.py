@@ -15,7 +15,7 @@ from msgspec.structs import force_setattr
 
 from flowfabric.core import codec, limits
 from flowfabric.core.capability import capability_set
-from flowfabric.core.ids import BudgetId
+from flowfabric.core.ids import BudgetId, QuotaPolicyId
 from flowfabric.errors import InvalidInput, InvalidPolicy
 
 T = TypeVar("T")
@@ -169,6 +169,7 @@ class ExecutionPolicy(_Part, frozen=True, kw_only=True):
     dedup_window_ms: int | None = None
     stream_policy: StreamPolicy | None = None
     max_signals_per_execution: int | None = None
+    quota_policy_ids: tuple[QuotaPolicyId, ...] = ()
 
     def __post_init__(self) -> None:
         if self.priority is not None:
@@ -182,6 +183,8 @@ class ExecutionPolicy(_Part, frozen=True, kw_only=True):
             _instance(name, getattr(self, name), kind, type(None))
         budgets = _items("budget_ids", self.budget_ids, limits.MAX_BUDGET_IDS, _budget)
         force_setattr(self, "budget_ids", budgets)
+        quotas = _items("quota_policy_ids", self.quota_policy_ids, limits.MAX_QUOTA_POLICY_IDS, _quota_policy)
+        force_setattr(self, "quota_policy_ids", quotas)
 
 
 _PARTS = {
@@ -295,6 +298,13 @@ def _tier(path: str, value: object) -> FallbackTier:
 def _budget(path: str, value: str) -> BudgetId:
     try:
         return BudgetId(value)
+    except InvalidInput:
+        raise InvalidPolicy(path, value, "must hold lower-case hyphenated UUIDs") from None
+
+
+def _quota_policy(path: str, value: str) -> QuotaPolicyId:
+    try:
+        return QuotaPolicyId(value)
     except InvalidInput:
         raise InvalidPolicy(path, value, "must hold lower-case hyphenated UUIDs") from None
 

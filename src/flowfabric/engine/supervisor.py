@@ -15,6 +15,7 @@ import msgspec
 from flowfabric.backends.ports import EngineBackend
 from flowfabric.core.partition import Partition
 from flowfabric.engine.service import Service, ServiceStatus, Surroundings
+from flowfabric.engine.services.admissions import Admissions
 from flowfabric.engine.services.blocked_work import BlockedWork
 from flowfabric.engine.services.due_work import DueWork
 from flowfabric.engine.services.index_repair import IndexRepair
@@ -80,6 +81,7 @@ class Engine:
             PartitionFinder(self._around),
             self._due_work,
             Listening(self._around, self.hear),
+            Admissions(self._around),
             BlockedWork(self._around),
             Rebroadcast(self._around),
             WorkerExpiry(self._around),

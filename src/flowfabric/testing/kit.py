@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime
+import secrets
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Self
 
 from flowfabric.backends.ports import EngineBackend
 from flowfabric.client.fabric import Fabric
 from flowfabric.client.handle import Handle
 from flowfabric.client.options import Duration, ms
+from flowfabric.client.secrets import ensure_secret
 from flowfabric.config import Settings
 from flowfabric.core import contracts as c
 from flowfabric.core.ids import ExecutionId
 from flowfabric.engine import Engine, EngineSettings
-from flowfabric.errors import BackendUnavailable
+from flowfabric.errors import BackendUnavailable, InvalidInput
 from flowfabric.testing.clock import ManualClock, open_test_backend
 from flowfabric.testing.crew import Crew
 from flowfabric.testing.line import PatientLine
-from flowfabric.testing.open_work import OpenExecution, Staff, StillOpen, open_work, summary_of
+from flowfabric.testing.open_work import OpenExecution, Staff, StillOpen, open_work, summary_of, suspended_in
 from flowfabric.worker import Worker
 
 # A store of our own needs few partitions, and is looked through quickly.
@@ -63,6 +66,8 @@ class FabricKit(Fabric):
         given = SMALL if where is None else where
         settings = given if isinstance(given, Settings) else Settings(url=given)
         backend, clock = await open_test_backend(settings.url, settings, empty=empty)
+        if await ensure_secret(backend, settings) is None:
+            await ensure_secret(backend, replace(settings, waitpoint_secret=secrets.token_hex(32)))
         return cls(backend, clock, namespace=namespace)
 
     async def close(self) -> None:
@@ -84,6 +89,18 @@ class FabricKit(Fabric):
         """Let so much time pass, and what is due by then happen. Handlers that run keep their leases meanwhile."""
         await self._crew.live_through(ms("seconds", seconds))
         await self.apply_due()
+
+    async def sleep_through(self, execution: Handle[Any] | str) -> None:
+        """Let time pass until the sleep of a suspended execution is over, or the time-out of its wait is due.
+
+        What waits for a signal gets it with `handle.signal(...)`.
+        """
+        execution_id = _id_of(execution)
+        async for each in suspended_in(self._store):
+            if each.execution_id == execution_id and each.timeout_at is not None:
+                left_ms = max(0, each.timeout_at - self.clock.now_ms)
+                return await self.advance(timedelta(milliseconds=left_ms))
+        raise InvalidInput("execution", execution_id, "neither sleeps nor waits with a time-out")
 
     async def apply_due(self) -> None:
         """Have the engine do all that is due: lost leases, delays, time-outs, deadlines, retention."""
@@ -137,8 +154,8 @@ class FabricKit(Fabric):
 
         A handler that still runs learns of it at the next renewal of its lease, and whatever it does is refused.
         """
-        execution_id = execution.id if isinstance(execution, Handle) else ExecutionId(execution)
-        await self._store.revoke_lease(c.RevokeLeaseArgs(execution_id=execution_id, reason="expired by a test"))
+        args = c.RevokeLeaseArgs(execution_id=_id_of(execution), reason="expired by a test")
+        await self._store.revoke_lease(args)
         await self.apply_due()
 
     def fail_next(self, operation: str, error: Exception | None = None, *, times: int = 1) -> None:
@@ -175,3 +192,7 @@ class FabricKit(Fabric):
 
     def _engine_errors(self) -> dict[str, tuple[int, str | None]]:
         return {each.name: (each.errors, each.last_error) for each in self.engine.status().services}
+
+
+def _id_of(execution: Handle[Any] | str) -> ExecutionId:
+    return execution.id if isinstance(execution, Handle) else ExecutionId(execution)

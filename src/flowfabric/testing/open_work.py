@@ -86,6 +86,18 @@ async def executions_in(backend: EngineBackend, state: PublicState) -> AsyncIter
         args = replace(args, cursor=page.next_cursor)
 
 
+async def suspended_in(backend: EngineBackend) -> AsyncIterator[c.SuspendedExecutionEntry]:
+    """All suspended executions, the earliest time-out first."""
+    args = c.ListSuspendedArgs()
+    while True:
+        page = await backend.list_suspended(args)
+        for each in page.entries:
+            yield each
+        if page.next_cursor is None:
+            return
+        args = replace(args, cursor=page.next_cursor)
+
+
 def summary_of(info: c.ExecutionInfo) -> c.ExecutionSummary:
     return c.ExecutionSummary(**{name: getattr(info, name) for name in c.ExecutionSummary.__struct_fields__})
 

@@ -1,10 +1,12 @@
 """Running tasks: `Worker`, what a handler gets and what it can raise, and the lease of one execution by hand."""
 
 from flowfabric.client.tasks import Task, task
-from flowfabric.worker.claimed import ClaimedTask, Claims
+from flowfabric.worker.claimed import ClaimedTask
+from flowfabric.worker.claims import Claims
 from flowfabric.worker.context import Context, Flag
 from flowfabric.worker.handlers import CallNext, Middleware
-from flowfabric.worker.outcomes import Cancel, Fail, Interrupted, Retry, Snooze
+from flowfabric.worker.outcomes import Cancel, Fail, Interrupted, Retry, Snooze, Suspended
+from flowfabric.worker.signals import ResumedWithoutSignal, Signal, SignalTimeout, Waitpoint
 from flowfabric.worker.stats import WorkerStats
 from flowfabric.worker.worker import Worker
 
@@ -18,9 +20,14 @@ __all__ = [
     "Flag",
     "Interrupted",
     "Middleware",
+    "ResumedWithoutSignal",
     "Retry",
+    "Signal",
+    "SignalTimeout",
     "Snooze",
+    "Suspended",
     "Task",
+    "Waitpoint",
     "Worker",
     "WorkerStats",
     "task",

@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING
 from flowfabric.core import contracts as c
 from flowfabric.core.batch import ClaimedWork
 from flowfabric.core.ids import LaneId
+from flowfabric.core.states import TerminalOutcome
+from flowfabric.errors import ExecutionNotActive, FlowFabricError
+from flowfabric.worker.outcomes import Interrupted, Suspended
 
 if TYPE_CHECKING:
     from flowfabric.worker.context import Context
@@ -29,6 +32,13 @@ class Stop(StrEnum):
     DRAINING = "draining"  # the worker stops; the attempt goes on elsewhere
 
 
+class Suspension(StrEnum):
+    """How far an attempt is with its suspension."""
+
+    ASKED = "asked"  # the store may have it suspended by now
+    DONE = "done"
+
+
 class Attempt:
     """What a worker knows of an attempt that it owns, or owned.
 
@@ -37,7 +47,7 @@ class Attempt:
 
     __slots__ = (
         "attempt_index", "context", "execution_id", "failures", "fence", "handle", "handler", "kill", "lane_id",
-        "lease_until", "note", "renew_at", "settled", "started", "stop", "stop_event", "timer", "work",
+        "lease_until", "note", "renew_at", "settled", "started", "stop", "stop_event", "suspension", "timer", "work",
     )  # fmt: skip
 
     def __init__(
@@ -55,6 +65,7 @@ class Attempt:
         self.stop: Stop | None = None
         self.stop_event: threading.Event | None = None
         self.started = False  # the handler has begun
+        self.suspension: Suspension | None = None
         self.settled = False  # its one outcome is on its way, or is not ours to send
         self.handle: asyncio.Task[None] | None = None
         self.kill: Callable[[], None] | None = None  # of the process it runs in
@@ -79,6 +90,19 @@ class Attempt:
             self.stop_event.set()
         return self.stop_event
 
+    def check(self) -> None:
+        """Raise what unwinds its handler, when it is over."""
+        if self.suspension is Suspension.DONE:
+            raise Suspended(f"{self.execution_id} waits; its handler will be run again")
+        if self.stop is not None:
+            raise Interrupted(f"{self.execution_id}: {self.stop}")
+
     @property
     def is_lease_healthy(self) -> bool:
         return self.failures < UNHEALTHY_AFTER and self.stop is not Stop.LEASE_LOST
+
+
+def stop_for(refusal: FlowFabricError) -> Stop:
+    """Why an attempt must stop whose lease the store does not know any more."""
+    ended_as = refusal.details.get("terminal_outcome") if isinstance(refusal, ExecutionNotActive) else None
+    return Stop.CANCELLED if ended_as == TerminalOutcome.CANCELLED else Stop.LEASE_LOST

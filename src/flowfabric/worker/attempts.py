@@ -17,12 +17,12 @@ from flowfabric.core import limits
 from flowfabric.core.ids import LaneId
 from flowfabric.errors import FlowFabricError, Invalid
 from flowfabric.worker import outcomes
-from flowfabric.worker.attempt import Attempt, Stop
+from flowfabric.worker.attempt import Attempt, Stop, Suspension
 from flowfabric.worker.context import Context
 from flowfabric.worker.endings import completion
 from flowfabric.worker.handlers import Handler
 from flowfabric.worker.link import WorkerLink
-from flowfabric.worker.outcomes import Cancel, Fail, Interrupted, Retry, Snooze
+from flowfabric.worker.outcomes import Cancel, Fail, Interrupted, Retry, Snooze, Suspended
 from flowfabric.worker.processes import Processes
 from flowfabric.worker.rounds import Ending
 from flowfabric.worker.sending import SingleCalls
@@ -50,8 +50,10 @@ class Attempts:
         self.held: set[Attempt] = set()  # leases to renew
         self.running: set[Attempt] = set()
         self.state: Any = None
+        self.callback_url = ""  # the address in the links of waitpoints
         self.finish: Finish
         self.changed: Callable[[], None]
+        self.left: Callable[[str], None]  # an attempt has left this partition, and sends no end
         self.loop = asyncio.get_running_loop()
         self.thread_id = threading.get_ident()
         self.calls = SingleCalls(backend, stats, self.held)
@@ -121,6 +123,8 @@ class Attempts:
     def completed(self, attempt: Attempt, payload: bytes) -> None:
         self._leave(attempt)
         if attempt.settled:
+            if attempt.suspension is Suspension.DONE:
+                _logger.warning("%s; what it returned is ignored", _went_on(attempt))
             return
         attempt.settled = True
         if attempt.stop is None or attempt.stop is Stop.DRAINING:
@@ -131,6 +135,8 @@ class Attempts:
     def raised(self, attempt: Attempt, error: BaseException) -> None:
         self._leave(attempt)
         if attempt.settled:
+            if attempt.suspension is Suspension.DONE and not _unwinds(error):
+                _logger.warning("%s; what it raised is ignored", _went_on(attempt), exc_info=error)
             return
         attempt.settled = True
         by_itself = attempt.stop is Stop.DRAINING and not _was_interrupted(attempt, error)
@@ -167,6 +173,7 @@ class Attempts:
 
     def _end(self, attempt: Attempt, error: BaseException) -> None:
         """What the handler raised, by itself."""
+        error = outcomes.spoken(error)
         match error:
             case Retry():
                 self._fail(attempt, outcomes.reason_of(error), "retry", delay_ms=error.after_ms)
@@ -193,6 +200,45 @@ class Attempts:
             retry_delay_ms=delay_ms,
         )
         self.finish(attempt, args)
+
+    # Waiting, called by the handler through its context.
+
+    async def suspend(self, attempt: Attempt, args: c.SuspendExecutionArgs) -> c.SuspendExecutionResult:
+        """active -> suspended. From the answer on the attempt is settled, whatever its handler does."""
+        return await self.calls.see_through(self._suspend(attempt, args))
+
+    async def _suspend(self, attempt: Attempt, args: c.SuspendExecutionArgs) -> c.SuspendExecutionResult:
+        attempt.suspension = Suspension.ASKED
+        self.held.discard(attempt)  # a renewal that comes behind it would be refused
+        try:
+            result = await self.backend.suspend_execution(args)
+        except BaseException:
+            self._keep(attempt)
+            raise
+        if isinstance(result, c.ExecutionSuspended):
+            self._suspended(attempt)
+        else:
+            self._keep(attempt)
+        return result
+
+    def _suspended(self, attempt: Attempt) -> None:
+        attempt.suspension = Suspension.DONE
+        attempt.settled = True
+        self._stats.suspended += 1
+        if attempt.timer is not None:
+            attempt.timer.cancel()
+        self.left(attempt.execution_id.tag)
+
+    def _keep(self, attempt: Attempt) -> None:
+        """It was not suspended."""
+        attempt.suspension = None
+        if not attempt.settled:
+            self.held.add(attempt)
+
+    def lose(self, attempt: Attempt, cause: Stop) -> None:
+        """The store has refused a call of it, because its lease is gone."""
+        self.held.discard(attempt)
+        attempt.order(cause)
 
     def answered(self, endings: Sequence[Ending], results: Sequence[b.FinishOutcome]) -> None:
         """The store has taken, or refused, the ends of these."""
@@ -265,6 +311,17 @@ class Attempts:
         if attempt.context is None:
             attempt.context = Context(WorkerLink(attempt, self))
         return attempt.context
+
+
+def _unwinds(error: BaseException) -> bool:
+    """Whether the handler let through what was to end it."""
+    if isinstance(error, BaseExceptionGroup):
+        return any(_unwinds(each) for each in error.exceptions)
+    return isinstance(error, Suspended | Interrupted | asyncio.CancelledError)
+
+
+def _went_on(attempt: Attempt) -> str:
+    return f"{attempt.handler.name} of {attempt.execution_id} was suspended, and has caught Suspended and gone on"
 
 
 def _was_interrupted(attempt: Attempt, error: BaseException) -> bool:

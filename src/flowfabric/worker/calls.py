@@ -1,9 +1,11 @@
-"""The call of a task in, its result out; what cannot be read or written is a failure that no retry mends."""
+"""Values in and out of a handler; what cannot be read or written is a failure that no retry mends."""
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
+from flowfabric.client import payloads
 from flowfabric.client.arguments import Arguments
 from flowfabric.client.payloads import ENCODING
 from flowfabric.client.tasks import Task
@@ -27,3 +29,16 @@ def encoded(task: Task[..., Any], value: Any) -> bytes:
         return task.encode_result(value)
     except InvalidInput as error:
         raise Fail(str(error), category=INVALID_RESULT, retryable=False) from error
+
+
+def reader(kind: Any, field: str) -> payloads.Decode:
+    """What turns JSON into a value of this type; those of types that were asked for before are kept."""
+    try:
+        return _kept_reader(kind, field)
+    except TypeError:  # a type that cannot be a key
+        return payloads.decoder(kind, field)
+
+
+@lru_cache(maxsize=512)
+def _kept_reader(kind: Any, field: str) -> payloads.Decode:
+    return payloads.decoder(kind, field)

@@ -1,93 +1,49 @@
-"""One lease by hand: for programs that take grants from a scheduler and drive an attempt themselves.
-
-`Worker` does all of this by itself. Here the caller claims, ends the attempt once, and is told when the lease is gone.
-"""
+"""One attempt by hand: its holder ends it once, and is told when the lease is gone. `Worker` does that by itself."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import weakref
-from collections.abc import Coroutine
-from typing import Any, Final, TypeVar
+from collections.abc import Coroutine, Sequence
+from typing import Any, Final, TypedDict, TypeVar, Unpack
 
 from flowfabric.backends.ports import EngineBackend
 from flowfabric.core import contracts as c
-from flowfabric.core.ids import AttemptId, ExecutionId, LaneId, LeaseId, WorkerId, WorkerInstanceId
+from flowfabric.core.conditions import ResumeCondition
+from flowfabric.core.ids import (
+    AttemptId,
+    ExecutionId,
+    LaneId,
+    LeaseId,
+    SuspensionId,
+    WaitpointId,
+    WaitpointKey,
+)
+from flowfabric.core.policy import TimeoutBehavior
 from flowfabric.errors import Conflict, FlowFabricError, InvalidInput, NotFound, Unavailable
 from flowfabric.worker.attempt import UNHEALTHY_AFTER
+from flowfabric.worker.waiting import bindings
 
 T = TypeVar("T")
 
 _logger: Final = logging.getLogger("flowfabric.worker")
 
+_DAY_MS: Final = 86_400_000
 
-class Claims:
-    """Uses grants in the name of one worker instance. With `renew` the leases are renewed until they are given up."""
 
-    def __init__(
-        self,
-        backend: EngineBackend,
-        *,
-        worker_id: WorkerId,
-        worker_instance_id: WorkerInstanceId,
-        lease_ttl_ms: int = 30_000,
-        renew: bool = True,
-    ) -> None:
-        self._backend = backend
-        self._worker_id = worker_id
-        self._worker_instance_id = worker_instance_id
-        self._lease_ttl_ms = lease_ttl_ms
-        self._renew = renew
+class SuspendOptions(TypedDict, total=False):
+    """The rest of a suspension, as SuspendExecutionArgs has it."""
 
-    async def claim_from_grant(self, lane_id: LaneId, grant: c.ClaimGrant) -> ClaimedTask:
-        """Start a new attempt with the grant, or go on with the interrupted one if there is one."""
-        request = self._request(grant.execution_id, lane_id)
-        claimed: c.ClaimedExecution | c.ClaimedResumedExecution
-        try:
-            claimed = await self._backend.claim_execution(c.ClaimExecutionArgs(**request, attempt_id=AttemptId.new()))
-        except Conflict as error:
-            if error.code != "use_claim_resumed_execution":
-                raise
-            claimed = await self._backend.claim_resumed_execution(c.ClaimResumedExecutionArgs(**request))
-        return await self._task(lane_id, claimed.execution_id, claimed.attempt_index, claimed.fence)
-
-    async def claim_from_resume_grant(self, grant: c.ResumeGrant) -> ClaimedTask:
-        """Go on with the interrupted attempt that the grant is for."""
-        args = c.ClaimResumedExecutionArgs(**self._request(grant.execution_id, grant.lane_id))
-        claimed = await self._backend.claim_resumed_execution(args)
-        return await self._task(grant.lane_id, claimed.execution_id, claimed.attempt_index, claimed.fence)
-
-    async def claim_from_reclaim_grant(
-        self, grant: c.ReclaimGrant, *, max_reclaim_count: int | None = None
-    ) -> ClaimedTask | c.NotReclaimable | c.ReclaimCapExceeded | c.GrantNotFound:
-        """Replace the attempt whose lease was lost; the other outcomes have changed nothing, or ended it at the cap."""
-        request = self._request(grant.execution_id, grant.lane_id)
-        result = await self._backend.reclaim_execution(
-            c.ReclaimExecutionArgs(**request, attempt_id=AttemptId.new(), max_reclaim_count=max_reclaim_count)
-        )
-        if not isinstance(result, c.ReclaimedExecution):
-            return result
-        return await self._task(grant.lane_id, result.execution_id, result.new_attempt_index, result.fence)
-
-    def _request(self, execution_id: ExecutionId, lane_id: LaneId) -> dict[str, Any]:
-        return {
-            "execution_id": execution_id,
-            "lane_id": lane_id,
-            "worker_id": self._worker_id,
-            "worker_instance_id": self._worker_instance_id,
-            "lease_id": LeaseId.new(),
-            "lease_ttl_ms": self._lease_ttl_ms,
-        }
-
-    async def _task(
-        self, lane_id: LaneId, execution_id: ExecutionId, attempt_index: int, fence: c.LeaseFence
-    ) -> ClaimedTask:
-        context = await self._backend.read_execution_context(execution_id)
-        task = ClaimedTask(self._backend, execution_id, attempt_index, fence, lane_id, context, self._lease_ttl_ms)
-        if self._renew:
-            task.start_renewal()
-        return task
+    resume_policy: c.ResumePolicy
+    reason_code: c.SuspensionReasonCode
+    requested_by: c.SuspensionRequester
+    timeout_at: int | None
+    timeout_ms: int | None
+    timeout_behavior: TimeoutBehavior
+    continuation_metadata_pointer: str | None
+    idempotency_key: str | None
+    dedup_ttl_ms: int | None
 
 
 class ClaimedTask:
@@ -187,6 +143,70 @@ class ClaimedTask:
         """active -> waiting_children."""
         args = c.MoveToWaitingChildrenArgs(execution_id=self.execution_id, fence=self.fence)
         return await self._end(self._backend.move_to_waiting_children(args))
+
+    async def suspend(
+        self,
+        resume_condition: ResumeCondition,
+        *,
+        waitpoints: Sequence[c.WaitpointBinding] = (),
+        suspension_id: SuspensionId | None = None,
+        **options: Unpack[SuspendOptions],
+    ) -> c.SuspendExecutionResult:
+        """active -> suspended, which ends the task; when early signals suffice, it goes on with its lease.
+
+        Without `waitpoints` there is a new one for each key that the condition names. To be able to say it again after
+        a lost connection, give it an idempotency key.
+        """
+        self._check_open()
+        args = c.SuspendExecutionArgs(
+            execution_id=self.execution_id,
+            fence=self.fence,
+            attempt_index=self.attempt_index,
+            suspension_id=suspension_id or SuspensionId.new(),
+            waitpoints=tuple(waitpoints) or bindings(resume_condition, {}),
+            resume_condition=resume_condition,
+            **options,
+        )
+        was_renewed = self._renewal is not None
+        self.stop_renewal()  # one that comes behind it would be refused
+        try:
+            result = await self._backend.suspend_execution(args)
+            if isinstance(result, c.ExecutionSuspended):
+                self._finish()
+            return result
+        finally:
+            if was_renewed and not self._ended:
+                self.start_renewal()
+
+    async def create_pending_waitpoint(
+        self, waitpoint_key: str | None = None, *, expires_in_ms: int = _DAY_MS
+    ) -> c.CreatePendingWaitpointResult:
+        """A waitpoint ahead of the suspension: bind it there with PendingWaitpoint, and what came early counts."""
+        self._check_open()
+        waitpoint_id = WaitpointId.new()
+        args = c.CreatePendingWaitpointArgs(
+            execution_id=self.execution_id,
+            fence=self.fence,
+            attempt_index=self.attempt_index,
+            waitpoint_id=waitpoint_id,
+            waitpoint_key=WaitpointKey(waitpoint_key or f"wpk:{waitpoint_id}"),
+            expires_in_ms=expires_in_ms,
+        )
+        return await self._backend.create_pending_waitpoint(args)
+
+    async def resume_signals(self) -> tuple[c.ResumeSignal, ...]:
+        """The signals that ended the latest suspension of this attempt; none when something else did."""
+        found: list[c.ResumeSignal] = []
+        after = None
+        while True:
+            args = c.ListResumeSignalsArgs(
+                execution_id=self.execution_id, attempt_index=self.attempt_index, after=after
+            )
+            page = await self._backend.list_resume_signals(args)
+            found += page.signals
+            after = page.next_cursor
+            if after is None:
+                return tuple(found)
 
     async def renew_lease(self) -> c.RenewLeaseResult:
         """Keep the lease for another `lease_ttl_ms`."""

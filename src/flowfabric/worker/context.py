@@ -8,11 +8,11 @@ from collections.abc import Coroutine, MutableMapping
 from datetime import datetime
 from typing import Any, Final, Protocol, TypeVar
 
-from flowfabric.client.tasks import TaskContext
 from flowfabric.core import contracts as c
 from flowfabric.core.ids import ExecutionId, LaneId, Namespace
 from flowfabric.worker.attempt import Stop
-from flowfabric.worker.outcomes import Interrupted
+from flowfabric.worker.durable import DurableContext
+from flowfabric.worker.journal import Journal
 
 T = TypeVar("T")
 
@@ -49,11 +49,15 @@ class Link(Protocol):
     @property
     def is_lease_healthy(self) -> bool: ...
 
+    def check(self) -> None: ...
+
     def stopping(self) -> threading.Event: ...
 
     def progress(self, pct: int | None, message: str | None) -> None: ...
 
     async def describe(self) -> c.ExecutionSnapshot: ...
+
+    def journal(self) -> Journal: ...
 
     def wait(self, call: Coroutine[Any, Any, T]) -> T: ...
 
@@ -78,7 +82,7 @@ class Flag:
         return self.is_set()
 
 
-class Context(TaskContext):
+class Context(DurableContext):
     """The first parameter of a handler that asks for it.
 
     The same in async handlers, in threads and in processes. Once the attempt is over, `progress` and `check` raise:
@@ -88,6 +92,7 @@ class Context(TaskContext):
     __slots__ = ("_link", "_log", "_snapshot")
 
     def __init__(self, link: Link) -> None:
+        super().__init__()
         self._link = link
         self._log: logging.LoggerAdapter[logging.Logger] | None = None
         self._snapshot: c.ExecutionSnapshot | None = None
@@ -163,8 +168,7 @@ class Context(TaskContext):
 
     def check(self) -> None:
         """Raise `Interrupted` when the attempt is over. For threads with long loops."""
-        if self._link.stop is not None:
-            raise Interrupted(f"{self.execution_id}: {self._link.stop}")
+        self._link.check()
 
     async def describe(self) -> c.ExecutionSnapshot:
         """The execution as the store has it now."""
@@ -177,8 +181,15 @@ class Context(TaskContext):
 
     def wait(self, call: Coroutine[Any, Any, T]) -> T:
         """For handlers in threads: run an async call on the worker's loop, `tags = ctx.wait(ctx.tags())`."""
-        self.check()
+        try:
+            self.check()
+        except BaseException:
+            call.close()
+            raise
         return self._link.wait(call)
+
+    def _open_journal(self) -> Journal:
+        return self._link.journal()
 
 
 class _ExecutionLog(logging.LoggerAdapter[logging.Logger]):

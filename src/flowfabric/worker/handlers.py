@@ -16,7 +16,7 @@ from flowfabric.worker.context import Context
 from flowfabric.worker.outcomes import Interrupted
 from flowfabric.worker.process_child import Job
 from flowfabric.worker.processes import ProcessDied, Processes, died
-from flowfabric.worker.threads import Threads
+from flowfabric.worker.threads import Threads, is_async
 
 CallNext: TypeAlias = Callable[[], Awaitable[Any]]
 Middleware: TypeAlias = Callable[[Context, CallNext], Awaitable[Any]]
@@ -47,6 +47,7 @@ class Handler:
         self.task = task
         self.name = task.name
         self.timeout_ms = None if task.options.timeout is None else ms("timeout", task.options.timeout)
+        self.changed_steps = task.options.changed_steps
         self._home = home
         self._function = task.function
         self._takes_context = task.takes_context
@@ -179,11 +180,6 @@ def make_handler(task: Task[..., Any], home: Home, middleware: Sequence[Middlewa
         return ProcessHandler(task, home, middleware)
     kind = Handler if is_async(task.function) else ThreadHandler
     return kind(task, home, middleware)
-
-
-def is_async(function: Callable[..., Any]) -> bool:
-    called = getattr(function, "__call__", None)  # noqa: B004 - an object whose __call__ is async
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(called)
 
 
 def check_importable(task: Task[..., Any]) -> tuple[str, str]:

@@ -19,9 +19,8 @@ from flowfabric.backends.ports import EngineBackend
 from flowfabric.core import batch as b
 from flowfabric.core import contracts as c
 from flowfabric.core.partition import Partition, PartitionFamily
-from flowfabric.core.states import TerminalOutcome
-from flowfabric.errors import Conflict, ExecutionNotActive, FlowFabricError, NotFound
-from flowfabric.worker.attempt import Attempt, Stop
+from flowfabric.errors import Conflict, FlowFabricError, NotFound
+from flowfabric.worker.attempt import Attempt, Stop, stop_for
 from flowfabric.worker.endings import renewal
 from flowfabric.worker.rounds import PER_CALL
 from flowfabric.worker.settings import WorkerSettings
@@ -95,15 +94,12 @@ class Renewals:
             _logger.warning("the lease of %s was not renewed: %s", attempt.execution_id, error)
             self._note_failures([attempt])
             return
-        cancelled = (
-            isinstance(error, ExecutionNotActive) and error.details.get("terminal_outcome") == TerminalOutcome.CANCELLED
-        )
-        self._order(attempt, Stop.CANCELLED if cancelled else Stop.LEASE_LOST, str(error))
+        self._order(attempt, stop_for(error), str(error))
 
     def _order(self, attempt: Attempt, cause: Stop, why: str) -> None:
         self._held.discard(attempt)
-        if attempt.settled or not attempt.order(cause):
-            return  # its end is on its way, or it stops already
+        if attempt.settled or attempt.suspension or not attempt.order(cause):
+            return  # its end or its suspension is on its way, or it stops already
         _logger.warning("%s attempt %d is to stop: %s", attempt.execution_id, attempt.attempt_index, why)
         self._on_stop(attempt)
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from flowfabric.core import contracts as c
 from flowfabric.core.ids import ExecutionId, LaneId, Namespace
 from flowfabric.errors import ExecutionNotFound, InvalidInput
-from flowfabric.worker.attempt import Attempt, Stop
+from flowfabric.worker.attempt import Attempt, Stop, Suspension
+from flowfabric.worker.journal import Journal
 
 if TYPE_CHECKING:
     from flowfabric.worker.attempts import Attempts
@@ -64,6 +65,12 @@ class WorkerLink:
     def stop(self) -> Stop | None:
         return self._attempt.stop
 
+    def check(self) -> None:
+        self._attempt.check()
+
+    def journal(self) -> Journal:
+        return Journal(self._attempt, self._home)
+
     @property
     def is_lease_healthy(self) -> bool:
         return self._attempt.is_lease_healthy
@@ -79,6 +86,8 @@ class WorkerLink:
         self._home.loop.call_soon_threadsafe(self._home.calls.progress, attempt, args)
 
     async def describe(self) -> c.ExecutionSnapshot:
+        if self._attempt.suspension is Suspension.DONE:
+            self._attempt.check()
         snapshot = await self._home.backend.describe_execution(self.execution_id)
         if snapshot is None:
             raise ExecutionNotFound(f"{self.execution_id} is not there any more")

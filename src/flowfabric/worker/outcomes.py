@@ -20,6 +20,7 @@ TIMEOUT: Final = "timeout"
 CRASHED: Final = "crashed"
 INVALID_PAYLOAD: Final = "invalid_payload"
 INVALID_RESULT: Final = "invalid_result"
+STEP_CHANGED: Final = "step_changed"
 
 DEFAULT_CATEGORIES: Final[Mapping[type[BaseException], str]] = {TimeoutError: TIMEOUT}
 
@@ -71,6 +72,14 @@ class Interrupted(BaseException):
     """
 
 
+class Suspended(BaseException):
+    """Unwinds a handler whose execution waits from now on: it will be run again from its top, and come back here.
+
+    The attempt has left this worker already, so catching it changes nothing: every later call of the context raises it
+    again. It is no Exception, so that `except Exception` does not meet it.
+    """
+
+
 class RemoteError(Exception):
     """An exception of a handler in another process: its type and message as text, its classes by name."""
 
@@ -78,6 +87,13 @@ class RemoteError(Exception):
         super().__init__(reason)
         self.names = names
         self.category = category
+
+
+def spoken(error: BaseException) -> BaseException:
+    """What counts of an error: of a group, as task groups raise them, the outcome in it if there is one."""
+    while isinstance(error, BaseExceptionGroup) and (said := error.subgroup(Outcome)) is not None:
+        error = said.exceptions[0]
+    return error
 
 
 def category_of(error: BaseException, categories: Mapping[type[BaseException], str]) -> str:

@@ -26,6 +26,7 @@ from flowfabric.errors import InvalidInput
 from flowfabric.worker.attempt import Stop
 from flowfabric.worker.calls import decoded, encoded
 from flowfabric.worker.context import Context
+from flowfabric.worker.journal import Journal
 from flowfabric.worker.outcomes import Cancel, Fail, Outcome, Retry, Snooze, category_of, reason_of
 
 T = TypeVar("T")
@@ -101,8 +102,17 @@ class _ParentLink:
     def progress(self, pct: int | None, message: str | None) -> None:
         send(self._pipe, Progress(pct, message))
 
+    def check(self) -> None:
+        """It would be ended before it could ask."""
+
     async def describe(self) -> c.ExecutionSnapshot:
-        raise InvalidInput("ctx", self.task, "a CPU handler has no connection; pass what it needs as arguments")
+        raise self._no_connection()
+
+    def journal(self) -> Journal:
+        raise self._no_connection()
+
+    def _no_connection(self) -> InvalidInput:
+        return InvalidInput("ctx", self.task, "a CPU handler has no connection; pass what it needs as arguments")
 
     def wait(self, call: Coroutine[Any, Any, T]) -> T:
         return asyncio.run(call)

@@ -154,9 +154,17 @@ class Rounds:
     def _ask_with_endings(self) -> None:
         """Where a claim took all there was, the call that ends something asks again, so that a claim waits there."""
         for tag in self._outbox.keys() & self._emptied.keys():
-            place = self._emptied.pop(tag)
-            if self._parking.slots_for(place) is not None:
-                self.lanes.hear([(place.lane.lane_id, place.partition)])
+            self._ask_where(self._emptied.pop(tag))
+
+    def ask_without_ending(self, tag: str) -> None:
+        """The same for an attempt that has left its partition without an end: it waits for something."""
+        if tag in self._emptied:
+            self._ask_where(self._emptied.pop(tag))
+            self.turn_soon()
+
+    def _ask_where(self, place: Place) -> None:
+        if self._parking.slots_for(place) is not None:
+            self.lanes.hear([(place.lane.lane_id, place.partition)])
 
     def _take(self, tag: str) -> list[Ending]:
         """The next endings of a partition that go together."""

@@ -47,7 +47,14 @@ class Program:
 class WorkerRun:
     """A worker at work on one store. `open_keeper` opens the keeper's own connection; None: it shares this one."""
 
-    def __init__(self, program: Program, backend: EngineBackend, open_keeper: Open | None, stats: WorkerStats) -> None:
+    def __init__(
+        self,
+        program: Program,
+        backend: EngineBackend,
+        open_keeper: Open | None,
+        stats: WorkerStats,
+        callback_url: str,
+    ) -> None:
         self._program = program
         self._settings = program.settings
         self._backend = backend
@@ -55,6 +62,7 @@ class WorkerRun:
         self._change = asyncio.Event()
         self._stack = AsyncExitStack()
         self._attempts = attempts = Attempts(backend, program.settings, stats, program.categories)
+        attempts.callback_url = callback_url
         self._rounds = Rounds(
             backend,
             program.settings,
@@ -65,6 +73,7 @@ class WorkerRun:
             on_return=self._change.set,
         )
         attempts.finish = self._rounds.finish
+        attempts.left = self._rounds.ask_without_ending
         attempts.changed = attempts.calls.changed = self._changed
         self._presence = Presence(program.settings)
         renewals = Renewals(attempts.held, program.settings, self._stop_from_keeper)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from flowfabric.backends.ports import EngineBackend
 from flowfabric.core import contracts as c
@@ -14,17 +14,19 @@ from flowfabric.errors import FlowFabricError
 from flowfabric.worker.attempt import Attempt
 from flowfabric.worker.stats import WorkerStats
 
+T = TypeVar("T")
+
 _logger: Final = logging.getLogger("flowfabric.worker")
 
 
 class SingleCalls:
-    """Calls that have no batch. Nobody waits for one of them, but a worker knows all of them before it ends."""
+    """Calls that have no batch. A worker knows all of them before it ends, whether somebody waits for them or not."""
 
     def __init__(self, backend: EngineBackend, stats: WorkerStats, held: set[Attempt]) -> None:
         self._backend = backend
         self._stats = stats
         self._held = held
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
         self.changed: Callable[[], None]
 
     def __bool__(self) -> bool:
@@ -81,12 +83,24 @@ class SingleCalls:
         finally:
             attempt.note = None
 
-    def _start(self, call: Coroutine[Any, Any, None]) -> None:
+    async def see_through(self, call: Coroutine[Any, Any, T]) -> T:
+        """The answer to a call whose effect must be known: cancelling who waits for it neither stops nor leaves it."""
+        task = self._start(call)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            await asyncio.wait([task])
+            if not task.cancelled():
+                task.exception()  # nobody else asks for it
+            raise
+
+    def _start(self, call: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         task = asyncio.get_running_loop().create_task(call)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
+        return task
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _ended(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         self.changed()
 

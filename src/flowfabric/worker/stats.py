@@ -14,6 +14,7 @@ class WorkerStats:
     failed: int = 0
     retried: int = 0
     snoozed: int = 0
+    suspended: int = 0
     cancelled: int = 0
     timed_out: int = 0
     lost: int = 0

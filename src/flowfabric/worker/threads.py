@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import inspect
 import itertools
 import queue
 import threading
@@ -16,6 +17,12 @@ from typing import Any, Final, TypeVar
 T = TypeVar("T")
 
 _numbers: Final = itertools.count(1)
+
+
+def is_async(function: Callable[..., Any]) -> bool:
+    """Whether it runs on the loop; everything else is called in a thread."""
+    called = getattr(function, "__call__", None)  # noqa: B004 - an object whose __call__ is async
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(called)
 
 
 class Threads:

@@ -132,8 +132,8 @@ class Worker:
         if not self._registry.tasks:
             raise InvalidInput("tasks", (), "the worker has none; add some with @worker.task or worker.add")
         try:
-            backend, open_keeper = await self._connect(store, keeper)
-            self._run = WorkerRun(self._program, backend, open_keeper, self.stats)
+            backend, open_keeper, settings = await self._connect(store, keeper)
+            self._run = WorkerRun(self._program, backend, open_keeper, self.stats, settings.callback_url)
             await self._run.start()
         except BaseException:
             await self._close()
@@ -164,18 +164,20 @@ class Worker:
         if self._run is not None:
             await self._run.idle()
 
-    async def _connect(self, store: Store | None, keeper: str | Settings | None) -> tuple[EngineBackend, Open | None]:
+    async def _connect(
+        self, store: Store | None, keeper: str | Settings | None
+    ) -> tuple[EngineBackend, Open | None, Settings]:
         if store is None or isinstance(store, str | Settings):
             settings = _settings(store)
             self._owned = backend = await open_backend(settings=settings)
         else:
             settings, backend = None, store
         mine = _settings(keeper) if keeper is not None else settings
-        if mine is not None:
-            await ensure_secret(backend, mine)  # its handlers may make waitpoints
+        known = mine or _settings(None)
+        await ensure_secret(backend, known)  # its handlers may make waitpoints
         if mine is None or mine.url == _THROW_AWAY:
-            return backend, None
-        return backend, lambda: open_backend(settings=mine)
+            return backend, None, known
+        return backend, lambda: open_backend(settings=mine), known
 
     async def _until(self, ending: asyncio.Event) -> None:
         """Wait for the end, or raise what made working impossible."""

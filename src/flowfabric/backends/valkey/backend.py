@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from msgspec.structs import replace
 
 from flowfabric.backends.valkey import keys
 from flowfabric.backends.valkey.batches import ValkeyBatches
+from flowfabric.backends.valkey.budgets import ValkeyBudgets
 from flowfabric.backends.valkey.bundle import Bundle, bundle
 from flowfabric.backends.valkey.calls import FunctionCaller, flat_to_dict
 from flowfabric.backends.valkey.client import Client
+from flowfabric.backends.valkey.embedded_secret import own_secret
 from flowfabric.backends.valkey.events import ValkeyEvents
 from flowfabric.backends.valkey.executions import ValkeyExecutions
 from flowfabric.backends.valkey.flow_reads import ValkeyFlowReads
@@ -19,18 +23,23 @@ from flowfabric.backends.valkey.library import Library
 from flowfabric.backends.valkey.listing import ValkeyListing
 from flowfabric.backends.valkey.maintenance import ValkeyMaintenance
 from flowfabric.backends.valkey.opening import open_client
+from flowfabric.backends.valkey.quotas import ValkeyQuotas
 from flowfabric.backends.valkey.reads import ValkeyReads
 from flowfabric.backends.valkey.retention import ValkeyRetention
 from flowfabric.backends.valkey.scheduling import ValkeyScheduling
 from flowfabric.backends.valkey.secrets import ValkeySecrets
 from flowfabric.backends.valkey.signals import ValkeySignals
 from flowfabric.backends.valkey.steps import ValkeySteps
+from flowfabric.backends.valkey.streams import ValkeyStreams
 from flowfabric.backends.valkey.suspensions import ValkeySuspensions
 from flowfabric.backends.valkey.tail import EventTail
+from flowfabric.backends.valkey.tailing import FrameTails
+from flowfabric.backends.valkey.url import ServerAddress, parse_url
 from flowfabric.backends.valkey.wakeups import Announcements, ValkeyWakeups
 from flowfabric.backends.valkey.workers import ValkeyWorkers
 from flowfabric.config import Settings
 from flowfabric.core.partition import PartitionConfig
+from flowfabric.core.tokens import SigningSecret
 from flowfabric.errors import InvalidInput, PartitionMismatch
 
 _RECORD = keys.PARTITION_RECORD
@@ -43,11 +52,14 @@ class ValkeyBackend(
     ValkeyExecutions,
     ValkeyLeases,
     ValkeyScheduling,
+    ValkeyBudgets,
+    ValkeyQuotas,
     ValkeyLanes,
     ValkeySuspensions,
     ValkeySignals,
     ValkeySecrets,
     ValkeySteps,
+    ValkeyStreams,
     ValkeyFlows,
     ValkeyEdges,
     ValkeyFlowReads,
@@ -62,11 +74,13 @@ class ValkeyBackend(
 ):
     """All ports on one Valkey, standalone, cluster or embedded."""
 
-    def __init__(self, client: Client, library: Library, partitions: PartitionConfig) -> None:
+    def __init__(self, client: Client, library: Library, partitions: PartitionConfig, address: ServerAddress) -> None:
         self._client = client
+        self._address = address
         self._library = library
         self._caller = FunctionCaller(library)
         self._tail = EventTail(client)
+        self._frame_tails = FrameTails(client, self._tail, self._read_after)
         self._announcements = Announcements(client)
         self._turns = {}
         self.partitions = partitions
@@ -82,15 +96,21 @@ class ValkeyBackend(
         except BaseException:
             await client.close()
             raise
-        return cls(client, library, partitions)
+        return cls(client, library, partitions, parse_url(settings.url))
 
     @property
     def client(self) -> Client:
         """The connection underneath, for the test kit; nothing else of ours goes past the ports."""
         return self._client
 
+    async def kept_secret(self) -> SigningSecret | None:
+        if self._address.kind != "embedded":
+            return None
+        return await asyncio.to_thread(own_secret, self._address.directory)
+
     async def close(self) -> None:
         await self._announcements.close()
+        await self._frame_tails.close()
         await self._tail.close()
         await self._client.close()
 

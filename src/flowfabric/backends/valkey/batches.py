@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from contextlib import suppress
 from random import randrange
 
 from flowfabric.backends.valkey import keys, replays
-from flowfabric.backends.valkey.calls import Fields, FunctionCaller, Value, at_once, parse_envelope
+from flowfabric.backends.valkey.asking import ValkeyAsking, refusal_of
+from flowfabric.backends.valkey.calls import Fields, Value, at_once, parse_envelope
 from flowfabric.backends.valkey.claims import CallIds, ClaimReader
 from flowfabric.backends.valkey.client import Reply
+from flowfabric.backends.valkey.debts import Offer
 from flowfabric.backends.valkey.executions import create_items, created_from
 from flowfabric.backends.valkey.parking import ValkeyParkedClaim
 from flowfabric.core import batch as b
@@ -26,12 +29,10 @@ _PER_CALL = 100
 _NOTHING = to_msgpack(())
 
 
-class ValkeyBatches:
+class ValkeyBatches(ValkeyAsking):
     """Many at once."""
 
-    _caller: FunctionCaller
     _turns: dict[LaneId, int]  # the shard with which the next claim of a lane starts
-    partitions: PartitionConfig
 
     async def submit_executions(self, batch: Sequence[c.CreateExecutionArgs]) -> list[b.SubmitOutcome]:
         outcomes: list[b.SubmitOutcome | None] = [None] * len(batch)
@@ -76,7 +77,40 @@ class ValkeyBatches:
         fields = await self._call("claim_batch", partition.tag, request=to_msgpack(request))
         named = args.execution_ids
         claims = ClaimReader(args, ids, fields.values[1])
-        return [claims.read(reply, named[at] if named else "") for at, reply in enumerate(_list(fields, 0))]
+        outcomes = [claims.read(reply, named[at] if named else "") for at, reply in enumerate(_list(fields, 0))]
+        offers = [Offer.read(row) for row in fields.entries(3)]
+        if not offers:
+            return outcomes
+        admitted = await self._claim_offered(partition, args, offers)
+        if named:
+            return [admitted.get(each, outcomes[at]) for at, each in enumerate(named)]
+        return outcomes + [work for work in admitted.values() if isinstance(work, b.ClaimedWork)]
+
+    async def _claim_offered(
+        self, partition: Partition, args: b.ClaimExecutionsArgs, offers: Sequence[Offer]
+    ) -> dict[ExecutionId, b.ClaimOutcome]:
+        """Ask the limits of what was offered, and claim what they admit; an outcome for each that they answered."""
+        answers = await self.ask_limits(partition.tag, offers)
+        outcomes: dict[ExecutionId, b.ClaimOutcome] = {
+            each.offer.execution_id: refusal_of(each) for each in answers.refused
+        }
+        if not answers.admitted:
+            return outcomes
+        ids = CallIds.new()
+        request = _claim_request(args, 0, ids) | {
+            "named": [offer.execution_id.uuid for offer in answers.admitted],
+            "admitted": 1,
+            "permits": answers.permits,
+        }
+        request.pop("park", None)
+        fields = await self._call("claim_batch", partition.tag, request=to_msgpack(request))
+        claims = ClaimReader(args, ids, fields.values[1])
+        for offer, reply in zip(answers.admitted, _list(fields, 0), strict=True):
+            outcomes[offer.execution_id] = claims.read(reply, offer.execution_id)
+        lost = [each for each in answers.admitted if not isinstance(outcomes[each.execution_id], b.ClaimedWork)]
+        if lost:
+            await self.return_offers(partition.tag, lost)
+        return outcomes
 
     async def finish_executions(self, args: b.FinishExecutionsArgs) -> b.FinishExecutionsResult:
         _check_partition(args)
@@ -85,7 +119,7 @@ class ValkeyBatches:
         fields = await self._call(
             "finish_batch",
             args.partition.tag,
-            finish=to_msgpack([_finish_item(item) for item in args.finish]) if args.finish else _NOTHING,
+            finish=to_msgpack(_finish_items(args.finish)) if args.finish else _NOTHING,
             renew=to_msgpack([_renew_item(item) for item in args.renew]) if args.renew else _NOTHING,
             claim=to_msgpack(request) if request else "",
             payloads=[_result(item) for item in args.finish],
@@ -100,7 +134,17 @@ class ValkeyBatches:
             result.claimed += [work for work in map(read, _list(fields, 2)) if isinstance(work, b.ClaimedWork)]
             if fields.values[4]:
                 result.parked = ValkeyParkedClaim(self._caller, args.partition.tag, args.claim, ids, request)
+        if fields.values[6]:
+            await self._drain_own(args.partition)
+        if args.claim and (offers := [Offer.read(row) for row in fields.entries(5)]):
+            claimed = await self._claim_offered(args.partition, args.claim, offers)
+            result.claimed += [work for work in claimed.values() if isinstance(work, b.ClaimedWork)]
         return result
+
+    async def _drain_own(self, partition: Partition) -> None:
+        """Slots go on at once to who waits for them; when that fails, the engine comes back to it."""
+        with suppress(FlowFabricError):
+            await self.settle_due(partition.tag, await self._call("due_admissions", partition.tag, limit=_PER_CALL))
 
     async def run_due_work(self, args: b.RunDueWorkArgs) -> b.DueWork:
         fields = await self._call("due_batch", args.partition.tag, limit=args.limit)
@@ -184,6 +228,19 @@ def _claim_request(args: b.ClaimExecutionsArgs, count: int, ids: CallIds) -> dic
 
 def _result(args: b.FinishArgs) -> bytes:
     return (args.result_payload or b"") if isinstance(args, c.CompleteExecutionArgs) else b""
+
+
+def _finish_items(batch: Sequence[b.FinishArgs]) -> list[str | tuple[str | int, ...]]:
+    """A completion by the holder of the lease, as nearly all are, is five texts in a row; any other is a list."""
+    items: list[str | tuple[str | int, ...]] = []
+    for args in batch:
+        fence = args.fence
+        if isinstance(args, c.CompleteExecutionArgs) and fence and args.source is c.CancelSource.LEASE_HOLDER:
+            held = (str(fence.lease_id), str(fence.lease_epoch), str(fence.attempt_id))
+            items += (args.execution_id.uuid, *held, args.result_encoding or "")
+        else:
+            items.append(_finish_item(args))
+    return items
 
 
 def _finish_item(args: b.FinishArgs) -> tuple[str | int, ...]:

@@ -10,6 +10,7 @@ from msgspec.structs import force_setattr
 from flowfabric.backends.valkey.calls import parse_envelope
 from flowfabric.backends.valkey.client import Reply
 from flowfabric.backends.valkey.inputs import read_inputs, size_of
+from flowfabric.backends.valkey.signals import read_resumption
 from flowfabric.core import batch as b
 from flowfabric.core import contracts as c
 from flowfabric.core.handle import BackendTag, HandleWriter
@@ -58,16 +59,17 @@ class ClaimReader:
         self,
         number: int,
         execution_id: bytes,
-        epoch: bytes,
-        index: bytes,
-        kind: bytes,
-        name: bytes,
         payload: bytes,
+        name: bytes,
         encoding: bytes,
+        epoch: bytes = b"1",
+        index: bytes = b"0",
+        kind: bytes = b"initial",
         resumed: bytes | None = None,
+        resumption: bytes = b"",
         inputs: Reply = None,
     ) -> b.ClaimedWork:
-        """The row is the one that lua/lib/taking.lua answers with."""
+        """The row is the one that lua/lib/taking.lua answers with; of a first attempt it says no more than needed."""
         ending = f"{number:012x}"
         attempt_id = f"{self._attempts}{ending}" if not resumed else resumed.decode()
         given: Sequence[c.ExecutionInput] = ()
@@ -84,6 +86,7 @@ class ClaimReader:
             execution_kind=name.decode(),
             input_payload=payload,
             payload_encoding=encoding.decode() or None,
+            resumption=read_resumption(resumption) if resumption else None,
             inputs=given,
         )
 

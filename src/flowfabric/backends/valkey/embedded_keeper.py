@@ -155,12 +155,12 @@ def _start(job: Job) -> Server:
 def server_command(job: Job) -> list[str]:
     # With appendfsync everysec a write stays in memory while an fsync runs, although it was answered: kill -9
     # would lose it. With no, the kernel has each write before it is answered, and _sync puts it on the disk.
-    # The list of running executions is short and changes all the time; as a compact list it would be searched from
-    # one end to the other at each change.
+    # The lists of running executions, by lane and by worker, are short and change all the time; as compact lists they
+    # would be searched from one end to the other at each change.
     options = {
         "port": "0", "unixsocket": job.socket, "unixsocketperm": "700", "dir": str(job.directory), "save": "",
         "appendonly": "yes", "appendfsync": "no", "daemonize": "no", "logfile": "",
-        "zset-max-listpack-entries": "16",
+        "zset-max-listpack-entries": "16", "set-max-listpack-entries": "16",
     }  # fmt: skip
     return [job.binary, *(word for name, value in options.items() for word in (f"--{name}", value))]
 

@@ -10,21 +10,30 @@ import os
 import secrets
 import tempfile
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Final
 
+from flowfabric.core.tokens import Kid, SecretHex, SigningSecret
+
 FILE: Final = "waitpoint.secret"
+EMBEDDED_KID: Final = Kid("embedded")
 _BYTES: Final = 32
 
 
-def new_secret() -> str:
-    """A signing secret, in hex."""
+def own_secret(directory: Path | None) -> SigningSecret:
+    """The secret of the store in this directory, made if it has none; None is a throw-away store."""
+    secret = _throw_away_secret() if directory is None else _kept(directory / FILE)
+    return SigningSecret(kid=EMBEDDED_KID, secret_hex=SecretHex(secret))
+
+
+@cache
+def _throw_away_secret() -> str:
+    """Only this process can open such a store; with one secret for all of them, concurrent callers agree."""
     return secrets.token_hex(_BYTES)
 
 
-def kept_secret(directory: Path) -> str:
-    """The secret of the store in this directory, made if it has none."""
-    path = directory / FILE
+def _kept(path: Path) -> str:
     if not path.exists():
         _make(path)
     return path.read_text().strip()
@@ -35,7 +44,7 @@ def _make(path: Path) -> None:
     aside_fd, aside = tempfile.mkstemp(prefix=f"{FILE}.", dir=path.parent)  # for nobody else to read
     try:
         with os.fdopen(aside_fd, "w") as file:
-            file.write(new_secret() + "\n")
+            file.write(secrets.token_hex(_BYTES) + "\n")
             file.flush()
             os.fsync(file.fileno())
         with suppress(FileExistsError):

@@ -6,8 +6,8 @@ execution live on one node. docs/reference/keys.md lists the whole key space.
 
 from __future__ import annotations
 
-from flowfabric.core.ids import ExecutionId, FlowId, LaneId, WorkerInstanceId
-from flowfabric.core.partition import Partition, PartitionConfig, PartitionFamily
+from flowfabric.core.ids import BudgetId, ExecutionId, FlowId, LaneId, QuotaPolicyId, WorkerInstanceId
+from flowfabric.core.partition import Partition, PartitionConfig, PartitionFamily, budget_partition, quota_partition
 
 PARTITION_RECORD = "ff:config:partitions"
 # Workers, and engines, are few: all of each kind share a slot.
@@ -64,6 +64,27 @@ def hand_channel(worker_instance_id: WorkerInstanceId) -> str:
 def events(tag: str) -> str:
     """The partition's event log; batches are routed by it."""
     return f"ff:part:{tag}:events"
+
+
+def stream(execution_id: ExecutionId, attempt_index: int) -> str:
+    return f"ff:stream:{execution_id.tag}:{execution_id}:{attempt_index}"
+
+
+def summary(execution_id: ExecutionId, attempt_index: int) -> str:
+    return f"ff:attempt:{execution_id.tag}:{execution_id}:{attempt_index}:summary"
+
+
+def budget(budget_id: BudgetId, partitions: PartitionConfig) -> str:
+    return f"ff:budget:{budget_partition(budget_id, partitions).tag}:{budget_id}"
+
+
+def quota(quota_policy_id: QuotaPolicyId, partitions: PartitionConfig) -> str:
+    return f"ff:quota:{quota_partition(quota_policy_id, partitions).tag}:{quota_policy_id}"
+
+
+def attachments(tag: str) -> str:
+    """What is attached to the scopes of a partition's executions."""
+    return f"ff:attach:{tag}"
 
 
 def noop(tag: str) -> str:

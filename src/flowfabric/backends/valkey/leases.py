@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from flowfabric.backends.valkey.calls import Fields, FunctionCaller, Value
+from flowfabric.backends.valkey.asking import ValkeyAsking
+from flowfabric.backends.valkey.calls import Fields, Value
 from flowfabric.backends.valkey.executions import fence_args
 from flowfabric.core import capability
 from flowfabric.core import contracts as c
 from flowfabric.core.handle import BackendTag, Handle, HandleKind, HandlePayload, encode_handle
 from flowfabric.core.ids import AttemptId, ExecutionId, LeaseId
 from flowfabric.core.states import AttemptType
-from flowfabric.errors import Conflict, Limited
+from flowfabric.errors import Conflict, FlowFabricError, Limited
 
 
-class ValkeyLeases:
+class ValkeyLeases(ValkeyAsking):
     """Who owns the running attempt."""
-
-    _caller: FunctionCaller
 
     async def claim_execution(self, args: c.ClaimExecutionArgs) -> c.ClaimExecutionResult:
         fields = await self._caller.call_execution(
@@ -42,7 +41,23 @@ class ValkeyLeases:
         return _resumed(args, _given(fields))
 
     async def issue_grant_and_claim(self, args: c.IssueGrantAndClaimArgs) -> c.IssueGrantAndClaimResult:
-        fields = await self._caller.call_execution(
+        try:
+            fields = await self._claim_in_one_step(args)
+        except Conflict as error:
+            if error.details.get("state") != "admission_required":
+                raise
+            offer = await self.offer_named(args)
+            try:
+                fields = await self._claim_in_one_step(args, admitted="1")
+            except FlowFabricError:
+                await self.return_offers(args.execution_id.tag, [offer])
+                raise
+        given = _Given(fields.number(1), fields.number(4), fields.number(2), fields.text(3))
+        kind = fields.text(5)
+        return _resumed(args, given) if kind == "resumed" else _claimed(args, given, kind)
+
+    async def _claim_in_one_step(self, args: c.IssueGrantAndClaimArgs, *, admitted: str | None = None) -> Fields:
+        return await self._caller.call_execution(
             "issue_grant_and_claim",
             args.execution_id,
             **_request(args),
@@ -52,10 +67,8 @@ class ValkeyLeases:
             attempt_timeout_ms=args.attempt_timeout_ms,
             execution_deadline_at=args.execution_deadline_at,
             worker_capabilities_csv=capability.to_csv(args.worker_capabilities),
+            admitted=admitted,
         )
-        given = _Given(fields.number(1), fields.number(4), fields.number(2), fields.text(3))
-        kind = fields.text(5)
-        return _resumed(args, given) if kind == "resumed" else _claimed(args, given, kind)
 
     async def reclaim_execution(self, args: c.ReclaimExecutionArgs) -> c.ReclaimExecutionResult:
         try:

@@ -13,7 +13,7 @@ from flowfabric.errors import BadReply
 
 KEY_LENGTH: Final = 24  # a message begins with the key of the claim it is for
 _ROWS_AT: Final = KEY_LENGTH + 8  # behind the length of the rows
-_PAYLOAD: Final = 6  # where the length of its payload stands in a row
+_BYTES: Final = (2, 9)  # where the lengths of its payload and of its resumption stand in a row
 
 
 class ValkeyParkedClaim:
@@ -53,12 +53,13 @@ class ValkeyParkedClaim:
 
 
 def _with_payloads(rows: list[list[Any]], message: bytes, at: int) -> list[list[Any]]:
-    """The rows as a reply has them: bytes, the payloads in their places."""
+    """The rows as a reply has them: bytes, all in their places."""
     whole = []
     for number, *cells in rows:
         row = [number, *(cell.encode() if isinstance(cell, str) else cell for cell in cells)]
-        end = at + row[_PAYLOAD]
-        row[_PAYLOAD] = message[at:end]
+        for cell in _BYTES:
+            if cell < len(row):
+                end = at + row[cell]
+                row[cell], at = message[at:end], end
         whole.append(row)
-        at = end
     return whole

@@ -31,6 +31,7 @@ class Recorded:
         self.phase = said.get("lifecycle_phase", "")
         self.attempt_state = said.get("attempt_state", "")
         self.delay_until = int(said.get("delay_until") or 0)
+        self.public_state = said.get("public_state", "")
         self._owner = (said.get("lease_epoch", ""), said.get("attempt_id", ""))
 
     def ended_by(self, fence: LeaseFence | None, outcome: TerminalOutcome) -> bool:
@@ -80,4 +81,5 @@ def was_delayed(args: DelayExecutionArgs, error: ExecutionNotActive) -> bool:
 
 def was_moved_to_waiting_children(args: MoveToWaitingChildrenArgs, error: ExecutionNotActive) -> bool:
     recorded = Recorded(error)
-    return recorded.released_by(args.fence, AttemptState.ATTEMPT_INTERRUPTED) and not recorded.delay_until
+    released = recorded.released_by(args.fence, AttemptState.ATTEMPT_INTERRUPTED)
+    return released and recorded.public_state == PublicState.WAITING_CHILDREN

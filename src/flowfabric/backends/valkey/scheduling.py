@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 from flowfabric.backends.valkey import keys
+from flowfabric.backends.valkey.asking import ValkeyAsking, refusal_of
 from flowfabric.backends.valkey.batches import shards_in_turn
-from flowfabric.backends.valkey.calls import FunctionCaller, Value
+from flowfabric.backends.valkey.calls import Fields, Value
+from flowfabric.backends.valkey.debts import Offer
 from flowfabric.backends.valkey.leases import reclaim_cap_exceeded
 from flowfabric.core import capability
 from flowfabric.core import contracts as c
 from flowfabric.core.ids import ExecutionId, LaneId
-from flowfabric.core.partition import PartitionConfig, PartitionKey
-from flowfabric.errors import Conflict, Limited, NotFound
+from flowfabric.core.partition import PartitionKey
+from flowfabric.errors import BackendUnavailable, Conflict, FlowFabricError, Limited, NotFound
+
+# So many that their limits refuse are passed over in one call.
+_TRIES = 16
 
 
-class ValkeyScheduling:
+class ValkeyScheduling(ValkeyAsking):
     """Who may start what, and when."""
 
-    _caller: FunctionCaller
     _turns: dict[LaneId, int]
-    partitions: PartitionConfig
 
     async def issue_claim_grant(self, args: c.IssueClaimGrantArgs) -> c.IssueClaimGrantResult:
         fields = await self._caller.call_execution("issue_claim_grant", args.execution_id, **_grant_args(args))
+        if refused := await self._refused(args.execution_id.tag, fields):
+            raise refused
         return c.ClaimGrantIssued(execution_id=args.execution_id, expires_at_ms=fields.number(1))
 
     async def issue_reclaim_grant(self, args: c.IssueReclaimGrantArgs) -> c.IssueReclaimGrantResult:
@@ -74,18 +79,34 @@ class ValkeyScheduling:
 
     async def claim_for_worker(self, args: c.ClaimForWorkerArgs) -> c.ClaimForWorkerOutcome:
         for shard in shards_in_turn(self._turns, args.lane_id, self.partitions):
-            fields = await self._caller.call_partition(
-                "claim_for_worker",
-                shard.tag,
-                lane_id=args.lane_id,
-                worker_id=args.worker_id,
-                worker_instance_id=args.worker_instance_id,
-                worker_capabilities_csv=capability.to_csv(args.worker_capabilities),
-                grant_ttl_ms=args.grant_ttl_ms,
-            )
-            if fields.text(0):
-                return c.WorkGranted(grant=_claim_grant(ExecutionId(fields.text(0)), fields.number(1)))
+            for _ in range(_TRIES):
+                fields = await self._caller.call_partition(
+                    "claim_for_worker",
+                    shard.tag,
+                    lane_id=args.lane_id,
+                    worker_id=args.worker_id,
+                    worker_instance_id=args.worker_instance_id,
+                    worker_capabilities_csv=capability.to_csv(args.worker_capabilities),
+                    grant_ttl_ms=args.grant_ttl_ms,
+                )
+                if not fields.text(0):
+                    break
+                if not await self._refused(shard.tag, fields):
+                    return c.WorkGranted(grant=_claim_grant(ExecutionId(fields.text(0)), fields.number(1)))
         return c.NoWork()
+
+    async def _refused(self, tag: str, granted: Fields) -> FlowFabricError | None:
+        """Ask the limits of what was granted, if it has any; a grant that they refuse is taken back."""
+        if len(granted.values) < 3:
+            return None
+        offer = Offer.read(Fields(granted.operation, granted.status, granted.values[2]))  # type: ignore[arg-type]
+        answers = await self.ask_limits(tag, [offer])
+        if answers.admitted:
+            return None
+        if answers.refused:
+            return refusal_of(answers.refused[0])
+        await self.return_offers(tag, [offer])
+        return BackendUnavailable(f"{granted.operation} {offer.execution_id}: a limit of it does not answer")
 
     async def scan_eligible_executions(self, args: c.ScanEligibleArgs) -> list[ExecutionId]:
         fields = await self._caller.call_partition(

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from flowfabric.backends.valkey.calls import Fields, FunctionCaller
+from typing import Any
+
+from flowfabric.backends.valkey.calls import Fields, FunctionCaller, Value
+from flowfabric.core import batch as b
 from flowfabric.core import contracts as c
-from flowfabric.core.ids import SignalId, WaitpointId, WaitpointKey
+from flowfabric.core.codec import from_msgpack
+from flowfabric.core.ids import SignalId, SuspensionId, WaitpointId, WaitpointKey
 
 _DEFAULT_ENCODING = "json"
 
@@ -18,15 +22,8 @@ class ValkeySignals:
         fields = await self._caller.call_execution(
             "deliver_signal",
             args.execution_id,
-            signal_id=args.signal_id,
+            **_content(args),
             waitpoint_id=args.waitpoint_id,
-            signal_name=args.signal_name,
-            signal_category=args.signal_category,
-            source_type=args.source_type,
-            source_identity=args.source_identity,
-            payload=args.payload,
-            payload_encoding=args.payload_encoding,
-            idempotency_key=args.idempotency_key,
             correlation_id=args.correlation_id,
             target_scope=args.target_scope,
             created_at=args.created_at,
@@ -37,13 +34,17 @@ class ValkeySignals:
             waitpoint_token=args.waitpoint_token.reveal(),
             on_pending="buffer",  # the store sees which of the two it is, in the step that acts on it (D2)
         )
-        signal_id = SignalId.trusted(fields.text(0))
-        if fields.status == "DUPLICATE":
-            return c.SignalDuplicate(existing_signal_id=signal_id)
-        effect = c.SignalEffect(fields.text(1))
-        if effect is c.SignalEffect.RESUMED:
-            return c.ResumeTriggered(signal_id=signal_id)
-        return c.SignalAccepted(signal_id=signal_id, effect=effect)
+        return _outcome(fields)
+
+    async def signal_execution(self, args: c.SignalExecutionArgs) -> c.SignalOutcome:
+        fields = await self._caller.call_execution(
+            "signal_execution",
+            args.execution_id,
+            **_content(args),
+            waitpoint_key=args.waitpoint_key,
+            correlation_id=args.correlation_id,
+        )
+        return _outcome(fields)
 
     async def list_resume_signals(self, args: c.ListResumeSignalsArgs) -> c.ListResumeSignalsPage:
         fields = await self._caller.call_execution(
@@ -53,10 +54,57 @@ class ValkeySignals:
             after=args.after,
             limit=args.limit,
         )
-        keys = dict(fields.rows(4))
-        signals = tuple(_signal(entry, keys) for entry in fields.entries(5))
-        more = fields.text(0) == "1"
-        return c.ListResumeSignalsPage(signals=signals, next_cursor=signals[-1].signal_id if more else None)
+        return _page(fields)
+
+
+def read_resumption(packed: bytes) -> b.Resumption | None:
+    """What a claim tells of a resumed attempt (lua/lib/resumption.lua); None when it has to be asked for."""
+    try:
+        values = _as_bytes(from_msgpack(packed))
+    except (ValueError, TypeError):  # a payload that is no text: packing knows no bytes
+        return None
+    fields = Fields("claim_batch", "OK", values)
+    return b.Resumption(fields.number(7), _page(fields))
+
+
+def _as_bytes(value: Any) -> Any:
+    return value.encode() if isinstance(value, str) else [_as_bytes(each) for each in value]
+
+
+def _page(fields: Fields) -> c.ListResumeSignalsPage:
+    keys = dict(fields.rows(5))
+    signals = tuple(_signal(entry, keys) for entry in fields.entries(6))
+    more = fields.text(0) == "1"
+    return c.ListResumeSignalsPage(
+        signals=signals,
+        next_cursor=signals[-1].signal_id if more else None,
+        suspension_id=SuspensionId.trusted(fields.text(1)) if fields.text(1) else None,
+        close_reason=fields.text(3) or None,
+        continuation_metadata_pointer=fields.text(4) or None,
+    )
+
+
+def _content(args: c.DeliverSignalArgs | c.SignalExecutionArgs) -> dict[str, Value]:
+    return {
+        "signal_id": args.signal_id,
+        "signal_name": args.signal_name,
+        "signal_category": args.signal_category,
+        "source_type": args.source_type,
+        "source_identity": args.source_identity,
+        "payload": args.payload,
+        "payload_encoding": args.payload_encoding,
+        "idempotency_key": args.idempotency_key,
+    }
+
+
+def _outcome(fields: Fields) -> c.SignalOutcome:
+    signal_id = SignalId.trusted(fields.text(0))
+    if fields.status == "DUPLICATE":
+        return c.SignalDuplicate(existing_signal_id=signal_id)
+    effect = c.SignalEffect(fields.text(1))
+    if effect is c.SignalEffect.RESUMED:
+        return c.ResumeTriggered(signal_id=signal_id)
+    return c.SignalAccepted(signal_id=signal_id, effect=effect)
 
 
 def _signal(entry: Fields, keys: dict[str, str]) -> c.ResumeSignal:

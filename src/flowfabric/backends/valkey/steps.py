@@ -22,6 +22,7 @@ class ValkeySteps:
             input_digest=args.input_digest,
             result_encoding=args.encoding,
             result=args.payload,
+            replace="1" if args.replace else None,
         )
         if fields.status == "DUPLICATE":
             return c.StepAlreadyRecorded(result=_record(args.step.name, args.step.occurrence, fields, 0))

@@ -54,6 +54,7 @@ class ValkeySuspensions:
             args.execution_id,
             trigger_type=args.trigger_type,
             resume_delay_ms=args.resume_delay_ms,
+            suspension_id=args.suspension_id,
         )
         return c.ExecutionResumed(public_state=PublicState(fields.text(0)))
 
@@ -92,6 +93,12 @@ class ValkeySuspensions:
         )
         return c.WaitpointAlreadyClosed() if fields.text(0) == "already_closed" else c.WaitpointClosed()
 
+    async def read_waitpoint_token(self, args: c.ReadWaitpointTokenArgs) -> c.IssuedWaitpoint:
+        fields = await self._caller.call_execution(
+            "read_waitpoint_token", args.execution_id, waitpoint_id=args.waitpoint_id
+        )
+        return _issued(fields, 0)
+
     async def list_suspended(self, args: c.ListSuspendedArgs) -> c.ListSuspendedPage:
         place = decode_cursor("suspended", args.cursor, tuple[int, str]) if args.cursor else None
         sources = [_Suspended(self._caller, tag, args, place) for tag in tags_of(self.partitions)]
@@ -116,11 +123,16 @@ class ValkeySuspensions:
 
 
 def _binding_args(args: c.SuspendExecutionArgs) -> dict[str, Value]:
-    """The first waitpoint, the others, and behind them the time-out in ms; a pending one is one without a key."""
+    """The first waitpoint, the others, and behind them the time-out in ms and whether tokens come later.
+
+    A pending waitpoint is one without a key.
+    """
     pairs = [(each.waitpoint_id, _key_to_send(each)) for each in args.waitpoints]
     rest = [str(len(pairs) - 1), *(text for pair in pairs[1:] for text in pair)]
-    if args.timeout_ms is not None:
-        rest.append(str(args.timeout_ms))
+    if args.timeout_ms is not None or not args.issue_tokens:
+        rest.append("" if args.timeout_ms is None else str(args.timeout_ms))
+    if not args.issue_tokens:
+        rest.append("later")
     return {
         "waitpoint_id": pairs[0][0],
         "waitpoint_key": pairs[0][1],

@@ -14,6 +14,7 @@ from flowfabric.core.ids import (
     AttemptIndex,
     ExecutionId,
     SignalId,
+    SuspensionId,
     TimestampMs,
     WaitpointId,
     WaitpointKey,
@@ -50,15 +51,10 @@ class SignalEffect(StrEnum):
     RESUMED = "resume_condition_satisfied"
 
 
-class BufferSignalArgs(Checked, frozen=True, kw_only=True):
-    """A signal for a waitpoint, with the token that was given out for it.
-
-    Whether the waitpoint is pending or active is the store's to see: it buffers or evaluates in the same step (D2).
-    """
+class SignalContent(Checked, frozen=True, kw_only=True):
+    """What is said to an execution, and by whom."""
 
     execution_id: ExecutionId
-    waitpoint_id: WaitpointId
-    waitpoint_token: WaitpointToken
     signal_id: SignalId
     signal_name: SignalName
     signal_category: SignalLabel = ""
@@ -67,6 +63,16 @@ class BufferSignalArgs(Checked, frozen=True, kw_only=True):
     payload: SignalPayload | None = None
     payload_encoding: Encoding | None = None
     idempotency_key: IdempotencyKey | None = None
+
+
+class BufferSignalArgs(SignalContent, frozen=True, kw_only=True):
+    """A signal for a waitpoint, with the token that was given out for it.
+
+    Whether the waitpoint is pending or active is the store's to see: it buffers or evaluates in the same step (D2).
+    """
+
+    waitpoint_id: WaitpointId
+    waitpoint_token: WaitpointToken
     target_scope: SignalScope = SignalScope.WAITPOINT
 
 
@@ -79,6 +85,17 @@ class DeliverSignalArgs(BufferSignalArgs, frozen=True, kw_only=True):
     resume_delay_ms: DurationMs | None = None  # None: what the suspension's resume policy says
     max_signals_per_execution: SignalCount | None = None  # None: what the policy says; 0: no limit
     signal_maxlen: SignalStreamLength | None = None
+
+
+class SignalExecutionArgs(SignalContent, frozen=True, kw_only=True):
+    """A signal for whichever open waitpoint takes one of its name, from a trusted caller of the store: without a token.
+
+    Where the execution waits for that name, else a pending waitpoint, which keeps it; with `waitpoint_key` the one that
+    has this key. The idempotency key is the execution's, whichever waitpoint took the signal.
+    """
+
+    waitpoint_key: WaitpointKey | None = None
+    correlation_id: SignalLabel | None = None
 
 
 class SignalAccepted(Outcome, frozen=True, kw_only=True, tag="accepted"):
@@ -132,7 +149,15 @@ class ListResumeSignalsArgs(Checked, frozen=True, kw_only=True):
 
 
 class ListResumeSignalsPage(msgspec.Struct, frozen=True, kw_only=True):
-    """Some signals and where to go on; none at all when an operator or a plain time-out ended the suspension."""
+    """Some signals and where to go on; none at all when an operator or a plain time-out ended the suspension.
+
+    Which suspension it was stands beside them; None when there was none since the execution began or was replayed.
+    close_reason: `resumed` by signals, also by early ones; `resumed_by_operator`; `timed_out_auto_resume`; of an
+    execution that did not go on, what ended it; None while it is open.
+    """
 
     signals: tuple[ResumeSignal, ...] = ()
     next_cursor: SignalId | None = None
+    suspension_id: SuspensionId | None = None
+    close_reason: str | None = None
+    continuation_metadata_pointer: str | None = None  # what its worker gave it

@@ -32,7 +32,7 @@ class StepKey(Checked, frozen=True, kw_only=True):
 
 
 class RecordStepArgs(Checked, frozen=True, kw_only=True):
-    """The owner records what a step gave; the first record of a step stays.
+    """The owner records what a step gave; the first record of a step stays, unless it is to be replaced.
 
     The digest of its inputs is kept beside the result: it tells a later pass whether it is still the same step.
     """
@@ -43,6 +43,7 @@ class RecordStepArgs(Checked, frozen=True, kw_only=True):
     payload: StepPayload
     encoding: Encoding | None = None
     input_digest: InputDigest = ""
+    replace: bool = False  # a step that was run again on purpose; it keeps its place in the order
 
 
 class StepRecord(msgspec.Struct, frozen=True, kw_only=True):

@@ -154,6 +154,7 @@ class SuspendExecutionArgs(Checked, frozen=True, kw_only=True):
     continuation_metadata_pointer: ContinuationPointer | None = None
     idempotency_key: IdempotencyKey | None = None
     dedup_ttl_ms: DurationMs | None = None  # None: a minute longer than timeout_ms, and a week at most
+    issue_tokens: bool = True  # False: new waitpoints have none until read_waitpoint_token, and the answer's are empty
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -223,11 +224,15 @@ SuspendExecutionResult: TypeAlias = ExecutionSuspended | SuspensionAlreadySatisf
 
 
 class ResumeExecutionArgs(Checked, frozen=True, kw_only=True):
-    """End a suspension whatever its condition: suspended -> waiting, or delayed."""
+    """End a suspension whatever its condition: suspended -> waiting, or delayed.
+
+    With `suspension_id` only the one that the caller saw: another that is open by now is left alone.
+    """
 
     execution_id: ExecutionId
     trigger_type: ResumeTrigger = ResumeTrigger.OPERATOR
     resume_delay_ms: DurationMs = 0
+    suspension_id: SuspensionId | None = None
 
 
 class ExecutionResumed(Outcome, frozen=True, kw_only=True, tag="resumed"):

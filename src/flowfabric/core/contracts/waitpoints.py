@@ -103,9 +103,17 @@ class WaitpointAlreadyClosed(Outcome, frozen=True, kw_only=True, tag="already_cl
 CloseWaitpointResult: TypeAlias = WaitpointClosed | WaitpointAlreadyClosed
 
 
+class ReadWaitpointTokenArgs(Checked, frozen=True, kw_only=True):
+    """The token of an open waitpoint, to be given away by somebody who may; signed now when it has none that counts."""
+
+    execution_id: ExecutionId
+    waitpoint_id: WaitpointId
+
+
 class PendingWaitpointInfo(msgspec.Struct, frozen=True, kw_only=True):
     """An open waitpoint of an execution, as anybody may see it: which secret signed its token, never the token.
 
+    token_kid and token_fingerprint are empty while it has no token.
     required_signal_names: what its condition waits for there; empty while it is pending, and for any signal.
     """
 

@@ -1,11 +1,11 @@
 --- Claim up to N executions of a lane in one step, the best first, or the named ones: waiting -> active.
 -- @keys    partition
 -- @args    request:id
--- @reply   claims lease_expires_at parked
+-- @reply   claims lease_expires_at parked offers
 -- @errors  invalid_input
 -- @events  claimed resumed blocked
 -- @repeat  safe
--- @uses    batch claim_request clock parked work
+-- @uses    batch claim_request clock named parked
 return function(K, A)
   local now, tag = clock.now_ms(), batch.tag(K.partition)
   local request, refusal = batch.decode("request", A.request)
@@ -13,8 +13,8 @@ return function(K, A)
   if refusal then return refusal end
 
   if request.named then
-    local claims, expires_at = work.claim_named(tag, request, now)
-    return {1, "OK", claims, expires_at or "", ""}
+    local claims, expires_at, offers = named.claim(tag, request, now)
+    return {1, "OK", claims, expires_at or "", "", offers}
   end
   return {1, "OK", parked.claim(tag, request, now)}
 end

@@ -1,16 +1,18 @@
 --- Grant the best eligible execution of a lane that this worker can run; its state does not change.
 -- @keys    partition
 -- @args    lane_id:id worker_id:id worker_instance_id:id worker_capabilities_csv grant_ttl_ms:pos
--- @reply   execution_id grant_expires_at
+-- @reply   execution_id grant_expires_at offer
 -- @errors  invalid_input
 -- @repeat  unsafe
--- @uses    admission candidates claim clock grant listing record reply
+-- @uses    admission attached candidates claim clock grant listing offering record reply waiting
 local PAGE, PAGES = 100, 10
 
 -- Can it start now? nil when its entry does not belong in a queue.
 local function is_free(tag, id, now)
   local x = record.load("ff:exec:" .. tag .. ":" .. id .. ":core")
   if not claim.is_queued(x) then return nil end
+  local limits = attached.of(x)
+  if limits and waiting.closed(x, limits) then return false, x end
   return not claim.check_found(x, now) and not admission.check_limits(x), x
 end
 
@@ -38,5 +40,8 @@ return function(K, A)
   local x = not admission.lane_obstacle({tag = tag, lane_id = A.lane_id}, true) and find(tag, A, now)
   if not x then return reply.ok("", "") end
   A.capability_hash, A.route_snapshot_json, A.admission_summary = "", "", ""
-  return reply.ok(x.id, grant.issue(x, now, A))
+  local due, limits = grant.issue(x, now, A), attached.of(x)
+  local answer = reply.ok(x.id, due)
+  if limits then answer[5] = offering.row(x, limits, offering.note(x, limits, A.worker_instance_id, due)) end
+  return answer
 end

@@ -3,9 +3,9 @@
 -- @args    waitpoint_id:id reason=proactive_close source=
 -- @reply   status
 -- @errors  invalid_input execution_not_found waitpoint_not_found waitpoint_not_open waitpoint_not_pending
--- @events  woken
+-- @events  woken resumed
 -- @repeat  safe
--- @uses    clock record reply suspension waitpoint
+-- @uses    clock record reply suspension waitpoint waking
 local CLOSED = {closed = true, expired = true}
 local OPEN = {pending = true, active = true}
 
@@ -28,8 +28,8 @@ return function(K, A)
   if ends and A.source ~= "operator_override" then return reply.refuse("waitpoint_not_pending", w.state) end
 
   if ends then
-    suspension.close(x, A.reason, now)
-    suspension.wake(x, now, "operator")
+    suspension.close(x, "resumed", now, {fields = {[w.id] = {"close_reason", A.reason}}})
+    waking.wake(x, now, "operator")
     return reply.ok()
   end
   waitpoint.close(x.tag, w.id, A.reason, now)

@@ -5,11 +5,15 @@
 --          on_duplicate=return_existing concurrency_key= delay_ms:nat?
 -- @reply   execution_id public_state
 -- @errors  invalid_input invalid_policy_json invalid_capabilities execution_already_exists
--- @events  created replaced blocked unblocked
+-- @events  created replaced blocked unblocked claimed
 -- @repeat  safe
--- @uses    clock record submit
+-- @uses    clock parked record submit
 return function(K, A)
   local unused = K.idempotency == "" or K.idempotency:find("ff:noop:", 1, true)
   if A.on_duplicate == "" then A.on_duplicate = "return_existing" end
-  return submit.create(record.at(K.core), not unused and K.idempotency or nil, A, clock.now_ms())
+  local x, now = record.at(K.core), clock.now_ms()
+  x.wakes_later = true
+  local outcome = submit.create(x, not unused and K.idempotency or nil, A, now)
+  parked.offer(x, now)
+  return outcome
 end

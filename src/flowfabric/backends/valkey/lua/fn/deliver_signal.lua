@@ -9,7 +9,7 @@
 -- @errors  invalid_input execution_not_found payload_too_large missing_token invalid_token
 --          hmac_secret_not_initialized target_not_signalable waitpoint_pending_use_buffer_script waitpoint_closed
 --          signal_limit_exceeded
--- @events  signalled woken
+-- @events  signalled woken resumed
 -- @repeat  safe
 -- @uses    clock delivery record
 return function(K, A)

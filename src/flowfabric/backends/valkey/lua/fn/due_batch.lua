@@ -4,9 +4,10 @@
 -- @reply   requeued promoted timed_out expired failed more woken escalated suspensions_ended waitpoints_closed
 --          flow_work
 -- @errors  invalid_input
--- @events  requeued promoted retry_scheduled expired failed woken escalated cancelled unblocked skipped blocked
+-- @events  requeued promoted retry_scheduled expired failed woken escalated cancelled claimed resumed unblocked skipped
+--          blocked
 -- @repeat  safe
--- @uses    batch clock digits due flow_work index_key listing record reply suspension_timeout waitpoint writes
+-- @uses    batch clock digits due flow_work index_key listing parked record reply suspension_timeout waitpoint writes
 local MAX_LIMIT, SET_ASIDE_MS = 1000, 60000
 
 local function due_ids(key, now, limit) return redis.call("ZRANGE", key, "-inf", now, "BYSCORE", "LIMIT", 0, limit) end
@@ -37,11 +38,13 @@ end
 
 local function each_due(tag, key, now, limit, counts, one, due_field)
   local ids, collected = due_ids(key, now, limit), writes.collector()
+  collected.wakes_later = true
   for _, id in ipairs(ids) do
     local status = look(tag, key, id, now, collected, one, due_field)
     counts[status] = (counts[status] or 0) + 1
   end
   writes.flush(collected)
+  parked.offer_all(tag, collected, now)
   if #ids == limit then counts.more = 1 end
 end
 
@@ -75,8 +78,8 @@ return function(K, A)
       return due.promote(x, now)
     end, "delay_until")
   end
-  for index_name, reason in pairs({attempt_timeout = "attempt_timeout", execution_deadline = "execution_deadline"}) do
-    each_due(tag, index_key.partition(part, index_name), now, A.limit, counts, function(at, x)
+  for _, reason in ipairs({"execution_deadline", "attempt_timeout"}) do  -- each is the name of its index, too
+    each_due(tag, index_key.partition(part, reason), now, A.limit, counts, function(at, x)
       return due.expire(at, x, reason, now)
     end)
   end

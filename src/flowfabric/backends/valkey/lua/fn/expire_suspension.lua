@@ -4,7 +4,7 @@
 -- @args    execution_id:id
 -- @reply   behavior public_state
 -- @errors  invalid_input
--- @events  woken escalated failed cancelled expired
+-- @events  woken resumed escalated failed cancelled expired
 -- @repeat  safe
 -- @uses    clock record suspension_timeout
 return function(K, _)

@@ -2,11 +2,11 @@
 -- @keys    core ~claim_grant ~eligible
 -- @args    execution_id:id worker_id:id worker_instance_id:id lane_id capability_hash grant_ttl_ms:pos
 --          route_snapshot_json admission_summary worker_capabilities_csv
--- @reply   execution_id grant_expires_at
+-- @reply   execution_id grant_expires_at offer
 -- @errors  invalid_input execution_not_found execution_not_eligible grant_already_exists
 --          execution_not_in_eligible_set invalid_capabilities capability_mismatch concurrency_limit_exceeded
 -- @repeat  unsafe
--- @uses    admission capability clock grant index record reply
+-- @uses    admission attached capability clock grant index offering record reply
 return function(K, A)
   local now = clock.now_ms()
   local x = record.load(K.core)
@@ -24,7 +24,9 @@ return function(K, A)
   local full = admission.check_limits(x)
   if full then return full end
 
-  local due = grant.issue(x, now, A)
+  local due, limits = grant.issue(x, now, A), attached.of(x)
+  local answer = reply.ok(A.execution_id, due)
+  if limits then answer[5] = offering.row(x, limits, offering.note(x, limits, A.worker_instance_id, due)) end
 
-  return reply.ok(A.execution_id, due)
+  return answer
 end

@@ -3,14 +3,14 @@
 --          ~attempt_timeout ~execution_deadline
 -- @args    execution_id:id worker_id:id worker_instance_id:id lane_id capability_hash lease_id:id lease_ttl_ms:pos
 --          attempt_id:id attempt_policy_json attempt_timeout_ms:nat? execution_deadline_at:nat?
---          worker_capabilities_csv=
+--          worker_capabilities_csv= admitted=
 -- @reply   lease_id lease_epoch attempt_index attempt_id lease_expires_at attempt_type
 -- @errors  invalid_input execution_not_found execution_not_eligible lease_conflict active_attempt_exists
 --          grant_already_exists execution_not_in_eligible_set concurrency_limit_exceeded invalid_capabilities
 --          capability_mismatch
 -- @events  claimed resumed
 -- @repeat  safe
--- @uses    admission attempt capability claim clock grant index record reply
+-- @uses    admission attached attempt capability claim clock grant index offering record reply
 local function refuse_state(x, now)
   if x.lifecycle_phase ~= "runnable" or x.terminal_outcome ~= "none" then
     return reply.refuse("execution_not_eligible", record.public_state(x))
@@ -23,6 +23,7 @@ local function refuse_state(x, now)
   end
   local obstacle = admission.obstacle(x, x.attempt_state == "attempt_interrupted")
   if obstacle then return reply.refuse("execution_not_eligible", obstacle) end
+  if not x.is_admitted and attached.of(x) then return reply.refuse("execution_not_eligible", "admission_required") end
   return admission.check_limits(x)
 end
 
@@ -47,6 +48,7 @@ return function(K, A)
     local is_new = x.current_attempt_id == A.attempt_id
     return answer(x, is_new and (x.current_attempt_type or "initial") or "resumed")
   end
+  x.is_admitted = A.admitted == "1" and offering.is_for(x, A.worker_instance_id, now)
   local refusal = refuse_state(x, now)
   if refusal then return refusal end
   local code, detail = capability.check(x.required_capabilities, A.worker_capabilities_csv)

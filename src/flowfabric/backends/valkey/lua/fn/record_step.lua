@@ -1,7 +1,7 @@
---- Record the result of a step once; whoever records the same step again is answered what was recorded.
+--- Record the result of a step once; whoever records the same step again is answered what was recorded, or replaces it.
 -- @keys    core
 -- @args    execution_id:id lease_id lease_epoch attempt_id step_name:id occurrence:nat input_digest result_encoding=
---          result=
+--          result= replace=
 -- @reply   input_digest result_encoding result
 -- @errors  invalid_input execution_not_found fence_required partial_fence_triple execution_not_active lease_revoked
 --          lease_expired stale_lease
@@ -30,13 +30,13 @@ return function(K, A)
   if refusal then return refusal end
   local field = steps.field(A.step_name, A.occurrence)
   local digest, encoding, result = steps.find(x, field)
-  if digest then return reply.duplicate(digest, encoding, result) end
+  if digest and A.replace ~= "1" then return reply.duplicate(digest, encoding, result) end
   local count = steps.count(x)
-  if count >= steps.MOST then
+  if not digest and count >= steps.MOST then
     return reply.invalid("step_count", "at most " .. steps.MOST .. " steps an execution", count + 1)
   end
 
-  steps.add(x, now, field, A.input_digest, A.result_encoding, A.result)
+  steps.put(x, now, field, not digest, A.input_digest, A.result_encoding, A.result)
 
   return reply.ok()
 end

@@ -1,11 +1,11 @@
---- Run a finished execution again: terminal -> waiting, or waiting for its dependencies; no steps are recorded.
+--- Run a finished execution again: terminal -> waiting, or waiting for its dependencies; no steps, no suspension.
 -- @keys    core ~terminal ~eligible ~lease_history
 -- @args    execution_id:id now_ms *edge_ids
 -- @reply   unsatisfied_count public_state
 -- @errors  execution_not_found execution_not_terminal max_replays_exhausted replay_not_allowed
 -- @events  replayed blocked
 -- @repeat  unsafe
--- @uses    attempt clock index policy record reopen reply steps transition
+-- @uses    attempt clock index policy record reopen reply steps suspension transition
 local DEFAULT_MAX_REPLAYS = 10
 
 return function(K, _)
@@ -22,6 +22,7 @@ return function(K, _)
 
   attempt.archive_ended(x, now)
   steps.clear(x)
+  suspension.forget(x, now)
   local again = reopen.begin(x, now)
   transition.apply(x, now, {
     event = "replayed",

@@ -3,9 +3,9 @@
 -- @args    execution_id:id trigger_type=signal resume_delay_ms:nat=0 suspension_id=
 -- @reply   public_state
 -- @errors  invalid_input execution_not_found execution_not_suspended
--- @events  woken
+-- @events  woken resumed
 -- @repeat  unsafe
--- @uses    clock record reply suspension
+-- @uses    clock record reply suspension waking
 -- A caller may say which suspension it means: another one may be open by now.
 local function is_meant(s, A) return s and (A.suspension_id == "" or A.suspension_id == s.suspension_id) end
 
@@ -14,12 +14,13 @@ return function(K, A)
   local x = record.load(K.core)
 
   if not x then return reply.refuse("execution_not_found") end
-  if x.lifecycle_phase ~= "suspended" or not is_meant(suspension.open_of(x), A) then
-    return reply.refuse("execution_not_suspended", record.public_state(x))
+  local s = x.lifecycle_phase == "suspended" and suspension.open_of(x)
+  if not is_meant(s, A) then
+    return reply.refuse("execution_not_suspended", record.public_state(x), s and s.suspension_id or "")
   end
 
   suspension.close(x, "resumed", now)
-  suspension.wake(x, now, A.trigger_type, A.resume_delay_ms)
+  waking.wake(x, now, A.trigger_type, A.resume_delay_ms)
 
   return reply.ok(record.public_state(x))
 end

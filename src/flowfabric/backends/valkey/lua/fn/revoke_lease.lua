@@ -5,7 +5,7 @@
 -- @errors  execution_not_found execution_not_active no_active_lease stale_lease
 -- @events  lease_revoked
 -- @repeat  safe
--- @uses    clock event index lease record reply update
+-- @uses    clock event index lease record reply stream update
 return function(K, A)
   local now = clock.now_ms()
   local x = record.load(K.core)
@@ -25,6 +25,7 @@ return function(K, A)
     "blocking_detail", "the lease of " .. x.current_worker_instance_id .. " was revoked",
   })
   index.revoke(x, now)
+  stream.close(x, x.current_attempt_index, "lease_revoked", now)
   event.append(x, "lease_revoked", now)
 
   return reply.ok("revoked", x.current_lease_id, x.current_lease_epoch)

@@ -5,13 +5,7 @@
 -- @errors  invalid_input
 -- @events  created replaced blocked unblocked claimed resumed
 -- @repeat  safe
--- @uses    batch clock parked submission submit writes
--- What was added goes to claims that wait for it; of the rest the workers are told.
-local function offer(tag, collected, now)
-  for key, x in pairs(collected.wake) do parked.hand_over(tag, x.lane_id, collected.zadd[key].n / 2, now) end
-  writes.tell_of_work(collected)
-end
-
+-- @uses    batch clock parked submission submit
 return function(K, A)
   local now, tag = clock.now_ms(), batch.tag(K.partition)
   local items, refusal = batch.decode("items", A.items)
@@ -34,7 +28,7 @@ return function(K, A)
     end
     submit.look_ahead(collected, cores)
   end)
-  offer(tag, added, now)
+  parked.offer_all(tag, added, now)
 
   return {1, "OK", outcomes}
 end

@@ -17,7 +17,10 @@ function M.flow_obstacle(x)
 end
 
 -- nil, or why this execution must not start now.
-function M.obstacle(x, is_resume) return M.lane_obstacle(x, is_resume) or M.flow_obstacle(x) end
+function M.obstacle(x, is_resume)
+  if lanes.settings(x).state == "active" and not x.flow_id then return nil end  -- nearly all of them
+  return M.lane_obstacle(x, is_resume) or M.flow_obstacle(x)
+end
 
 -- A refusal when as many run as may: of its lane in this partition, or of its key. started: how many of the lane a
 -- batch has started without the index knowing of it yet.

@@ -12,9 +12,9 @@ function M.remember(tag, request) redis.call("SET", marker(tag, request), "", "P
 -- Does the execution run under this very lease? Then how its claim was answered: its kind of attempt.
 function M.kind(x, request, number)
   if not x or x.lifecycle_phase ~= "active" or x.ownership_state ~= "leased" then return nil end
-  if x.current_lease_id ~= call_ids.lease(request, number) then return nil end
-  return x.current_attempt_id == call_ids.attempt(request, number) and (x.current_attempt_type or "initial")
-    or "resumed"
+  local lease_id, attempt_id = call_ids.of(request, number)
+  if x.current_lease_id ~= lease_id then return nil end
+  return x.current_attempt_id == attempt_id and (x.current_attempt_type or "initial") or "resumed"
 end
 
 -- What the call was given before, {execution, kind, number} in the order of its ids; nil when it comes for the first
@@ -28,7 +28,7 @@ function M.earlier(tag, request)
     if x then held[x.current_lease_id or ""] = x end
   end
   for number = 1, request.count do
-    local x = held[call_ids.lease(request, number)]
+    local x = held[(call_ids.of(request, number))]
     local kind = M.kind(x, request, number)
     if kind then found[#found + 1] = {x, kind, number} end
   end

@@ -1,5 +1,5 @@
 -- Attempts. The current one lives in the core hash; one that ended before its execution is put away in its own hash.
--- @uses record index state transition
+-- @uses digits record index state transition
 local M = {}
 
 local ENDED_BY_OUTCOME = {success = "ended_success", failed = "ended_failure", expired = "ended_failure"}
@@ -36,7 +36,10 @@ function M.archive_ended(x, now)
 end
 
 local RUNNING = state.usual("active")
-local FIRST = {event = "claimed", state = RUNNING, clear = {"delay_until", "claim_grant_until"}, is_timed = true}
+local FIRST = {
+  event = "claimed", from = state.usual("runnable"), state = RUNNING, clear = {"delay_until", "claim_grant_until"},
+  is_timed = true,
+}
 local CLAIMED = {event = "claimed", state = RUNNING, clear = SUPERSEDED, is_timed = true}
 local RECLAIMED = {event = "reclaimed", state = RUNNING, clear = SUPERSEDED, is_timed = true}
 local RESUMED = {
@@ -61,10 +64,28 @@ local function start_timeout(x, now, asked)
   if timeout and timeout > 0 then index.set_attempt_timeout(x, now + timeout) end
 end
 
+-- Nearly all start so: for the first time, and without anything that few have.
+local function is_usual_first(x, kind)
+  return kind == "initial" and not x.is_unusual and x.current_lease_epoch == "0" and not x.concurrency_key
+    and not x.required_capabilities and not x.attempt_timeout_ms and not x.delay_until and not x.claim_grant_until
+    and not x.admission and not x.limit_pass and not x.flow_id
+end
+
+local function start_usual(x, now, owner)
+  local worker, expires_at = owner.worker_instance_id, digits.of(now + owner.lease_ttl_ms)
+  x.current_lease_id, x.current_lease_epoch, x.current_worker_instance_id = owner.lease_id, "1", worker
+  x.lease_expires_at, x.current_attempt_id, x.current_attempt_index = expires_at, owner.attempt_id, "0"
+  x.started_at = digits.of(now)
+  transition.apply_usual(x, now, FIRST, "initial", "current_lease_id", owner.lease_id,
+    "current_lease_epoch", "1", "current_worker_instance_id", worker, "lease_expires_at", expires_at,
+    "current_attempt_id", owner.attempt_id, "started_at", x.started_at)
+end
+
 -- A new attempt under a new lease. owner: worker_id, worker_instance_id, lease_id, lease_ttl_ms, attempt_id and
 -- attempt_timeout_ms?. A lost lease that this attempt takes over is counted.
 function M.start(x, now, owner, kind, lost)
   local asked = asked_timeout(owner)
+  if not asked and not lost and is_usual_first(x, kind) then return start_usual(x, now, owner) end
   local set = {
     "current_lease_id", owner.lease_id, "current_lease_epoch", x.current_lease_epoch + 1,
     "current_worker_instance_id", owner.worker_instance_id, "lease_expires_at", now + owner.lease_ttl_ms,

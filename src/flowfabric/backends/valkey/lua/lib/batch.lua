@@ -6,11 +6,13 @@ local M = {}
 M.MAX_ITEMS = 256
 local MAX_NUMBER = 9999999999999
 
--- The decoded argument, or a refusal that names it.
-function M.decode(name, text)
+-- The decoded argument, or a refusal that names it. members: how many an item may have in the list itself.
+function M.decode(name, text, members)
   local ok, value = pcall(cmsgpack.unpack, text)
   if not ok or type(value) ~= "table" then return nil, reply.invalid(name, "MessagePack", text:sub(1, 20)) end
-  if #value > M.MAX_ITEMS then return nil, reply.invalid(name, "at most " .. M.MAX_ITEMS .. " items", #value) end
+  if #value > M.MAX_ITEMS * (members or 1) then
+    return nil, reply.invalid(name, "at most " .. M.MAX_ITEMS .. " items", #value)
+  end
   return value
 end
 
@@ -23,14 +25,14 @@ function M.at_id(tag, id, collected)
     core = base .. ":core", tag = tag, id = id, base = base, writes = collected,
     -- Room for the usual fields of a record, so that the table need not grow while they are read into it.
     lifecycle_phase = nil, public_state = nil, ownership_state = nil, eligibility_state = nil, blocking_reason = nil,
-    terminal_outcome = nil, attempt_state = nil, namespace = nil, lane_id = nil, execution_kind = nil, created_at = nil,
-    creator_identity = nil, current_lease_id = nil,
+    terminal_outcome = nil, attempt_state = nil, lane_id = nil, execution_kind = nil, created_at = nil,
+    current_lease_id = nil, current_lease_epoch = nil,
   }
 end
 
 function M.at(tag, uuid, collected) return M.at_id(tag, tag .. ":" .. uuid, collected) end
 
-function M.load(tag, uuid, collected) return record.fill(M.at(tag, uuid, collected)) end
+function M.load(tag, uuid, collected) return record.fill(M.at_id(tag, tag .. ":" .. uuid, collected)) end
 
 -- What the members of an item must be, from the first of them on: text, or a whole number where `numbers` says so.
 function M.shape(first, names, numbers)
@@ -61,10 +63,11 @@ local function refuse_member(shape, i, value)
   return reply.invalid(shape.names[i], shape.kinds[i] == "number" and "a whole number from 0" or "text", value)
 end
 
--- Is an item of this shape? A wrong one is refused alone.
-function M.check(item, shape)
+-- Is an item of this shape? A wrong one is refused alone. before: how many of a longer list come before its members.
+function M.check(item, shape, before)
   if type(item) ~= "table" then return reply.invalid("item", "a list", type(item)) end
-  local kinds, before, numbers = shape.kinds, shape.before, shape.numbers
+  local kinds, numbers = shape.kinds, shape.numbers
+  before = before or shape.before
   for i = 1, #kinds do
     local value = item[before + i]
     if type(value) ~= kinds[i] then return refuse_member(shape, i, value) end
@@ -74,6 +77,9 @@ function M.check(item, shape)
     if value < 0 or value > MAX_NUMBER or value % 1 ~= 0 then return refuse_member(shape, numbers[i], value) end
   end
 end
+
+-- Are all members of the list text? Joining them asks once for all; numbers pass, and are as good as text.
+function M.are_texts(list) return (pcall(table.concat, list)) end
 
 -- Run `one` on each item, then write what was collected together. `prepare` may look ahead for all of them.
 function M.each(items, one, prepare)

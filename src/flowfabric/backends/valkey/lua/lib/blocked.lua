@@ -19,13 +19,13 @@ local function what_is_left(x, now)
   return "eligible_now", "waiting_for_worker"
 end
 
--- Back to eligible, or to the delay or dependencies it still waits for.
-function M.release(x, now)
+-- Back to eligible, or to the delay or dependencies it still waits for. set: fields to set with it.
+function M.release(x, now, set)
   local eligibility, reason = what_is_left(x, now)
   transition.apply(x, now, {
     event = "unblocked",
     state = {lifecycle_phase = "runnable", eligibility_state = eligibility, blocking_reason = reason},
-  })
+  }, set)
 end
 
 return M

@@ -16,9 +16,11 @@ local function ending(number)
   return text
 end
 
-function M.lease(request, number) return request.lease_ids .. ending(number) end
-
-function M.attempt(request, number) return request.attempt_ids .. ending(number) end
+-- The lease and the attempt of one claim.
+function M.of(request, number)
+  local text = ending(number)
+  return request.lease_ids .. text, request.attempt_ids .. text
+end
 
 -- A refusal or nil: does the request say what its ids begin with?
 function M.check(request)

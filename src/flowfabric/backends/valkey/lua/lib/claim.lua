@@ -37,7 +37,7 @@ function M.check_found(x, now)
   if x.eligibility_state ~= "eligible_now" then
     return reply.refuse("execution_not_in_eligible_set", record.public_state(x))
   end
-  if grant.is_out(x, now) then return reply.refuse("grant_already_exists") end
+  if x.claim_grant_until and grant.is_out(x, now) then return reply.refuse("grant_already_exists") end
   local obstacle = admission.obstacle(x, x.attempt_state == "attempt_interrupted")
   if obstacle then return reply.refuse("execution_not_eligible", obstacle) end
 end

@@ -84,6 +84,21 @@ function M.stored(text)
   return object.tree and {tree = object.tree} or simple(object)
 end
 
+-- Is a signal of this name of use at a waitpoint?
+function M.takes(condition, waitpoint_key, name)
+  if condition.tree then
+    for _, leaf in ipairs(composite.leaves(condition.tree, "", waitpoint_key, {})) do
+      if composite.accepts(leaf.node.matcher, name) then return true end
+    end
+    return false
+  end
+  for i = 1, condition.total do
+    local wanted = condition.names[i] or ""
+    if wanted == "" or wanted == name then return true end
+  end
+  return false
+end
+
 -- The names that are waited for at a waitpoint; none where any will do.
 function M.names(condition, waitpoint_key)
   local names = {}

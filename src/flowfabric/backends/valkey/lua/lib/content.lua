@@ -43,7 +43,8 @@ function M.read(A, now, created_at)
       "priority", priority > 0 and priority or "", "creator_identity", A.creator_identity, "required_capabilities",
       digest.required_capabilities or "", "attempt_timeout_ms", digest.attempt_timeout_ms or "", "retention_ttl_ms",
       digest.retention_ttl_ms or "", "delay_until", is_delayed and due or "", "payload_encoding", A.payload_encoding,
-      "concurrency_key", A.concurrency_key,
+      "concurrency_key", A.concurrency_key, "budget_ids", digest.budget_ids or "", "quota_policy_id",
+      digest.quota_policy_ids or "",
     },
   }
 end

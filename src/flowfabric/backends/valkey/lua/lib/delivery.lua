@@ -1,6 +1,6 @@
 -- A signal reaches a waitpoint: who sends it is authenticated before anything else is looked at (G6). A pending
 -- waitpoint keeps it, an active one of the open suspension evaluates it, in one step; so no wake-up is lost (D2).
--- @uses condition digits event progress record reply resume_policy signal suspension token waitpoint
+-- @uses condition digits event progress record reply resume_policy signal suspension token waitpoint waking
 local M = {}
 
 local BUFFERED = "buffered_for_pending_waitpoint"
@@ -29,6 +29,39 @@ local function check_target(x, s, w, now, buffers)
   end
 end
 
+-- The waitpoints that take a signal: where the execution waits for one of this name, else the pending ones, which keep
+-- whatever comes. With a key those that have it.
+local function takers(x, s, A, now)
+  local found = {}
+  local function add(w)
+    if A.waitpoint_key == "" or w.waitpoint_key == A.waitpoint_key then found[#found + 1] = w end
+  end
+  if x.lifecycle_phase == "terminal" then return found end
+  if s and x.lifecycle_phase == "suspended" then
+    local wanted = condition.stored(s.resume_condition_json)
+    for _, id in ipairs(suspension.waitpoint_ids(s)) do
+      local w = waitpoint.of(x, id)
+      if w and w.state == "active" and condition.takes(wanted, w.waitpoint_key, A.signal_name) then add(w) end
+    end
+  end
+  if #found > 0 then return found end
+  for _, w in ipairs(waitpoint.pending_of(x, now)) do add(w) end
+  return found
+end
+
+local MOST_SHOWN = 20
+
+-- The only one of them, or nil and a refusal that says which there are.
+local function find(x, s, A, now)
+  local found, keys = takers(x, s, A, now), {}
+  if #found == 0 then return nil, reply.refuse("target_not_signalable", record.public_state(x)) end
+  if #found == 1 then return found[1] end
+  for i = 1, math.min(#found, MOST_SHOWN) do keys[i] = found[i].waitpoint_key end
+  table.sort(keys)
+  return nil, reply.invalid("waitpoint_key", "the key of one waitpoint alone (" .. table.concat(keys, ", ") .. ")",
+    A.waitpoint_key)
+end
+
 local function buffer(x, now, A, w)
   signal.record(x, now, A, w.id, BUFFERED)
   signal.buffer(w, A.signal_id, A.signal_maxlen)
@@ -47,10 +80,10 @@ local function evaluate(x, now, A, w, s)
   if effect == SATISFIED then
     suspension.close(x, "resumed", now, {
       suspension = s, satisfiers = progress.satisfiers(x, wanted, tally), closer = A.signal_id,
-      counts = {[w.id] = counted},
+      fields = {[w.id] = counted},
     })
     local delay_ms = A.resume_delay_ms or resume_policy.delay(s.resume_policy_json)
-    suspension.wake(x, now, "signal " .. A.signal_id, delay_ms)
+    waking.wake(x, now, "signal " .. A.signal_id, delay_ms)
   else
     waitpoint.write(w, counted)
     event.append(x, "signalled", now, effect .. " " .. A.signal_id)
@@ -58,21 +91,37 @@ local function evaluate(x, now, A, w, s)
   return effect
 end
 
--- A: the arguments. buffers: whether a pending waitpoint may keep it.
+-- What somebody says who may say it, unless it was said before. place: whose the idempotency key is. target_of: given
+-- the open suspension, answers the waitpoint and a refusal if there is one.
+local function accept(x, A, now, place, target_of)
+  local earlier, taken = signal.earlier(x, place, A)
+  if earlier then return reply.duplicate(earlier) end
+  local s = suspension.open_of(x)
+  local w, nowhere = target_of(s)
+  local refusal = taken or nowhere or signal.check_room(x, A)
+  if refusal then return refusal end
+
+  signal.remember(x, place, A)
+  local effect = w.state == "pending" and buffer(x, now, A, w) or evaluate(x, now, A, w, s)
+  return reply.ok(A.signal_id, effect)
+end
+
+-- To a waitpoint, with its token. A: the arguments. buffers: whether a pending waitpoint may keep it.
 function M.deliver(x, A, now, buffers)
   if not x then return reply.refuse("execution_not_found") end
   local w = waitpoint.of(x, A.waitpoint_id)
   local refusal = signal.check(A) or token.check(x.tag, A.waitpoint_token, w, now)
   if refusal then return refusal end
-  local earlier, taken = signal.earlier(x, w, A)
-  if earlier then return reply.duplicate(earlier) end
-  local s = suspension.open_of(x)
-  refusal = taken or check_target(x, s, w, now, buffers) or signal.check_room(x, A)
-  if refusal then return refusal end
+  return accept(x, A, now, w.id, function(s) return w, check_target(x, s, w, now, buffers) end)
+end
 
-  signal.remember(w, A)
-  local effect = w.state == "pending" and buffer(x, now, A, w) or evaluate(x, now, A, w, s)
-  return reply.ok(A.signal_id, effect)
+-- To whichever waitpoint takes it, for callers who need no token. A replay begins without idempotency keys.
+function M.send(x, A, now)
+  if not x then return reply.refuse("execution_not_found") end
+  local refusal = signal.check(A)
+  if refusal then return refusal end
+  local life = x.id .. "@" .. (x.replay_count or 0)
+  return accept(x, A, now, life, function(s) return find(x, s, A, now) end)
 end
 
 return M

@@ -27,11 +27,15 @@ local function write(tag, count, at_ms, lines)
   add(tag, last, at_ms, lines)
 end
 
--- A line: event, execution, attempt, epoch and outcome, which may hold spaces. A batch writes its lines together.
-function M.append(x, name, now, outcome)
+-- What follows the execution in a line: attempt, epoch and outcome, which may hold spaces.
+local function tail(x, outcome)
   if outcome and outcome:find("\n", 1, true) then outcome = outcome:gsub("\n", " ") end
-  local line = name .. " " .. x.id .. " " .. (x.current_attempt_index or "") .. " " .. (x.current_lease_epoch or "0")
-    .. " " .. (outcome or "")
+  return " " .. (x.current_attempt_index or "") .. " " .. (x.current_lease_epoch or "0") .. " " .. (outcome or "")
+end
+
+-- A line: event, execution, attempt, epoch and outcome.
+function M.append(x, name, now, outcome)
+  local line = name .. " " .. x.id .. tail(x, outcome)
   local collected = x.writes or x.beside
   if not collected then return write(x.tag, 1, digits.of(now), line) end
   local lines = collected.lines
@@ -39,10 +43,40 @@ function M.append(x, name, now, outcome)
   collected.tag, collected.now = x.tag, now
 end
 
--- The lines a batch collected.
-function M.flush(collected)
+-- The same of all executions of a batch with these ids, which may become more until the lines are written.
+function M.append_all(x, name, now, outcome, ids)
+  local collected = x.writes
   local lines = collected.lines
-  if #lines > 0 then write(collected.tag, #lines, digits.of(collected.now), table.concat(lines, "\n")) end
+  lines[#lines + 1] = {ids = ids, name = name, tail = tail(x, outcome)}
+  collected.tag, collected.now = x.tag, now
+end
+
+-- A line of an execution that has no attempt yet. All that a batch says with this name stands together.
+function M.append_new(x, name, now)
+  if not x.writes then return M.append(x, name, now) end
+  local lines = x.writes.lines
+  local ids = lines[name]
+  if not ids then
+    ids = {}
+    lines[name] = ids
+    M.append_all(x, name, now, nil, ids)
+  end
+  ids[#ids + 1] = x.id
+end
+
+-- Write what a batch collected, its lines together.
+function M.flush(collected)
+  local lines, count = collected.lines, 0
+  for i = 1, #lines do
+    local all = lines[i]
+    if type(all) == "table" then
+      lines[i] = all.name .. " " .. table.concat(all.ids, all.tail .. "\n" .. all.name .. " ") .. all.tail
+      count = count + #all.ids
+    else
+      count = count + 1
+    end
+  end
+  if count > 0 then write(collected.tag, count, digits.of(collected.now), table.concat(lines, "\n")) end
 end
 
 return M

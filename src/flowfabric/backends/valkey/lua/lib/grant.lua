@@ -5,7 +5,10 @@ local M = {}
 function M.key(x) return x.base .. ":claim_grant" end
 
 -- The record says until when a grant is out, so that a claim of many need not look for the grants of all.
-function M.is_out(x, now) return x.claim_grant_until ~= nil and tonumber(x.claim_grant_until) >= now end
+-- An offer is out in the same way; not for whom it was made, once its limits have admitted it.
+function M.is_out(x, now)
+  return x.claim_grant_until ~= nil and tonumber(x.claim_grant_until) >= now and not x.is_admitted
+end
 
 -- Refusal or nil: is this worker's grant out and alive?
 function M.check(x, worker_id, now)

@@ -5,7 +5,6 @@ local M = {}
 -- What every completion is answered with.
 M.COMPLETED = {1, "OK", "completed"}
 
-local COMPLETED = {event = "completed", stream_reason = "attempt_success"}
 local FAILED = {event = "failed", stream_reason = "attempt_failure"}
 
 -- A: attempt_index, lease_ttl_ms and the fence.
@@ -27,7 +26,7 @@ function M.complete(x, A, now)
   if refusal then return refusal end
 
   if A.result_payload ~= "" then writes.set(x, x.base .. ":result", A.result_payload) end
-  terminal.finish(x, now, COMPLETED, {"result_encoding", A.result_encoding})
+  terminal.succeed(x, now, A.result_encoding)
   return M.COMPLETED
 end
 

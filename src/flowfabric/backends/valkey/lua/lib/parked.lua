@@ -1,10 +1,10 @@
 -- Claims that found nothing and wait: whoever adds work makes them in their worker's place and sends it the answer. So
 -- an idle worker starts without having to ask first. A claim that waits is made once; its worker holds slots for it.
--- @uses index_key work
+-- @uses index_key wake work writes
 local M = {}
 
--- Where the payload stands in a row; messages have it behind the rows, since packing knows no bytes.
-local PAYLOAD = 7
+-- Where bytes stand in a row; messages have them behind the rows, since packing knows no bytes.
+local PAYLOAD, RESUMPTION = 3, 10
 
 -- So many of those who wait are looked at for one addition.
 local LOOKS = 4
@@ -29,44 +29,47 @@ local function recall(tag, request)
 end
 
 -- Claim, and where there is no work wait for some if the request asks for it. Answers rows, when the first of their
--- leases runs out, and "1" when the claim waits.
-function M.claim(tag, request, now)
+-- leases runs out, "1" when the claim waits, and offers.
+function M.claim(tag, request, now, permits)
   if request.recall then
     local rows, expires_at = recall(tag, request)
-    return rows, expires_at or "", ""
+    return rows, expires_at or "", "", {}
   end
-  local rows, expires_at, is_empty = work.claim_next(tag, request, now)
+  local rows, expires_at, is_empty, offers = work.claim_next(tag, request, now, permits)
   local waits = is_empty and request.park ~= nil
   if waits then park(tag, request) end
-  return rows, expires_at or "", waits and "1" or ""
+  return rows, expires_at or "", waits and "1" or "", offers or {}
 end
 
--- What the lease ids begin with, the length of the packed rows, the rows, their payloads.
+-- What the lease ids begin with, the length of the packed rows, the rows, the bytes of each.
 local function message(request, rows, expires_at)
   local payloads = {}
-  for i = 1, #rows do
-    payloads[i] = rows[i][PAYLOAD]
-    rows[i][PAYLOAD] = #payloads[i]
+  for _, row in ipairs(rows) do
+    for _, at in ipairs(row[RESUMPTION] and {PAYLOAD, RESUMPTION} or {PAYLOAD}) do
+      payloads[#payloads + 1] = row[at]
+      row[at] = #row[at]
+    end
   end
   local packed = cmsgpack.pack({expires_at, rows})
   return request.lease_ids .. string.format("%08x", #packed) .. packed .. table.concat(payloads)
 end
 
 -- Make one claim that waits; how many it got. One whose worker does not listen any more is forgotten.
-local function make(tag, at, name, packed, now)
+local function make(tag, at, name, packed, now, permits)
   local request = cmsgpack.unpack(packed)
+  request.is_handed = true  -- what has limits is for workers that ask
   local to = channel(request)
   local listens = redis.call("PUBSUB", "NUMSUB", to)[2] > 0
   local rows, expires_at = {}, nil
-  if listens then rows, expires_at = work.claim_next(tag, request, now) end
+  if listens then rows, expires_at = work.claim_next(tag, request, now, permits) end
   if #rows > 0 then redis.call("PUBLISH", to, message(request, rows, expires_at)) end
   if #rows > 0 or not listens then redis.call("HDEL", at, name) end
   return #rows
 end
 
 -- Hand `count` new executions of a lane to those who wait, as far as they go. A claim that cannot be read is forgotten
--- and fails nobody's submit.
-function M.hand_over(tag, lane, count, now)
+-- and fails nobody's call.
+local function hand_over(tag, lane, count, now)
   local at = key(tag, lane)
   local waiting = redis.call("HRANDFIELD", at, LOOKS, "WITHVALUES")
   for i = 1, #waiting, 2 do
@@ -74,6 +77,33 @@ function M.hand_over(tag, lane, count, now)
     local is_readable, got = pcall(make, tag, at, waiting[i], waiting[i + 1], now)
     if is_readable then count = count - got else redis.call("HDEL", at, waiting[i]) end
   end
+end
+
+-- The same with slots that became free, for those who wait for them.
+function M.pass_on(tag, permits, now)
+  local lanes = {}
+  for _, free in ipairs(permits) do lanes[free.lane_id] = true end
+  for lane in pairs(lanes) do
+    local at = key(tag, lane)
+    local waiting = redis.call("HRANDFIELD", at, LOOKS, "WITHVALUES")
+    for i = 1, #waiting, 2 do
+      if #permits == 0 then return end
+      if not pcall(make, tag, at, waiting[i], waiting[i + 1], now, permits) then redis.call("HDEL", at, waiting[i]) end
+    end
+  end
+end
+
+-- What a batch added, which wakes later, goes to claims that wait for it; of the rest the workers are told.
+function M.offer_all(tag, collected, now)
+  for queue, x in pairs(collected.wake) do hand_over(tag, x.lane_id, collected.zadd[queue].n / 2, now) end
+  writes.tell_of_work(collected)
+end
+
+-- The same for one execution that wakes later and may have entered a queue; one of a batch is the batch's to offer.
+function M.offer(x, now)
+  if not x.entered then return end
+  hand_over(x.tag, x.lane_id, 1, now)
+  wake.added(x.entered, 1, x.tag, x.lane_id, x.required_capabilities)
 end
 
 return M

@@ -40,8 +40,10 @@ function LEAVE.terminal(x, keys)
   if x.retention_ttl_ms then writes.zrem(x, keys.retention) end
 end
 
+-- What has ended has no deadline any more.
 function ENTER.terminal(x, keys)
   local ended = x.completed_at
+  writes.zrem(x, index_key.of_partition(x).execution_deadline)
   writes.zadd(x, keys.terminal, ended)
   if x.terminal_outcome ~= "success" then writes.zadd(x, keys["terminal:" .. x.terminal_outcome], ended) end
   if x.retention_ttl_ms then writes.zadd(x, keys.retention, ended + x.retention_ttl_ms) end
@@ -52,14 +54,14 @@ function LEAVE.active(x, keys)
   writes.zrem(x, keys.active)
   writes.zrem(x, shared.lease_expiry)
   if x.attempt_timeout_ms then writes.zrem(x, shared.attempt_timeout) end
-  if x.current_worker_instance_id then writes.srem(x, index_key.worker_leases(x), x.id) end
+  if x.current_worker_instance_id then writes.srem(x, index_key.worker_leases(x)) end
   writes.stopped(x)
 end
 
 function ENTER.active(x, keys)
   writes.zadd(x, keys.active, x.lease_expires_at)
   writes.zadd(x, index_key.of_partition(x).lease_expiry, x.lease_expires_at)
-  writes.sadd(x, index_key.worker_leases(x), x.id)
+  writes.sadd(x, index_key.worker_leases(x))
 end
 
 function LEAVE.runnable(x, keys)

@@ -52,8 +52,25 @@ local function required_capabilities(policy)
   return csv
 end
 
+local MOST_LIMITS = 64
+
+-- The ids of its budgets or quota policies, separated by commas; nil and a refusal when it is no list of ids.
+local function ids(policy, name)
+  local list, out = policy[name], {}
+  if not given(list) then return nil end
+  if type(list) ~= "table" then return nil, reply.refuse("invalid_policy_json", name .. ":not_array") end
+  for i, id in ipairs(list) do
+    if type(id) ~= "string" or not id:find("^[%w-]+$") then
+      return nil, reply.refuse("invalid_policy_json", name .. ":not_an_id")
+    end
+    out[i] = id
+  end
+  if #out > MOST_LIMITS then return nil, reply.refuse("invalid_policy_json", name .. ":too_many") end
+  return #out > 0 and table.concat(out, ",") or nil
+end
+
 -- What create keeps at hand of a policy text: {required_capabilities, attempt_timeout_ms, execution_deadline_ms,
--- retention_ttl_ms}.
+-- retention_ttl_ms, budget_ids, quota_policy_ids}.
 function M.digest(text)
   if text == "" or text == "{}" then return {required_capabilities = ""} end
   local ok, policy = pcall(cjson.decode, text)
@@ -62,6 +79,9 @@ function M.digest(text)
   if refusal then return nil, refusal end
   local wrong = check_sections(policy)
   if wrong then return nil, reply.refuse("invalid_policy_json", wrong) end
+  local budgets, bad_budgets = ids(policy, "budget_ids")
+  local quotas, bad_quotas = ids(policy, "quota_policy_ids")
+  if bad_budgets or bad_quotas then return nil, bad_budgets or bad_quotas end
   local timeout = given(policy.timeout_policy) and policy.timeout_policy or {}
   return {
     required_capabilities = csv,
@@ -69,6 +89,7 @@ function M.digest(text)
     execution_deadline_ms = M.deadline_of(policy),
     retention_ttl_ms = given(policy.stream_policy) and given(policy.stream_policy.retention_ttl_ms)
       and policy.stream_policy.retention_ttl_ms or nil,
+    budget_ids = budgets, quota_policy_ids = quotas,
   }
 end
 

@@ -31,8 +31,9 @@ end
 -- fields), so reading all of it costs no more than asking for the dozen a guard needs.
 function M.fill(x)
   local flat = redis.call("HGETALL", x.core)
-  if #flat == 0 then return nil end
-  for i = 1, #flat, 2 do x[flat[i]] = flat[i + 1] end
+  local length = #flat
+  if length == 0 then return nil end
+  for i = 1, length, 2 do x[flat[i]] = flat[i + 1] end
   local defaults = state.DEFAULTS[x.lifecycle_phase]
   if x.ownership_state or x.eligibility_state or x.blocking_reason or x.terminal_outcome or x.attempt_state then
     x.is_unusual = true

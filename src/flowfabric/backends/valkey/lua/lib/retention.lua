@@ -1,5 +1,5 @@
 -- The end of a finished execution's keys: all of them, in one step (D29).
--- @uses flow_retention index_key index record writes
+-- @uses attached flow_retention index index_key record stream writes
 local M = {}
 
 local CHUNK = 500
@@ -8,7 +8,7 @@ local OWN = {
   "suspension:current", "suspension:current:satisfied_set",
   "suspension:current:satisfied_set:signals", "suspension:current:member_map",
 }
-local OF_ATTEMPT = {"", ":usage", ":policy", ":summary"}
+local OF_ATTEMPT = {"", ":usage", ":policy"}
 local DUE = {"all_executions", "attempt_timeout", "execution_deadline", "suspension_timeout", "lease_expiry"}
 local LANE = {
   "eligible", "capability_sets", "delayed", "active", "suspended", "terminal", "retention", "blocked:dependencies",
@@ -21,13 +21,10 @@ local function add_each(keys, prefix, names, ...)
   end
 end
 
--- Attempts, their output and whatever hangs on them.
+-- Attempts, their output and whatever hangs on them. The record tells the last one that emitted.
 local function add_attempts(keys, x)
-  for i = 0, record.attempt_count(x) - 1 do
-    local attempt, output = record.attempt_key(x, i), "ff:stream:" .. x.tag .. ":" .. x.id .. ":" .. i
-    add_each(keys, attempt, OF_ATTEMPT, "")
-    keys[#keys + 1], keys[#keys + 2] = output, output .. ":meta"
-  end
+  for i = 0, record.attempt_count(x) - 1 do add_each(keys, record.attempt_key(x, i), OF_ATTEMPT, "") end
+  for i = 0, tonumber(x.stream_attempt_index or -1) do add_each(keys, "", stream.keys(x, i), "") end
 end
 
 -- What few executions have: labels, waitpoints and signals with keys of their own.
@@ -71,6 +68,7 @@ function M.delete(tag, lane, id, collected)
   add_attempts(keys, x)
   add_rest(keys, x)
   add_idempotency(keys, x)
+  attached.forget(x)
   if x.flow_id then flow_retention.add_member(keys, x) end
   index.leave(x)
   index.drop(x, DUE)

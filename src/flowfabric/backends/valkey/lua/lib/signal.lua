@@ -9,7 +9,8 @@ function M.key(tag, id) return "ff:signal:" .. tag .. ":" .. id end
 
 function M.list_key(x) return x.base .. ":signals" end
 
-local function dedup_key(w, A) return "ff:sigdedup:" .. w.tag .. ":" .. w.id .. ":" .. A.idempotency_key end
+-- place: whose the idempotency key is, a waitpoint's or an execution's.
+local function dedup_key(x, place, A) return "ff:sigdedup:" .. x.tag .. ":" .. place .. ":" .. A.idempotency_key end
 
 -- What can be refused without looking at anything.
 function M.check(A)
@@ -22,11 +23,11 @@ function M.check(A)
   if #A.payload > MAX_PAYLOAD then return reply.refuse("payload_too_large", MAX_PAYLOAD) end
 end
 
--- The signal that was accepted before: under the same idempotency key at this waitpoint, or under the same id.
+-- The signal that was accepted before: under the same idempotency key at this place, or under the same id.
 -- Or nil and a refusal: the id is another execution's.
-function M.earlier(x, w, A)
+function M.earlier(x, place, A)
   if A.idempotency_key ~= "" then
-    local id = redis.call("GET", dedup_key(w, A))
+    local id = redis.call("GET", dedup_key(x, place, A))
     if id then return id end
   end
   if redis.call("EXISTS", M.key(x.tag, A.signal_id)) == 0 then return nil end
@@ -48,6 +49,12 @@ function M.check_room(x, A)
   end
 end
 
+-- The time of its arrival; those of one millisecond follow one another by thousandths of it.
+local function place_in_order(x, now)
+  local before = redis.call("ZCOUNT", M.list_key(x), digits.of(now), "(" .. digits.of(now + 1))
+  return ("%.3f"):format(now + math.min(before, 999) / 1000)
+end
+
 -- Keep a signal. A: what is known of it; nothing empty is stored, and its creation only where it differs.
 function M.record(x, now, A, waitpoint_id, effect)
   local set = {"signal_name", A.signal_name, "target_waitpoint_id", waitpoint_id, "accepted_at", digits.of(now),
@@ -62,12 +69,12 @@ function M.record(x, now, A, waitpoint_id, effect)
   local key = M.key(x.tag, A.signal_id)
   redis.call("HSET", key, unpack(set))
   if A.payload ~= "" then redis.call("SET", key .. ":payload", A.payload) end
-  redis.call("ZADD", M.list_key(x), digits.of(now), A.signal_id)
+  redis.call("ZADD", M.list_key(x), place_in_order(x, now), A.signal_id)
 end
 
-function M.remember(w, A)
+function M.remember(x, place, A)
   if A.idempotency_key == "" or A.dedup_ttl_ms == 0 then return end
-  redis.call("SET", dedup_key(w, A), A.signal_id, "PX", digits.of(A.dedup_ttl_ms))
+  redis.call("SET", dedup_key(x, place, A), A.signal_id, "PX", digits.of(A.dedup_ttl_ms))
 end
 
 -- Keep a recorded signal for a pending waitpoint; of more than `most` the oldest go.

@@ -30,9 +30,11 @@ function M.find(x, field)
   if value then return split(value) end
 end
 
-function M.add(x, now, field, digest, encoding, result)
-  local number = M.count(x) + 1
-  redis.call("HSET", key(x), field, pack(digest, encoding, result), digits.of(number), field)
+-- A step that is new gets the next number; one that is replaced keeps its own.
+function M.put(x, now, field, is_new, digest, encoding, result)
+  local number = M.count(x) + (is_new and 1 or 0)
+  redis.call("HSET", key(x), field, pack(digest, encoding, result))
+  if is_new then redis.call("HSET", key(x), digits.of(number), field) end
   update.write(x, now, {"step_count", number})
 end
 

@@ -65,7 +65,7 @@ function M.accept(x, idempotency, A, new, now)
   index.enter(x, now)
   index.register(x)
   if new.deadline then index.set_deadline(x, new.deadline) end
-  event.append(x, "created", now)
+  event.append_new(x, "created", now)
   if x.concurrency_key then turns.pass_on(x, now) end
   local collected = x.writes or x.beside
   if collected and collected.accepted then collected.accepted[x.id] = x.id end

@@ -91,7 +91,7 @@ end
 function M.reply(answer, suspension_id, list)
   local out = {suspension_id}
   for at, each in ipairs(list) do
-    out[#out + 1], out[#out + 2], out[#out + 3] = each.id, each.key, token.text(each.minted)
+    out[#out + 1], out[#out + 2], out[#out + 3] = each.id, each.key, each.minted and token.text(each.minted) or ""
     if at == 1 then out[#out + 1] = #list - 1 end
   end
   return answer(unpack(out))
@@ -113,7 +113,7 @@ function M.earlier(x, s, A, now)
   local list = {}
   for i, id in ipairs(suspension.waitpoint_ids(s)) do
     local w = waitpoint.load(x.tag, id)
-    if not w or not token.of(w) then return nil end
+    if not w then return nil end
     list[i] = {id = id, key = w.waitpoint_key, minted = token.of(w)}
   end
   return M.reply(s.satisfied_early and reply.satisfied or reply.ok, s.suspension_id, list)

@@ -1,24 +1,7 @@
 -- The suspension of an execution, one at a time: the open one, or the last one, which says what ended it.
 -- Fields that are usual are absent: requested by a worker, waiting_for_signal, failing at its time-out.
--- @uses digits transition waitpoint
+-- @uses digits waitpoint
 local M = {}
-
-local CLEARED = {"current_suspension_id", "current_waitpoint_id", "suspension_timeout_at"}
-
-local WOKEN = {
-  event = "woken", clear = CLEARED,
-  state = {
-    lifecycle_phase = "runnable", eligibility_state = "eligible_now", blocking_reason = "waiting_for_worker",
-    attempt_state = "attempt_interrupted",
-  },
-}
-local WOKEN_LATER = {
-  event = "woken", clear = CLEARED,
-  state = {
-    lifecycle_phase = "runnable", eligibility_state = "not_eligible_until_time",
-    blocking_reason = "waiting_for_resume_delay", attempt_state = "attempt_interrupted",
-  },
-}
 
 function M.key(x) return x.base .. ":suspension:current" end
 
@@ -38,6 +21,12 @@ function M.open_of(x)
   return M.is_open(s) and s or nil
 end
 
+-- What ended it; "" while it is open. The record calls every resume `resumed`: one without signals was an operator's.
+function M.ending(s)
+  local reason = s.close_reason or ""
+  return reason == "resumed" and not s.all_satisfier_signals and "resumed_by_operator" or reason
+end
+
 -- Its waitpoints, the first one first.
 function M.waitpoint_ids(s)
   local ids = {s.waitpoint_id}
@@ -55,7 +44,7 @@ function M.store(x, fields)
 end
 
 -- Its end closes its conditions and all its waitpoints, whatever brought it (D1). by: suspension? (when it was read),
--- satisfiers? (the signals that count), closer? (the last of them), early? (nobody had to wait), counts? (fields of a
+-- satisfiers? (the signals that count), closer? (the last of them), early? (nobody had to wait), fields? (of a
 -- waitpoint to set, by id).
 function M.close(x, reason, now, by)
   by = by or {}
@@ -70,15 +59,15 @@ function M.close(x, reason, now, by)
   add("satisfied_early", by.early and "1")
   redis.call("HSET", key, unpack(set))
   redis.call("DEL", key .. ":satisfied_set", key .. ":satisfied_set:signals", key .. ":member_map")
-  for _, id in ipairs(M.waitpoint_ids(s)) do waitpoint.close(x.tag, id, reason, now, by.counts and by.counts[id]) end
+  for _, id in ipairs(M.waitpoint_ids(s)) do waitpoint.close(x.tag, id, reason, now, by.fields and by.fields[id]) end
 end
 
--- suspended -> runnable, now or after a delay, which the record says (D3). outcome: what woke it.
-function M.wake(x, now, outcome, delay_ms)
-  if delay_ms and delay_ms > 0 then
-    transition.apply(x, now, WOKEN_LATER, {"delay_until", now + delay_ms}, outcome)
-  else
-    transition.apply(x, now, WOKEN, nil, outcome)
+-- A replay begins without it, and nothing that was sent before is met at a waitpoint that was pending.
+function M.forget(x, now)
+  redis.call("UNLINK", M.key(x))
+  for _, w in ipairs(waitpoint.pending_of(x, now)) do
+    waitpoint.close(x.tag, w.id, "replayed", now)
+    waitpoint.expect_no_more(x.tag, w.id)
   end
 end
 

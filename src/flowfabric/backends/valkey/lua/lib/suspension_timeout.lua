@@ -1,5 +1,5 @@
 -- What a suspension does when its time is over: it fails, cancels or expires its execution, wakes it, or asks a human.
--- @uses index reply signal suspension terminal transition
+-- @uses index reply signal suspension terminal transition waking
 local M = {}
 
 local ESCALATED = {
@@ -24,7 +24,7 @@ end
 local function wake(x, now, s, behavior)
   local signals = behavior == "auto_resume_with_timeout_signal" and leave_signal(x, now, s) or nil
   suspension.close(x, "timed_out_auto_resume", now, {satisfiers = signals})
-  suspension.wake(x, now, "timeout")
+  waking.wake(x, now, "timeout")
   return reply.ok("auto_resume", x.public_state)
 end
 

@@ -1,5 +1,5 @@
 -- The one routine in which every execution ends (G7): complete, fail, cancel, expire, skip and every time-out.
--- @uses advance index transition state stream suspension
+-- @uses advance digits transition state stream suspension
 local M = {}
 
 local CLEARED = {
@@ -25,6 +25,9 @@ declare("expired", "expired")
 declare("skipped", "skipped")
 UNATTEMPTED.skipped.state.attempt_state = "none"
 
+ENDED.completed.from = state.usual("active")
+local SUCCEEDED = ENDED.completed
+
 local function publish_completion(x, outcome)
   local message = cjson.encode({execution_id = x.id, flow_id = x.flow_id, outcome = outcome})
   redis.call("PUBLISH", "ff:dag:completions", message)
@@ -42,10 +45,35 @@ function M.finish(x, now, ending, set)
   set = set or {}
   local n = #set
   set[n + 1], set[n + 2] = "completed_at", now
-  index.clear_deadline(x)
   transition.apply(x, now, step, set, outcome)
   if x.flow_id and not ending.quiet then publish_completion(x, outcome) end
   if run then advance.ended(run, x, outcome) end
+end
+
+-- Nearly all end so, with success: their lease goes, and nothing else.
+local function is_usual(x)
+  return not x.is_unusual and x.lifecycle_phase == "active" and not x.concurrency_key and not x.attempt_timeout_ms
+    and not x.retention_ttl_ms and not x.flow_id and not x.stream_attempt_index and not x.lease_last_renewed_at
+    and not x.lease_acquired_at and not x.delay_until and not x.result_encoding and not x.admission
+    and not x.reserved_budgets
+end
+
+local function succeed_usual(x, now, encoding)
+  local at = digits.of(now)
+  redis.call("HDEL", x.core, "current_lease_id", "lease_expires_at")
+  x.completed_at, x.current_lease_id, x.lease_expires_at = at, nil, nil
+  if encoding == "" then
+    transition.apply_usual(x, now, SUCCEEDED, "success", "completed_at", at)
+  else
+    transition.apply_usual(x, now, SUCCEEDED, "success", "completed_at", at, "result_encoding", encoding)
+  end
+end
+
+local COMPLETED = {event = "completed", stream_reason = "attempt_success"}
+
+function M.succeed(x, now, encoding)
+  if is_usual(x) then return succeed_usual(x, now, encoding) end
+  M.finish(x, now, COMPLETED, {"result_encoding", encoding})
 end
 
 return M

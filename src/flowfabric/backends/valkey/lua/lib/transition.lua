@@ -1,5 +1,5 @@
 -- A transition is one step: out of the old index, into the record, into the new index, one line in the event log.
--- @uses event index member turns update
+-- @uses crowd event index limited member turns update
 local M = {}
 
 -- One of a concurrency key may have to wait for the others, and others may go on because of it.
@@ -17,6 +17,9 @@ local function apply_keyed(x, now, step, set, outcome)
 end
 
 local function apply(x, now, step, set, outcome)
+  if x.admission or x.waits_for or x.limit_pass or x.reserved_budgets then
+    set = limited.leave(x, now, step.state.lifecycle_phase, set)
+  end
   if x.concurrency_key then return apply_keyed(x, now, step, set, outcome) end
   index.leave(x)
   update.change(x, now, step.state, set, step.clear, step.is_timed)
@@ -31,6 +34,17 @@ function M.apply(x, now, step, set, outcome)
   local before = member.leaves(x)
   apply(x, now, step, set, outcome)
   member.arrives(x, now, before)
+end
+
+-- The same from one usual state (step.from) to another, for what has nothing unusual about it: no concurrency key, no
+-- capabilities, no time-outs, no field that goes. The rest is what update.change_usual takes.
+function M.apply_usual(x, now, step, outcome, ...)
+  local in_batch = x.writes
+  if not in_batch then index.leave(x) end
+  update.change_usual(x, step.state, ...)
+  if in_batch then return crowd.join(x, now, step, outcome) end
+  index.enter(x, now)
+  event.append(x, step.event, now, outcome)
 end
 
 return M

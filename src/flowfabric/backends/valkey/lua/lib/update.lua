@@ -95,4 +95,12 @@ function M.change(x, now, vector, set, clear, is_timed)
   store(x, now, n, count, is_timed)
 end
 
+-- The same between two usual states, when no field goes. The rest: names and values in turn, all of them text, which x
+-- has already.
+function M.change_usual(x, vector, ...)
+  record.take_over(x, vector)
+  x.lifecycle_phase, x.public_state = vector.lifecycle_phase, vector.public_state
+  redis.call("HSET", x.core, "lifecycle_phase", vector.lifecycle_phase, "public_state", vector.public_state, ...)
+end
+
 return M

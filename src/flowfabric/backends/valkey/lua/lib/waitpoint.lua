@@ -3,6 +3,8 @@
 -- @uses digits index_key token
 local M = {}
 
+local CHUNK = 1000
+
 -- The waitpoint's key; what hangs on it follows a colon, so an id has none.
 function M.key(tag, id) return "ff:wp:" .. tag .. ":" .. id end
 
@@ -37,13 +39,13 @@ function M.write(w, set)
   redis.call("HSET", M.key(w.tag, w.id), unpack(set))
 end
 
--- minted: its token. more: further fields, names and values in turn.
+-- minted: its token, if it has one already. more: further fields, names and values in turn.
 function M.create(x, now, id, waitpoint_key, minted, more)
   local set = {
     "execution_id", x.id, "waitpoint_key", waitpoint_key, "created_at", digits.of(now),
     "attempt_index", x.current_attempt_index,
   }
-  for _, fields in ipairs({token.fields(minted), more}) do
+  for _, fields in ipairs({more, minted and token.fields(minted)}) do
     for i = 1, #fields do set[#set + 1] = fields[i] end
   end
   M.write({tag = x.tag, id = id}, set)
@@ -55,6 +57,18 @@ local function pending_key(tag) return index_key.partition({tag = tag}, "pending
 function M.expect(tag, id, expires_at) redis.call("ZADD", pending_key(tag), digits.of(expires_at), id) end
 
 function M.expect_no_more(tag, id) redis.call("ZREM", pending_key(tag), id) end
+
+-- The pending ones of an execution whose time is not over. Most of its waitpoints may be closed: they are passed over.
+function M.pending_of(x, now)
+  local ids, found = redis.call("SMEMBERS", M.list_key(x)), {}
+  for from = 1, #ids, CHUNK do
+    local to = math.min(from + CHUNK - 1, #ids)
+    for i, expires_at in ipairs(redis.call("ZMSCORE", pending_key(x.tag), unpack(ids, from, to))) do
+      if expires_at and tonumber(expires_at) > now then found[#found + 1] = M.of(x, ids[from + i - 1]) end
+    end
+  end
+  return found
+end
 
 -- pending -> active. What it kept is the suspension's from now on.
 function M.activate(w, now, suspension_id)

@@ -1,37 +1,12 @@
 -- Who gets what next: up to N executions of a lane for one worker, by priority and age, over the queues it can serve.
--- @uses admission answered batch candidates capability claim index keyed lanes record reply taking turns wake writes
+-- @uses admission admitting answered batch candidates claim keyed lanes passing record taking turns wake writes
 local M = {}
 
 -- What cannot be claimed stands in nobody's way: after a first look for what is missing, further looks see more, up to
 -- so many entries a call.
 local FURTHER, MOST = 250, 1000
-
--- Why this very execution cannot be claimed, as a refusal; nil when it can.
-local function obstacle(x, now, request, started)
-  local refusal = claim.check_found(x, now)
-  if refusal then return refusal end
-  if not index.is_queued(x) then return reply.refuse("execution_not_in_eligible_set", record.public_state(x)) end
-  local code, detail = capability.check(x.required_capabilities, request.capabilities)
-  if code then return reply.refuse(code, detail) end
-  return admission.check_limits(x, started[x.lane_id])
-end
-
--- Claim these very executions, given by their uuids; a row or a refusal each.
-function M.claim_named(tag, request, now)
-  local payloads, started = taking.payloads(), {}
-  local outcomes = batch.each(request.named, function(uuid, collected, number)
-    if type(uuid) ~= "string" then return reply.invalid("uuid", "text", uuid) end
-    local x = batch.load(tag, uuid, collected)
-    local kind = answered.kind(x, request, number)
-    if kind then return taking.answer(x, kind, number, payloads) end
-    local refusal = obstacle(x, now, request, started)
-    if refusal then return refusal end
-    if x.writes then started[x.lane_id] = (started[x.lane_id] or 0) + 1 end
-    return taking.take(x, now, request, number, payloads)
-  end)
-  taking.add_payloads(payloads)
-  return outcomes, payloads.earliest
-end
+-- So many are put behind others that wait for the same limit, which costs more than looking.
+local MOST_HELD = 100
 
 -- What the call was given before, when it comes again.
 local function answer_again(earlier)
@@ -42,26 +17,41 @@ local function answer_again(earlier)
 end
 
 -- Take one of those found. Its entry leaves the queue when the batch is written; one of a concurrency key leaves at
--- once, and one of a full key is set aside, so that it is met once.
+-- once, and one of a full key is set aside, so that it is met once. One with limits stays in the queue while it is on
+-- offer.
 local function take_one(x, turn)
-  if x.concurrency_key then
-    turn.left = turn.left + 1
-    if keyed.is_full(x) then return turns.hold(x, turn.now) end
+  if turn.request.is_handed and admitting.is_limited(x) then return end
+  local is_full = x.concurrency_key and keyed.is_full(x)
+  local met = not is_full and admitting.meet(x, turn.request.worker_instance_id, turn.now)
+  if type(met) == "table" then
+    turn.offers[#turn.offers + 1] = met
+    return
+  end
+  if x.concurrency_key then turn.left = turn.left + 1 end
+  if is_full then return turns.hold(x, turn.now) end
+  if met then
+    turn.held = turn.held + 1
+    return
   end
   local number = turn.count + 1
   turn.taken[number] = taking.take(x, turn.now, turn.request, number, turn.payloads)
   turn.count = number
 end
 
+-- Those on offer count: the worker has a place for each.
+local function missing(turn)
+  return turn.held < MOST_HELD and turn.wanted - turn.count - #turn.offers or 0
+end
+
 local function take_rest(turn)
   local lane, found, strays = turn.lane, turn.found, turn.strays
-  while turn.at < #found and turn.count < turn.wanted do
+  while turn.at < #found and missing(turn) > 0 do
     turn.at = turn.at + 1
     local x = record.fill(batch.at_id(lane.tag, found[turn.at], lane.writes))
-    if not claim.is_queued(x) then
-      strays[#strays + 1] = found[turn.at]
-    elseif not claim.check_found(x, turn.now) then
+    if not claim.check_found(x, turn.now) then
       take_one(x, turn)
+    elseif not claim.is_queued(x) then
+      strays[#strays + 1] = found[turn.at]
     end
   end
 end
@@ -79,38 +69,40 @@ end
 -- Look through the queues, best first, until there are enough, or the end, or as many were seen as a call may see.
 local function look_through(turn)
   local skip, seen = 0, 0
-  while turn.count < turn.wanted and seen < MOST do
-    local missing = turn.wanted - turn.count
-    local found = candidates.heads(turn.keys, skip, seen == 0 and missing or math.max(missing, FURTHER))
+  while missing(turn) > 0 and seen < MOST do
+    local found = candidates.heads(turn.keys, skip, seen == 0 and missing(turn) or math.max(missing(turn), FURTHER))
     if #found == 0 then return end
     skip, seen = skip + take_found(turn, found), seen + #found
-    turn.seen = seen
+    turn.seen = turn.seen + #found
   end
-  -- There may be work behind what was taken off: whoever asks next gets further.
-  if turn.count < turn.wanted and turn.dropped > 0 then wake.announce(turn.lane.tag, turn.lane.lane_id) end
+  -- There may be work behind what was taken off or put aside: whoever asks next gets further.
+  local is_cut = turn.held >= MOST_HELD or (missing(turn) > 0 and turn.dropped > 0)
+  if is_cut then wake.announce(turn.lane.tag, turn.lane.lane_id) end
 end
 
 -- What a claim was given before, and nothing new.
 function M.claim_again(tag, request) return answer_again(answered.earlier(tag, request) or {}) end
 
--- Claim the best of a lane, up to `count`. Answers their rows, when the first of their leases runs out, and whether the
--- lane has no work for this worker (and not only none that may start now).
-function M.claim_next(tag, request, now)
+-- Claim the best of a lane, up to `count`. Answers their rows, when the first of their leases runs out, whether the
+-- lane has no work for this worker (and not only none that may start now), and the offers among them. permits: slots
+-- that this call has freed, if any.
+function M.claim_next(tag, request, now, permits)
   local earlier = answered.earlier(tag, request)
   if earlier then return answer_again(earlier) end
   local lane = {tag = tag, lane_id = request.lane_id, writes = writes.collector()}
   if admission.lane_obstacle(lane, true) then return {} end
   local turn = {
-    lane = lane, now = now, request = request, taken = {}, count = 0, seen = 0, dropped = 0,
+    lane = lane, now = now, request = request, taken = {}, offers = {}, count = 0, seen = 0, dropped = 0, held = 0,
     payloads = taking.payloads(),
     wanted = math.min(request.count, lanes.free(lane) or request.count),
     keys = candidates.queues(lane, request.capabilities),
   }
+  if permits then passing.take(turn, permits) end
   look_through(turn)
   writes.flush(lane.writes)
   if turn.count > 0 then answered.remember(tag, request) end
   taking.add_payloads(turn.payloads)
-  return turn.taken, turn.payloads.earliest, turn.seen == 0 and turn.wanted > 0
+  return turn.taken, turn.payloads.earliest, turn.seen == 0 and turn.wanted > 0, turn.offers
 end
 
 return M

@@ -2,12 +2,12 @@
 -- @uses event lanes wake
 local M = {}
 
--- A collector; executions whose `writes` field holds it write through it. It also remembers what the batch looked up
--- once for all of its executions (`lanes`, `accepted`). One of a concurrency key writes at once,
--- beside the batch (`beside` in place of `writes`): others look for it in the same batch.
+-- A collector; executions whose `writes` field holds it write through it. It also remembers what was looked up for all
+-- of the batch (`lanes`, `accepted`). One of a concurrency key writes at once (`beside`): others look for it.
 function M.collector()
   return {
     zadd = {}, zrem = {}, sadd = {}, srem = {}, set = {}, emptied = {}, wake = {}, stopped = {}, lines = {}, lanes = {},
+    crowds = {},
   }
 end
 
@@ -17,25 +17,34 @@ local function new_list(lists, key)
   return list
 end
 
-local function push(lists, key, member)
-  local list = lists[key] or new_list(lists, key)
-  local n = list.n + 1
-  list[n], list.n = member, n
+-- Add a member: the execution, or all that it stands for (lib/crowd.lua), where none is given.
+local function push(list, x, member)
+  local n, ids = list.n, not member and x.ids
+  if ids then
+    for i = 1, #ids do list[n + i] = ids[i] end
+    list.n = n + #ids
+  else
+    list[n + 1], list.n = member or x.id, n + 1
+  end
 end
 
 function M.set(x, key, value)
   if not x.writes then return redis.call("SET", key, value) end
   local list = x.writes.set
-  local n = #list
-  list[n + 1], list[n + 2] = key, value
+  list[#list + 1], list[#list + 2] = key, value
 end
 
 function M.zadd(x, key, score)
   local collected = x.writes
   if not collected then return redis.call("ZADD", key, score, x.id) end
   local list = collected.zadd[key] or new_list(collected.zadd, key)
-  local n = list.n
-  list[n + 1], list[n + 2], list.n = score, x.id, n + 2
+  local n, ids = list.n, x.ids
+  list[n + 1], list[n + 2] = score, ids and ids[1] or x.id
+  for i = 2, ids and #ids or 1 do
+    n = n + 2
+    list[n + 1], list[n + 2] = score, ids[i]
+  end
+  list.n = n + 2
 end
 
 -- Removals are written before additions, so what is not there when the batch starts need not be removed.
@@ -47,28 +56,25 @@ function M.zrem(x, key)
     list = redis.call("EXISTS", key) == 1 and {n = 0}
     collected.zrem[key] = list
   end
-  if not list then return end
-  local n = list.n + 1
-  list[n], list.n = x.id, n
+  if list then push(list, x) end
 end
 
-function M.sadd(x, key, member)
-  if x.writes then return push(x.writes.sadd, key, member) end
-  redis.call("SADD", key, member)
+local function member_writer(command, name)
+  return function(x, key, member)
+    if not x.writes then return redis.call(command, key, member or x.id) end
+    local lists = x.writes[name]
+    push(lists[key] or new_list(lists, key), x, member)
+  end
 end
 
-function M.srem(x, key, member)
-  if x.writes then return push(x.writes.srem, key, member) end
-  redis.call("SREM", key, member)
-end
+M.sadd, M.srem = member_writer("SADD", "sadd"), member_writer("SREM", "srem")
 
 -- Add a member that most of a batch share; once is enough.
 function M.sadd_once(x, key, member)
   if not x.writes then return redis.call("SADD", key, member) end
   local list = x.writes.sadd[key] or new_list(x.writes.sadd, key)
-  if list[member] then return end
+  if not list[member] then push(list, x, member) end
   list[member] = true
-  push(x.writes.sadd, key, member)
 end
 
 local function forget(key, registry, member)
@@ -77,17 +83,16 @@ end
 
 -- Take `member` out of `registry` when the queue at `key` has become empty.
 function M.forget_if_empty(x, key, registry, member)
-  if x.writes then
-    x.writes.emptied[key] = {registry, member}
-  else
-    forget(key, registry, member)
-  end
+  if not x.writes then return forget(key, registry, member) end
+  x.writes.emptied[key] = {registry, member}
 end
 
--- Workers are told when the queue at `key`, which the execution has just entered, was empty before.
+-- The execution has just entered the queue at `key`: workers are told if it was empty, at once or when it was offered.
 function M.wake(x, key)
   if x.writes then
     x.writes.wake[key] = x
+  elseif x.wakes_later then
+    x.entered = key
   else
     wake.added(key, 1, x.tag, x.lane_id, x.required_capabilities)
   end
@@ -97,12 +102,9 @@ end
 function M.stopped(x)
   local collected = x.writes
   if not collected then return lanes.stopped(x, 1) end
-  local stopped = collected.stopped[x.lane_id]
-  if stopped then
-    stopped.count = stopped.count + 1
-  else
-    collected.stopped[x.lane_id] = {x = x, count = 1}
-  end
+  local stopped = collected.stopped[x.lane_id] or {x = x, count = 0}
+  stopped.count = stopped.count + (x.ids and #x.ids or 1)
+  collected.stopped[x.lane_id] = stopped
 end
 
 -- Tell workers of lanes that have room again.
@@ -118,13 +120,12 @@ function M.tell_of_work(collected)
 end
 
 local function write(command, lists)
-  for key, list in pairs(lists) do
-    if list then redis.call(command, key, unpack(list, 1, list.n)) end
-  end
+  for key, list in pairs(lists) do if list then redis.call(command, key, unpack(list, 1, list.n)) end end
 end
 
 -- Removals first: an execution may leave and enter the same index in one batch.
 function M.flush(collected)
+  if collected.before_flush then collected.before_flush(collected) end
   if #collected.set > 0 then redis.call("MSET", unpack(collected.set)) end
   write("ZREM", collected.zrem)
   write("SREM", collected.srem)

@@ -1,0 +1,1 @@
+"""Programs to read and run; each says how at its top."""

@@ -1,0 +1,32 @@
+--- Let executions start within a quota's limits, each by its ticket, in the order they are given.
+-- @keys    quota
+-- @args    items:id
+-- @reply   outcomes
+-- @errors  invalid_input quota_policy_not_found corruption
+-- @repeat  safe
+-- @uses    batch clock digits quota
+local ITEM = batch.shape(1, {
+  "execution_id", "ticket", "is_resume", "namespace", "lane", "execution_kind", "concurrency_key",
+}, {ticket = true, is_resume = true})
+
+local function admit(q, item, now)
+  local wrong = batch.check(item, ITEM)
+  if wrong then return wrong end
+  local who = {namespace = item[4], lane = item[5], execution_kind = item[6], concurrency_key = item[7]}
+  local suffix = quota.suffix(q, who)
+  local status, wait = quota.admit(q, suffix, item[1], item[2], item[3] == 1, now)
+  -- Without a window a slot may go on to the next that waits for it without asking here.
+  return {1, status, suffix, wait and digits.of(wait) or "", q.rate == 0 and "1" or "0"}
+end
+
+return function(K, A)
+  local now = clock.now_ms()
+  local items, wrong = batch.decode("items", A.items)
+  if wrong then return wrong end
+  local q, refusal = quota.load(K.quota)
+  if not q then return refusal end
+
+  local outcomes = {}
+  for i, item in ipairs(items) do outcomes[i] = admit(q, item, now) end
+  return {1, "OK", outcomes}
+end

@@ -1,0 +1,16 @@
+--- How many more may start within a quota now, and else in how long; a partition that waits for it is noted first.
+-- @keys    quota
+-- @args    suffix waiting_tag=
+-- @reply   room retry_after_ms waiting
+-- @errors  invalid_input quota_policy_not_found corruption
+-- @repeat  safe
+-- @uses    clock digits quota waiters
+return function(K, A)
+  local q, refusal = quota.load(K.quota)
+  if not q then return refusal end
+
+  local key = quota.waiting(q, A.suffix)
+  if A.waiting_tag ~= "" then waiters.note(key, A.waiting_tag) end
+  local room, wait = quota.room(q, A.suffix, clock.now_ms())
+  return {1, "OK", digits.of(room), wait and digits.of(wait) or "", waiters.list(key)}
+end

@@ -1,0 +1,22 @@
+--- End a reservation with what was really spent, which always counts, once; nothing spent gives all of it back.
+-- @keys    budget
+-- @args    execution_id:id reservation_id:id pair_count:nat *amounts
+-- @reply   dimension current_usage limit on_hard_limit
+-- @errors  invalid_input budget_not_found corruption
+-- @repeat  safe
+-- @uses    amounts budget clock reservation spending
+return function(K, A)
+  local wrong = A.pair_count > 0 and amounts.check_count("pair_count", A.pair_count)
+  if wrong then return wrong end
+  local list, bad = amounts.pairs(A.amounts, A.pair_count, "amounts")
+  if bad then return bad end
+  local b, refusal = budget.load(K.budget)
+  if not b then return refusal end
+  wrong = spending.check_countable(b, list)
+  if wrong then return wrong end
+
+  local settled = reservation.settled_key(b, A.reservation_id)
+  if spending.is_repeated(settled) then return {1, "ALREADY_APPLIED"} end
+  reservation.drop(b, A.execution_id, A.reservation_id)
+  return spending.record(b, list, clock.now_ms(), A.execution_id, settled)
+end

@@ -1,0 +1,123 @@
+-- A budget: its definition, its limits, what is used of them and what is held for reservations.
+--
+-- One rule for every limit: an amount fits when used + held + amount is not more than the limit. A limit of 0 is none.
+-- @uses digits reply
+local M = {}
+
+-- The most that is counted: beyond it, whole numbers are not exact any more.
+M.MAX_TOTAL = 9007199254740991
+
+-- Names of the budget and its keys, without reading it; nil and a refusal for a key that is not a budget's.
+function M.at(key)
+  local tag, id = key:match("^ff:budget:(%b{}):([^:]+)$")
+  if not tag then return nil, reply.invalid("budget", "ff:budget:{tag}:<budget_id>", key) end
+  return {
+    key = key, tag = tag, id = id, limits = key .. ":limits", usage = key .. ":usage", reserved = key .. ":reserved",
+    waiting = key .. ":waiting",
+  }
+end
+
+-- Fields that are not dimensions; other programs put them there.
+local NOT_A_DIMENSION = {breached_at = true}
+
+local function read_numbers(b, key)
+  local flat, found = redis.call("HGETALL", key), {}
+  for i = 1, #flat, 2 do
+    local name, number = flat[i], tonumber(flat[i + 1])
+    if not NOT_A_DIMENSION[name] then
+      if not number or number < 0 or number % 1 ~= 0 then
+        return nil, reply.refuse("corruption", "budget " .. b.id .. ": " .. key .. " " .. name .. " is unreadable")
+      end
+      found[name] = number
+    end
+  end
+  return found
+end
+
+local function split_limits(b, stored)
+  b.hard, b.soft = {}, {}
+  for name, limit in pairs(stored) do
+    local kind, dimension = name:match("^(%a+):(.+)$")
+    if limit > 0 and (kind == "hard" or kind == "soft") then b[kind][dimension] = limit end
+  end
+end
+
+-- The whole budget. An absent one and an unreadable one are different refusals (G11).
+function M.load(key)
+  local b, refusal = M.at(key)
+  if not b then return nil, refusal end
+  local flat = redis.call("HGETALL", key)
+  if #flat == 0 then return nil, reply.refuse("budget_not_found", b.id) end
+  b.def = {}
+  for i = 1, #flat, 2 do b.def[flat[i]] = flat[i + 1] end
+  local stored
+  for _, part in ipairs({{"limits", b.limits}, {"used", b.usage}, {"held", b.reserved}}) do
+    stored, refusal = read_numbers(b, part[2])
+    if refusal then return nil, refusal end
+    if part[1] == "limits" then split_limits(b, stored) else b[part[1]] = stored end
+  end
+  return b
+end
+
+function M.used(b, name) return b.used[name] or 0 end
+
+-- What counts against the limit: spent already, or held for what is about to be.
+function M.taken(b, name) return (b.used[name] or 0) + (b.held[name] or 0) end
+
+function M.fits(b, name, amount)
+  local limit = b.hard[name]
+  return not limit or M.taken(b, name) + amount <= limit
+end
+
+-- Would it not even fit if nothing were held?
+function M.is_over(b, name, amount)
+  local limit = b.hard[name]
+  return limit ~= nil and M.used(b, name) + amount > limit
+end
+
+function M.is_breached(b) return b.def.breached_at ~= nil and b.def.breached_at ~= "" end
+
+-- What the engine is to act on: once for each kind and dimension, until it has.
+function M.notify(b, kind, name, now)
+  redis.call("ZADD", "ff:idx:" .. b.tag .. ":budget_notices", "NX", digits.of(now), kind .. " " .. b.id .. " " .. name)
+end
+
+-- Note a breach: once, however often it is met, until it is over (D20).
+function M.breach(b, name, now)
+  if M.is_breached(b) then return end
+  local at = digits.of(now)
+  redis.call("HSET", b.key, "breached_at", at, "last_breach_at", at, "last_breach_dim", name, "last_updated_at", at)
+  redis.call("HINCRBY", b.key, "breach_count", 1)
+  b.def.breached_at, b.def.last_breach_dim = at, name
+  M.notify(b, "hard", name, now)
+end
+
+-- The breach of a dimension is over: by a reset, a higher limit or spend that was given back. When another dimension is
+-- above its limit, the budget stays breached, in that one.
+function M.reopen(b, now)
+  redis.call("ZREM", "ff:idx:" .. b.tag .. ":budget_notices", "hard " .. b.id .. " " .. (b.def.last_breach_dim or ""))
+  for name in pairs(b.hard) do
+    if M.is_over(b, name, 0) then
+      redis.call("HSET", b.key, "last_breach_dim", name)
+      b.def.last_breach_dim = name
+      return M.notify(b, "hard", name, now)
+    end
+  end
+  redis.call("HDEL", b.key, "breached_at")
+  b.def.breached_at = nil
+end
+
+-- nil, or why nothing may start on this budget now: the dimension, what is taken of it and its limit.
+function M.obstacle(b)
+  if M.is_breached(b) then
+    local name = b.def.last_breach_dim
+    return name, M.taken(b, name), b.hard[name] or 0
+  end
+  for name, limit in pairs(b.hard) do
+    if not M.fits(b, name, 1) then return name, M.taken(b, name), limit end
+  end
+end
+
+function M.next_reset_at(b) return tonumber(b.def.next_reset_at) end
+
+return M

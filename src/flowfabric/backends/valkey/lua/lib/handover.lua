@@ -1,0 +1,47 @@
+-- What a step that ends a stretch of running owes to limits on other slots: one entry in a list of the partition, made
+-- in the same step. Whoever drains the list pays it there, and takes the entry off afterwards (D20).
+-- @uses digits offering permit
+local M = {}
+
+function M.key(tag) return "ff:part:" .. tag .. ":handovers" end
+
+local function started_at(x) return tonumber(x.lease_acquired_at or x.attempt_started_at or x.started_at) end
+
+local function joined(csv, more)
+  local ids, seen = {}, {}
+  for id in ((csv or "") .. "," .. (more or "")):gmatch("[^,-][^,]*") do
+    if not seen[id] then ids[#ids + 1], seen[id] = id, true end
+  end
+  return #ids > 0 and table.concat(ids, ",") or "-"
+end
+
+local function write(tag, now, entry, collected)
+  redis.call("ZADD", M.key(tag), digits.of(now), table.concat(entry, " "))
+  if collected then collected.handed_over = "1" end
+  redis.call("PUBLISH", "ff:handover", tag)
+end
+
+-- What the execution owes; is_used: it has run, otherwise it was only offered. A permit may pass on instead.
+function M.add(x, now, is_used)
+  local was = offering.read(x) or {ticket = 0, quotas = "-"}
+  local slot = permit.read(x) or {owner = x.id, ticket = was.ticket}
+  local quotas = is_used and slot.since and permit.keep(x, slot, now) and "-" or was.quotas
+  local budgets = joined(was.budgets, is_used and x.reserved_budgets)
+  if quotas == "-" and budgets == "-" then return end
+  local ran_ms, attempts = 0, 0
+  if is_used then ran_ms, attempts = math.max(0, now - started_at(x)), x.lease_acquired_at and 0 or 1 end
+  write(x.tag, now, {
+    x.id, slot.owner, digits.of(slot.ticket), x.current_lease_epoch, is_used and "1" or "0", digits.of(ran_ms),
+    attempts, quotas, budgets,
+  }, x.writes or x.beside)
+end
+
+-- Permits that nobody here took over.
+function M.give_back(tag, now, collected)
+  for _, slot in ipairs(collected.permits) do
+    local quota = slot.limit:match("^q:(%x+%-[%x-]+)")
+    write(tag, now, {slot.owner, slot.owner, digits.of(slot.ticket), "0", "1", "0", "0", quota, "-"}, collected)
+  end
+end
+
+return M

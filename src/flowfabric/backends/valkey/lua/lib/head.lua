@@ -1,0 +1,91 @@
+-- The head of a frame: all of it but its payload. Frames that follow each other mostly have the same one, so it is
+-- checked once, and a call with the payload's place left open is made of it.
+-- @uses batch digits reply summary
+local M = {}
+
+-- Where the payload, and after it the version of a summary, goes in the arguments of XADD.
+M.PAYLOAD = 8
+
+local MODES = {[""] = "durable", durable = "durable", summary = "summary", best_effort = "best_effort"}
+local BYTES = {
+  {"frame_type", 128}, {"encoding", 64}, {"source", 256}, {"correlation_id", 256}, {"metadata_json", 16384},
+}
+local NAMES = {"encoding", "source", "correlation_id", "metadata_json"}
+local DEFAULTS = {ttl_ms = 0, maxlen_floor = 64, maxlen_ceiling = 16384, ema_alpha = 0.2}
+
+local function check_live(h)
+  for name, default in pairs(DEFAULTS) do
+    if h[name] == nil or h[name] == "" then h[name] = default end
+  end
+  local alpha = tonumber(h.ema_alpha)
+  if not alpha or not (alpha > 0 and alpha <= 1) then
+    return reply.invalid("ema_alpha", "a number above 0, at most 1", h.ema_alpha)
+  end
+  h.live = {ttl_ms = h.ttl_ms, floor = h.maxlen_floor, ceiling = h.maxlen_ceiling, alpha = alpha}
+end
+
+-- A refusal or nil; h gets its mode, and of a best-effort frame how many of its kind stay.
+function M.check(h)
+  for _, bound in ipairs(BYTES) do
+    local name, most = bound[1], bound[2]
+    if #(h[name] or "") > most then return reply.invalid(name, "at most " .. most .. " bytes", #h[name]) end
+  end
+  if h.frame_type == "" then return reply.invalid("frame_type", "text that is not empty", "") end
+  h.mode = MODES[h.stream_mode or ""]
+  if not h.mode then return reply.invalid("stream_mode", "durable, summary or best_effort", h.stream_mode) end
+  local kind = h.patch_kind or ""
+  if h.mode == "summary" and kind ~= "" and kind ~= summary.PATCH_KIND then
+    return reply.invalid("patch_kind", summary.PATCH_KIND, kind)
+  end
+  return h.mode == "best_effort" and check_live(h) or nil
+end
+
+-- In a batch a head is a list; what is left out at the end has its default.
+local ORDER = {
+  "frame_type", "encoding", "source", "correlation_id", "metadata_json", "ts", "stream_mode", "ttl_ms", "maxlen_floor",
+  "maxlen_ceiling", "ema_alpha",
+}
+local WHOLE = {ts = true, ttl_ms = true, maxlen_floor = true, maxlen_ceiling = true}
+
+local function check_member(name, value)
+  if WHOLE[name] then return batch.check_number(name, value) end
+  local kind = name == "ema_alpha" and "number" or "string"
+  if type(value) ~= kind then return reply.invalid(name, kind == "string" and "text" or "a number", value) end
+end
+
+-- The heads of a batch by name, checked; or nil and a refusal.
+function M.read(items)
+  local heads = {}
+  for i, item in ipairs(items) do
+    local h, values = {}, type(item) == "table" and item or {}
+    for at = 1, math.max(1, #values) do
+      local name = ORDER[at]
+      local wrong = not name and reply.invalid("head", "at most " .. #ORDER .. " members", at)
+        or check_member(name, values[at])
+      if wrong then return nil, wrong end
+      h[name] = values[at]
+    end
+    local wrong = M.check(h)
+    if wrong then return nil, wrong end
+    heads[i] = h
+  end
+  return heads
+end
+
+-- The arguments of XADD, with room for the payload.
+function M.call(h, key, id, now)
+  local call = {key, id, "frame_type", h.frame_type, "ts", digits.of(h.ts and h.ts > 0 and h.ts or now), "payload", ""}
+  local n = #call
+  for _, name in ipairs(NAMES) do
+    local value = h[name]
+    if value and value ~= "" then call[n + 1], call[n + 2], n = name, value, n + 2 end
+  end
+  if h.mode ~= "durable" then call[n + 1], call[n + 2], n = "mode", h.mode, n + 2 end
+  if h.mode == "best_effort" and h.ttl_ms > 0 then
+    call[n + 1], call[n + 2], n = "ttl_ms", digits.of(h.ttl_ms), n + 2
+  end
+  if h.mode == "summary" then call[n + 1], call[n + 2], n = "summary_version", "", n + 2 end
+  return call, n
+end
+
+return M

@@ -1,0 +1,52 @@
+-- Claims of executions that are named, instead of the best of a lane.
+-- @uses admission answered attached batch capability claim index offering permit record reply taking wake
+local M = {}
+
+-- Why this very execution cannot be claimed, as a refusal; nil when it can.
+local function obstacle(x, now, request, started)
+  if x and request.admitted and x.admission then
+    if not offering.is_for(x, request.worker_instance_id, now) then return reply.refuse("claim_grant_expired") end
+    x.is_admitted = true
+  end
+  local refusal = claim.check_found(x, now)
+  if refusal then return refusal end
+  if not index.is_queued(x) then return reply.refuse("execution_not_in_eligible_set", record.public_state(x)) end
+  local code, detail = capability.check(x.required_capabilities, request.capabilities)
+  if code then return reply.refuse(code, detail) end
+  return admission.check_limits(x, started[x.lane_id])
+end
+
+-- A slot that may pass on says so, and for which limit.
+local function take_permit(x, request, uuid, now)
+  local limit = request.permits and request.permits[uuid]
+  if limit then permit.give(x, {since = now, ticket = offering.read(x).ticket, owner = x.id, limit = limit}) end
+end
+
+-- Claim these very executions, given by their uuids; a row or a refusal each, when the first lease runs out, and the
+-- offers of those whose limits have to be asked first.
+function M.claim(tag, request, now)
+  local payloads, started, offers = taking.payloads(), {}, {}
+  local outcomes = batch.each(request.named, function(uuid, collected, number)
+    if type(uuid) ~= "string" then return reply.invalid("uuid", "text", uuid) end
+    local x = batch.load(tag, uuid, collected)
+    local kind = answered.kind(x, request, number)
+    if kind then return taking.answer(x, kind, number, payloads) end
+    local refusal = obstacle(x, now, request, started)
+    if refusal then return refusal end
+    local limits = not x.is_admitted and attached.of(x)
+    if limits then
+      offers[#offers + 1] = offering.make(x, limits, request.worker_instance_id, now)
+      return reply.refuse("execution_not_eligible", "admission_required")
+    end
+    if request.only_offer then return reply.refuse("execution_not_eligible", "not_limited") end
+    if x.is_admitted then take_permit(x, request, uuid, now) end
+    if x.writes then started[x.lane_id] = (started[x.lane_id] or 0) + 1 end
+    return taking.take(x, now, request, number, payloads)
+  end)
+  taking.add_payloads(payloads)
+  -- While something was on offer the queue was not empty, so that nobody was told of what came meanwhile.
+  if request.admitted then wake.announce(tag, request.lane_id) end
+  return outcomes, payloads.earliest, offers
+end
+
+return M

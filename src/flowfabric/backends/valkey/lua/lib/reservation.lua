@@ -1,0 +1,71 @@
+-- Reservations: amounts held on a budget before they are spent. They count against its limits until they are settled
+-- or returned. The holds of one execution are kept together, each with the lease epoch that made it.
+-- @uses budget digits
+local M = {}
+
+M.MOST = 64  -- open at once, of one execution on one budget
+
+local function key(b, execution_id) return b.key .. ":holds:" .. execution_id end
+
+-- Says that it was settled; as long as the key of any report.
+function M.settled_key(b, reservation_id)
+  return "ff:usagededup:" .. b.tag .. ":settled:" .. b.id .. ":" .. reservation_id
+end
+
+function M.count(b, execution_id) return redis.call("HLEN", key(b, execution_id)) end
+
+-- The amounts of an open hold, by dimension; nil when there is none.
+function M.find(b, execution_id, reservation_id)
+  local text = redis.call("HGET", key(b, execution_id), reservation_id)
+  if not text then return nil end
+  local held = cmsgpack.unpack(text)
+  return held.amounts, held.epoch
+end
+
+local function change_held(b, name, amount)
+  b.held[name] = math.max(0, (b.held[name] or 0) + amount)
+  if b.held[name] == 0 then
+    redis.call("HDEL", b.reserved, name)
+  else
+    redis.call("HSET", b.reserved, name, digits.of(b.held[name]))
+  end
+end
+
+function M.hold(b, execution_id, reservation_id, epoch, list)
+  local amounts = {}
+  for _, each in ipairs(list) do
+    amounts[each.name] = each.amount
+    change_held(b, each.name, each.amount)
+  end
+  redis.call("HSET", key(b, execution_id), reservation_id, cmsgpack.pack({amounts = amounts, epoch = epoch}))
+end
+
+-- Let go of one hold.
+function M.drop(b, execution_id, reservation_id)
+  local amounts = M.find(b, execution_id, reservation_id)
+  if not amounts then return false end
+  for name, amount in pairs(amounts) do change_held(b, name, -amount) end
+  redis.call("HDEL", key(b, execution_id), reservation_id)
+  return true
+end
+
+-- Return what leases up to this epoch have left open; how many there were.
+function M.return_all(b, execution_id, epoch)
+  local returned = 0
+  for _, reservation_id in ipairs(redis.call("HKEYS", key(b, execution_id))) do
+    local _, held_by = M.find(b, execution_id, reservation_id)
+    if held_by <= epoch and M.drop(b, execution_id, reservation_id) then returned = returned + 1 end
+  end
+  return returned
+end
+
+-- The first dimension that has no room for its amount; whether it would not fit without the holds, either.
+function M.first_full(b, list)
+  for _, each in ipairs(list) do
+    if not budget.fits(b, each.name, each.amount) then
+      return each.name, budget.is_over(b, each.name, each.amount)
+    end
+  end
+end
+
+return M

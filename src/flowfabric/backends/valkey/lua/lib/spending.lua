@@ -1,0 +1,118 @@
+-- Counting what is spent on a budget: the totals, the ledger of the execution that spent it, and each report once.
+-- @uses budget digits reply
+local M = {}
+
+local DEDUP_MS = 86400000
+-- A ledger is kept for so long after the last spend of its execution.
+local LEDGER_MS = 2592000000
+local MOST_DIMENSIONS = 64
+-- No dimension can have this name.
+local PERIOD = ":period"
+
+-- A refusal, or nil for the key of a report: it must live with its budget.
+function M.check_dedup(b, key)
+  if key ~= "" and not key:find(b.tag, 1, true) then
+    return reply.invalid("dedup_key", "a key with the tag " .. b.tag, key)
+  end
+end
+
+function M.is_repeated(key) return key ~= "" and redis.call("EXISTS", key) == 1 end
+
+-- A refusal when these amounts cannot be counted exactly, or name more dimensions than a budget may have.
+function M.check_countable(b, list)
+  local count = 0
+  for _ in pairs(b.used) do count = count + 1 end
+  for _, each in ipairs(list) do
+    if not b.used[each.name] then count = count + 1 end
+    if budget.used(b, each.name) + each.amount > budget.MAX_TOTAL then
+      return reply.invalid("amount." .. each.name, "a total of at most " .. digits.of(budget.MAX_TOTAL), each.amount)
+    end
+  end
+  if count > MOST_DIMENSIONS then return reply.invalid("dimensions", "at most 64 of one budget", count) end
+end
+
+function M.ledger_key(b, execution_id) return b.key .. ":by_exec:" .. execution_id end
+
+local function period(b) return b.def.reset_count or "0" end
+
+-- What an execution has spent in the present period; a reset begins a new one.
+function M.ledger(b, execution_id)
+  local flat, found = redis.call("HGETALL", M.ledger_key(b, execution_id)), {}
+  for i = 1, #flat, 2 do found[flat[i]] = flat[i + 1] end
+  if found[PERIOD] ~= period(b) then return {} end
+  found[PERIOD] = nil
+  return found
+end
+
+local function note(b, execution_id, list)
+  local key = M.ledger_key(b, execution_id)
+  if redis.call("HGET", key, PERIOD) ~= period(b) then
+    redis.call("DEL", key)
+    redis.call("HSET", key, PERIOD, period(b))
+  end
+  for _, each in ipairs(list) do
+    if each.amount > 0 then redis.call("HINCRBY", key, each.name, digits.of(each.amount)) end
+  end
+  redis.call("PEXPIRE", key, LEDGER_MS)
+end
+
+-- Was the soft limit crossed by this amount? It is told once for each crossing.
+local function crosses(b, each)
+  local limit, before = b.soft[each.name], budget.used(b, each.name) - each.amount
+  return limit and before <= limit and before + each.amount > limit
+end
+
+-- Count the amounts. Answers the first dimension whose soft limit this crossed, and the first that is over its hard
+-- limit now. execution_id: whose ledger they go to, or "".
+function M.count(b, list, now, execution_id, dedup)
+  local soft, over
+  for _, each in ipairs(list) do
+    if each.amount > 0 then redis.call("HINCRBY", b.usage, each.name, digits.of(each.amount)) end
+    b.used[each.name] = budget.used(b, each.name) + each.amount
+    if not soft and crosses(b, each) then soft = each.name end
+    if not over and budget.is_over(b, each.name, 0) then over = each.name end
+  end
+  if execution_id ~= "" and #list > 0 then note(b, execution_id, list) end
+  redis.call("HSET", b.key, "last_updated_at", digits.of(now))
+  if soft then
+    redis.call("HINCRBY", b.key, "soft_breach_count", 1)
+    budget.notify(b, "soft", soft, now)
+  end
+  if dedup ~= "" then redis.call("SET", dedup, "1", "PX", DEDUP_MS) end
+  return soft, over
+end
+
+-- The answers that all ways of spending share.
+function M.soft_breach(b, name)
+  return {1, "SOFT_BREACH", name, digits.of(budget.used(b, name)), digits.of(b.soft[name])}
+end
+
+-- taken: what counted against the limit when it was met. on_hard_limit: what is to be done about it.
+function M.hard_breach(b, name, taken)
+  return {1, "HARD_BREACH", name, digits.of(taken), digits.of(b.hard[name] or 0), b.def.on_hard_limit or ""}
+end
+
+-- Count what was really spent, always (G10): the answer says what it has crossed.
+function M.record(b, list, now, execution_id, dedup)
+  local soft, over = M.count(b, list, now, execution_id, dedup)
+  if over then
+    budget.breach(b, over, now)
+    return M.hard_breach(b, over, budget.used(b, over))
+  end
+  return soft and M.soft_breach(b, soft) or {1, "OK"}
+end
+
+-- Take back what an execution has spent in this period. True when there was something.
+function M.give_back(b, execution_id, now)
+  local spent, is_any = M.ledger(b, execution_id), false
+  for name, text in pairs(spent) do
+    is_any = true
+    b.used[name] = math.max(0, budget.used(b, name) - tonumber(text))
+    redis.call("HSET", b.usage, name, digits.of(b.used[name]))
+  end
+  if budget.is_breached(b) and spent[b.def.last_breach_dim] then budget.reopen(b, now) end
+  redis.call("DEL", M.ledger_key(b, execution_id))
+  return is_any
+end
+
+return M

@@ -1,0 +1,91 @@
+"""What budgets and quota policies are for: the scopes they are attached to."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, TypeAlias
+
+import msgspec
+
+from flowfabric.core import limits
+from flowfabric.core.contracts.fields import BatchCount, Checked, Rule
+from flowfabric.core.ids import BudgetId, ExecutionId, FlowId, LaneId, Namespace, TimestampMs
+from flowfabric.core.partition import Partition
+from flowfabric.errors import InvalidInput
+
+
+class LimitScope(StrEnum):
+    """Whose executions a limit is for."""
+
+    NAMESPACE = "namespace"
+    LANE = "lane"
+    FLOW = "flow"
+    EXECUTION = "execution"
+
+
+class LimitKind(StrEnum):
+    BUDGET = "budget"
+    QUOTA = "quota"
+
+
+def _limit_id(field: str, value: object) -> str:
+    try:
+        return str(BudgetId(value))  # type: ignore[arg-type]
+    except InvalidInput:
+        raise InvalidInput(field, value, "must be the id of a budget or quota policy: a lower-case UUID") from None
+
+
+LimitId: TypeAlias = Annotated[str, Rule(_limit_id)]
+ScopeId: TypeAlias = Annotated[str, Rule(lambda field, value: limits.label(field, value, 1, limits.NAME_MAX_BYTES))]
+
+_IDS = {
+    LimitScope.NAMESPACE: Namespace,
+    LimitScope.LANE: LaneId,
+    LimitScope.FLOW: FlowId,
+    LimitScope.EXECUTION: ExecutionId,
+}
+
+
+def check_scope(scope_type: LimitScope, scope_id: str) -> None:
+    """A scope's id has the form of the ids of its kind."""
+    try:
+        _IDS[scope_type](scope_id)
+    except InvalidInput as error:
+        raise InvalidInput("scope_id", scope_id, f"must be the id of a {scope_type} ({error.message})") from None
+
+
+class AttachLimitArgs(Checked, frozen=True, kw_only=True):
+    """A budget, or a quota policy, and a scope. Executions have all limits of their scopes, and their own.
+
+    It takes effect partition by partition; what runs already goes on. A limit of the execution itself can also be given
+    with its policy.
+    """
+
+    scope_type: LimitScope
+    scope_id: ScopeId
+    limit_kind: LimitKind
+    limit_id: LimitId
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_scope(self.scope_type, self.scope_id)
+
+
+class DrainAdmissionsArgs(Checked, frozen=True, kw_only=True):
+    """Bring what one partition owes to limits to where they live, and let go what waits for limits that have room.
+
+    Owed are the slots and open reservations of executions that stopped running, and of offers that nobody took.
+    """
+
+    partition: Partition
+    limit: BatchCount = 100
+
+
+class AdmissionsDrained(msgspec.Struct, frozen=True, kw_only=True):
+    """What was done, and when there is something to do again; None: nothing is owed, and nothing waits."""
+
+    lapsed: int = 0  # offers that nobody took
+    paid: int = 0  # entries that were brought to their limits
+    woken: int = 0  # executions that may be claimed again
+    next_at_ms: TimestampMs | None = None
+    now_ms: TimestampMs

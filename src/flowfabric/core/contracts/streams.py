@@ -1,0 +1,311 @@
+"""Streams: the frames that an attempt emits, the summary they may make, and how both are read."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Any, TypeAlias
+
+import msgspec
+
+from flowfabric.core import codec, limits
+from flowfabric.core.contracts.fields import Checked, DurationMs, Encoding, Outcome, Rule
+from flowfabric.core.contracts.lease import LeaseFence
+from flowfabric.core.cursor import StreamCursor
+from flowfabric.core.ids import AttemptIndex, ExecutionId, TimestampMs
+from flowfabric.errors import InvalidInput
+
+
+def _label(low: int, high: int) -> Rule:
+    return Rule(lambda field, value: limits.label(field, value, low, high))
+
+
+def _frame_payload(field: str, value: Any) -> bytes:
+    if not isinstance(value, bytes):
+        raise InvalidInput(field, value, "must be bytes")
+    _check_size(value, limits.MAX_FRAME_PAYLOAD_BYTES)
+    return value
+
+
+def _metadata(field: str, value: Any) -> str:
+    limits.text(field, value, 1, limits.FRAME_METADATA_MAX_BYTES)
+    codec.from_json(Any, value, root=field)
+    return str(value)
+
+
+def _alpha(field: str, value: Any) -> float:
+    if type(value) not in (int, float) or not 0 < value <= 1:
+        raise InvalidInput(field, value, "must be a number above 0, at most 1")
+    return float(value)
+
+
+FrameType: TypeAlias = Annotated[str, _label(1, limits.FRAME_TYPE_MAX_BYTES)]
+FrameLabel: TypeAlias = Annotated[str, _label(1, limits.FRAME_LABEL_MAX_BYTES)]
+FramePayload: TypeAlias = Annotated[bytes, Rule(_frame_payload)]
+MetadataJson: TypeAlias = Annotated[str, Rule(_metadata)]
+RetentionMaxlen: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=limits.MAX_RETENTION_MAXLEN)]
+PayloadLimit: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=limits.MAX_FRAME_PAYLOAD_BYTES)]
+LiveCount: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=limits.MAX_LIVE_FRAMES)]
+Alpha: TypeAlias = Annotated[float, Rule(_alpha)]
+FrameNumber: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=limits.MAX_SAFE_INTEGER)]
+FrameCount: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=limits.STREAM_READ_HARD_CAP)]
+BlockMs: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=limits.MAX_TAIL_BLOCK_MS)]
+
+
+class StreamMode(StrEnum):
+    """What becomes of a frame."""
+
+    DURABLE = "durable"  # it stays as long as the stream's retention says
+    SUMMARY = "summary"  # its payload is a patch of the summary, which stays
+    BEST_EFFORT = "best_effort"  # only the newest stay, for whoever watches
+
+
+class PatchKind(StrEnum):
+    """How a summary frame changes the summary."""
+
+    JSON_MERGE_PATCH = "json-merge-patch"  # RFC 7396; the text "__ff_null__" sets a member to null
+
+
+class Visibility(StrEnum):
+    """Which frames a reader sees."""
+
+    ALL = "all"
+    EXCLUDE_BEST_EFFORT = "exclude_best_effort"
+
+
+class LiveFrames(Checked, frozen=True, kw_only=True):
+    """How many best-effort frames stay: about twice what comes within `ttl_ms`, and no fewer or more than the bounds.
+
+    A stream that has no other frames goes by itself when none came for twice `ttl_ms`; with 0 it stays.
+    """
+
+    ttl_ms: DurationMs = 0
+    maxlen_floor: LiveCount = 64
+    maxlen_ceiling: LiveCount = limits.DEFAULT_MAX_LIVE_FRAMES
+    ema_alpha: Alpha = 0.2  # how much the latest frames weigh in the rate
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.maxlen_ceiling < self.maxlen_floor:
+            raise InvalidInput("maxlen_ceiling", self.maxlen_ceiling, f"must be at least {self.maxlen_floor}")
+
+
+class Frame(Checked, frozen=True, kw_only=True):
+    """A piece of output. Payloads are bytes; what they mean is the reader's and the writer's to agree on."""
+
+    frame_type: FrameType
+    payload: FramePayload
+    encoding: Encoding | None = None
+    metadata_json: MetadataJson | None = None
+    correlation_id: FrameLabel | None = None
+    source: FrameLabel | None = None
+    timestamp: TimestampMs | None = None  # when it was made; None: when it is appended
+    mode: StreamMode = StreamMode.DURABLE
+    patch_kind: PatchKind = PatchKind.JSON_MERGE_PATCH  # of a summary frame
+    live: LiveFrames = LiveFrames()  # of a best-effort frame
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.mode is StreamMode.SUMMARY:
+            codec.from_json(dict[str, Any], self.payload, root="payload")
+
+
+class AppendFrameArgs(Frame, frozen=True, kw_only=True):
+    """The owner of the running attempt appends one frame."""
+
+    execution_id: ExecutionId
+    attempt_index: AttemptIndex
+    fence: LeaseFence
+    retention_maxlen: RetentionMaxlen | None = None  # exactly so many stay; None and 0: about what the policy says
+    retention_ms: DurationMs | None = None  # older frames go; None and 0: whatever their age
+    max_payload_bytes: PayloadLimit = limits.FRAME_PAYLOAD_MAX_BYTES
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_size(self.payload, self.max_payload_bytes)
+
+
+class FrameAppended(Outcome, frozen=True, kw_only=True, tag="appended"):
+    """It has an id, which is a cursor, and so many were appended by now. Trimming does not change the count."""
+
+    entry_id: str
+    frame_count: int
+    summary_version: int | None = None
+
+
+AppendFrameResult: TypeAlias = FrameAppended
+
+
+def _frames(field: str, value: Any) -> tuple[Frame, ...]:
+    if not isinstance(value, tuple | list) or not all(isinstance(each, Frame) for each in value):
+        raise InvalidInput(field, value, "must be a list of frames")
+    if not 1 <= len(value) <= limits.MAX_FRAMES_AT_ONCE:
+        raise InvalidInput(field, len(value), f"must be 1 to {limits.MAX_FRAMES_AT_ONCE} frames")
+    return tuple(value)
+
+
+Frames: TypeAlias = Annotated[tuple[Frame, ...], Rule(_frames)]
+
+
+class AppendFramesArgs(Checked, frozen=True, kw_only=True):
+    """The owner appends several frames of one attempt, in this order: all of them, or none.
+
+    The frames that are appended in this way under one lease are numbered from 0, and `first_number` is that of the
+    first. So a call that is repeated adds nothing twice, and one that overtakes another is refused.
+    """
+
+    execution_id: ExecutionId
+    attempt_index: AttemptIndex
+    fence: LeaseFence
+    first_number: FrameNumber
+    frames: Frames
+    retention_maxlen: RetentionMaxlen | None = None
+    retention_ms: DurationMs | None = None
+    max_payload_bytes: PayloadLimit = limits.FRAME_PAYLOAD_MAX_BYTES
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for frame in self.frames:
+            _check_size(frame.payload, self.max_payload_bytes)
+
+
+class FramesAppended(Outcome, frozen=True, kw_only=True, tag="appended"):
+    """They are in the stream; `entry_ids` has those that this call added, which a repeated one may not know."""
+
+    entry_ids: tuple[str, ...]
+    frame_count: int
+    summary_version: int | None = None
+
+
+AppendFramesResult: TypeAlias = FramesAppended
+
+
+class StreamFrame(msgspec.Struct, frozen=True, kw_only=True):
+    """A frame as it is read; `id` is its place in the stream, and a cursor."""
+
+    id: str
+    frame_type: str
+    payload: bytes
+    ts: TimestampMs
+    encoding: str | None = None
+    metadata_json: str | None = None
+    correlation_id: str | None = None
+    source: str | None = None
+    mode: str = StreamMode.DURABLE  # a StreamMode; text, because a newer library may know more of them
+    summary_version: int | None = None
+    ttl_ms: int | None = None
+
+    @property
+    def text(self) -> str:
+        """The payload as UTF-8; what is none shows as replacement characters."""
+        return self.payload.decode(errors="replace")
+
+
+class ReadFramesArgs(Checked, frozen=True, kw_only=True):
+    """Frames of one attempt from `from_id` to `to_id`, both included; with `after` those that follow it instead."""
+
+    execution_id: ExecutionId
+    attempt_index: AttemptIndex
+    from_id: StreamCursor = StreamCursor("start")
+    to_id: StreamCursor = StreamCursor("end")
+    after: StreamCursor | None = None
+    count_limit: FrameCount = 100
+    visibility: Visibility = Visibility.ALL
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.after is not None:
+            _check_concrete("after", self.after)
+
+
+class FollowFramesArgs(Checked, frozen=True, kw_only=True):
+    """Frames of one attempt after `after`, as they come, up to `count_limit` at a time."""
+
+    execution_id: ExecutionId
+    attempt_index: AttemptIndex
+    after: StreamCursor = StreamCursor("0-0")
+    count_limit: FrameCount = 100
+    visibility: Visibility = Visibility.ALL
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_concrete("after", self.after)
+
+
+class TailFramesArgs(FollowFramesArgs, frozen=True, kw_only=True):
+    """The same once, waiting for the first of them."""
+
+    block_ms: BlockMs = 0
+
+
+class StreamFrames(Outcome, frozen=True, kw_only=True, tag="frames"):
+    """Some frames, where to go on, and whether the stream is closed.
+
+    A page is short when its frames are large: about a mebibyte is enough for one. With `more` there may be frames
+    after `cursor` already; a stream that is closed has ended when there are none.
+    """
+
+    frames: tuple[StreamFrame, ...] = ()
+    cursor: str = "0-0"
+    more: bool = False
+    closed_at: TimestampMs | None = None
+    closed_reason: str | None = None
+
+    @classmethod
+    def empty_open(cls) -> StreamFrames:
+        """Nothing yet."""
+        return cls()
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether its writer has ended."""
+        return self.closed_at is not None
+
+    @property
+    def is_end(self) -> bool:
+        """Whether nothing follows, now or later."""
+        return self.is_closed and not self.more
+
+
+ReadFramesResult: TypeAlias = StreamFrames
+
+
+class StreamInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """How the stream of an attempt stands. An attempt that never emitted has none, and is closed when it has ended."""
+
+    execution_id: ExecutionId
+    attempt_index: AttemptIndex
+    length: int = 0  # frames that can be read
+    frame_count: int = 0  # frames that were appended
+    total_bytes: int = 0
+    first_id: str | None = None
+    last_id: str | None = None
+    created_at: TimestampMs | None = None
+    last_frame_at: TimestampMs | None = None
+    closed_at: TimestampMs | None = None
+    closed_reason: str | None = None
+    summary_version: int = 0
+
+    @property
+    def is_closed(self) -> bool:
+        return self.closed_at is not None
+
+
+class SummaryDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """What an attempt's summary frames made: a JSON object, and how many of them it took."""
+
+    document: bytes
+    version: int
+    patch_kind: PatchKind
+    first_applied_ms: TimestampMs
+    last_updated_ms: TimestampMs
+
+
+def _check_size(payload: bytes, most: int) -> None:
+    if len(payload) > most:
+        problem = f"must be at most {most} bytes long, it has {len(payload)}"
+        raise InvalidInput("payload", payload[:16], problem, code="retention_limit_exceeded")
+
+
+def _check_concrete(field: str, cursor: StreamCursor) -> None:
+    if not cursor.is_concrete:
+        raise InvalidInput(field, cursor, "must be the id of a frame, or 0-0 for all of them", code="invalid_offset")

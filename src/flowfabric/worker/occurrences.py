@@ -1,0 +1,80 @@
+"""The order of a handler's steps and waits in one pass: how many of a name came before, and what runs beside what."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, defaultdict
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import NamedTuple
+
+
+class Occurrence(NamedTuple):
+    """The n-th step or wait of a name in this pass, counted from 0; `like` tells a repetition from another one."""
+
+    name: str
+    number: int
+    like: object = None
+
+    def __str__(self) -> str:
+        return f"{self.name}#{self.number}"
+
+
+class Occurrences:
+    """Numbers what a handler comes to.
+
+    A step that failed and is tried again, with the same function and inputs, keeps its number: the later pass, in which
+    it does not fail, has to find its record there.
+    """
+
+    def __init__(self) -> None:
+        self._taken: Counter[str] = Counter()
+        self._failed: defaultdict[str, list[Occurrence]] = defaultdict(list)
+
+    def take(self, name: str, like: object = None) -> Occurrence:
+        failed = self._failed.get(name, [])
+        for at, each in enumerate(failed):
+            if each.like == like:
+                return failed.pop(at)
+        number = self._taken[name]
+        self._taken[name] += 1
+        return Occurrence(name, number, like)
+
+    def give_back(self, occurrence: Occurrence) -> None:
+        """It gave nothing that could be recorded."""
+        self._failed[occurrence.name].append(occurrence)
+
+
+class Gate:
+    """Steps go beside each other; a suspension goes alone, when no step is under way whose result would be lost."""
+
+    def __init__(self) -> None:
+        self._steps = 0
+        self._is_alone = False
+        self._change = asyncio.Event()
+
+    @asynccontextmanager
+    async def beside(self) -> AsyncIterator[None]:
+        while self._is_alone:
+            await self._changed()
+        self._steps += 1
+        try:
+            yield
+        finally:
+            self._steps -= 1
+            self._change.set()
+
+    @asynccontextmanager
+    async def alone(self) -> AsyncIterator[None]:
+        while self._is_alone or self._steps:
+            await self._changed()
+        self._is_alone = True
+        try:
+            yield
+        finally:
+            self._is_alone = False
+            self._change.set()
+
+    async def _changed(self) -> None:
+        self._change.clear()
+        await self._change.wait()

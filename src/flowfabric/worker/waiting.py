@@ -1,0 +1,174 @@
+"""Waiting inside a handler, for signals or for a time: the execution is suspended, and its worker free.
+
+The handler is run again when the wait is over; the suspension carries the name of the wait, by which it is found then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypedDict
+
+from flowfabric.client.options import Duration, ms
+from flowfabric.core import contracts as c
+from flowfabric.core.conditions import ByName, ResumeCondition, Single, TimeoutOnly, referenced_waitpoint_keys
+from flowfabric.core.ids import SuspensionId, WaitpointKey
+from flowfabric.core.policy import TimeoutBehavior
+from flowfabric.errors import FlowFabricError, InvalidInput
+from flowfabric.worker.journal import Journal
+from flowfabric.worker.occurrences import Occurrence
+from flowfabric.worker.signals import ResumedWithoutSignal, Signal, SignalTimeout, WaitEnd, Waitpoint
+
+OnTimeout: TypeAlias = Literal["raise", "fail", "cancel", "expire", "escalate"]
+Reason: TypeAlias = c.SuspensionReasonCode | str
+
+_BEHAVIORS: Final[dict[str, TimeoutBehavior]] = {
+    "raise": TimeoutBehavior.AUTO_RESUME_WITH_TIMEOUT_SIGNAL,
+    "fail": TimeoutBehavior.FAIL,
+    "cancel": TimeoutBehavior.CANCEL,
+    "expire": TimeoutBehavior.EXPIRE,
+    "escalate": TimeoutBehavior.ESCALATE,
+}
+# Refusals of a waitpoint that was made before the wait.
+_UNUSABLE: Final = frozenset({"pending_waitpoint_expired", "waitpoint_not_pending", "waitpoint_not_found"})
+
+
+class WaitOptions(TypedDict, total=False):
+    """How long a handler waits, what happens then, and why it waits; without `timeout` it waits until it is told."""
+
+    timeout: Duration | None
+    on_timeout: OnTimeout
+    reason: Reason
+
+
+class Terms(NamedTuple):
+    """The same as the store has it."""
+
+    reason: Reason = c.SuspensionReasonCode.WAITING_FOR_SIGNAL
+    timeout_ms: int | None = None
+    behavior: TimeoutBehavior = TimeoutBehavior.FAIL
+
+
+def _terms(
+    *,
+    timeout: Duration | None = None,
+    on_timeout: str = "raise",
+    reason: Reason = c.SuspensionReasonCode.WAITING_FOR_SIGNAL,
+) -> Terms:
+    behavior = _BEHAVIORS.get(on_timeout)
+    if behavior is None:
+        raise InvalidInput("on_timeout", on_timeout, f"must be one of {', '.join(_BEHAVIORS)}")
+    return Terms(reason) if timeout is None else Terms(reason, ms("timeout", timeout, low=1), behavior)
+
+
+class Wait(NamedTuple):
+    """What is waited for, and where."""
+
+    condition: ResumeCondition
+    waitpoints: tuple[c.WaitpointBinding, ...]
+    terms: Terms
+
+
+async def wait_for_signal(
+    journal: Journal, name: str, kind: Any, at: Waitpoint | None, options: WaitOptions
+) -> Signal[Any]:
+    """The signal of this name, at a new waitpoint unless one was made before."""
+    place = c.FreshWaitpoint.new() if at is None else _made_before(at)
+    assert place.waitpoint_key is not None
+    wait = Wait(Single(place.waitpoint_key, ByName(name)), (place,), _terms(**options))
+    end = await _wait(journal, "ctx.wait_for_signal", f"signal:{name}", wait)
+    if end.is_timeout:
+        raise SignalTimeout(f"no signal {name!r} came in time")
+    if not end.told:
+        raise ResumedWithoutSignal(f"an operator ended the wait for signal {name!r}")
+    return Signal.read(end.told[0], kind)
+
+
+async def wait_for(
+    journal: Journal, condition: ResumeCondition, kind: Any, options: WaitOptions
+) -> tuple[Signal[Any], ...]:
+    """The signals that met the condition, as they came; none when an operator ended the wait."""
+    wait = Wait(condition, bindings(condition, journal.open_waitpoints), _terms(**options))
+    end = await _wait(journal, "ctx.wait_for", "condition", wait)
+    if end.is_timeout:
+        raise SignalTimeout("the signals that were waited for did not come in time")
+    return tuple(Signal.read(each, kind) for each in end.told)
+
+
+async def sleep(journal: Journal, duration: Duration) -> None:
+    duration_ms = ms("duration", duration)
+    if duration_ms:
+        terms = Terms(c.SuspensionReasonCode.STEP_BOUNDARY, duration_ms, TimeoutBehavior.AUTO_RESUME)
+        await _wait(journal, "ctx.sleep", "sleep", Wait(TimeoutOnly(), (c.FreshWaitpoint.new(),), terms))
+
+
+def bindings(condition: ResumeCondition, made: Mapping[WaitpointKey, Waitpoint]) -> tuple[c.WaitpointBinding, ...]:
+    """The waitpoints that a condition names: those that were made before, and new ones; one if it names none."""
+    keys = referenced_waitpoint_keys(condition)
+    if not keys:
+        return (c.FreshWaitpoint.new(),)
+    return tuple(_made_before(made[key]) if key in made else c.FreshWaitpoint.new(key) for key in keys)
+
+
+def _made_before(at: Waitpoint) -> c.PendingWaitpoint:
+    if not isinstance(at, Waitpoint):
+        raise InvalidInput("at", type(at), "must be a waitpoint that ctx.waitpoint gave")
+    return c.PendingWaitpoint(waitpoint_id=at.id, waitpoint_key=at.key)
+
+
+async def _wait(journal: Journal, what: str, name: str, wait: Wait) -> WaitEnd:
+    """How the wait ended; while it has not, the execution is suspended, and `Suspended` unwinds the handler."""
+    journal.check(what)
+    at = journal.take(name)
+    try:
+        await journal.loaded()
+        end = journal.end_of(at) or await _suspend(journal, at, wait)
+    except BaseException:
+        journal.give_back(at)
+        raise
+    journal.used.update(place.waitpoint_id for place in wait.waitpoints)  # its end has closed them
+    return end
+
+
+async def _suspend(journal: Journal, at: Occurrence, wait: Wait) -> WaitEnd:
+    """active -> suspended; when early signals suffice, the attempt goes on at once."""
+    args = _suspension(journal, at, wait)
+    async with journal.gate.alone():
+        journal.attempt.check()
+        await journal.keep_latest()
+        try:
+            await journal.ask(journal.home.suspend(journal.attempt, args))
+        except FlowFabricError as refusal:
+            if refusal.code not in _UNUSABLE:
+                raise
+            raise _unusable(journal, wait) from refusal
+        journal.attempt.check()
+        await journal.read_latest()
+    end = journal.end_of(at)
+    assert end is not None, "a suspension that was satisfied at once is the latest one"
+    return end
+
+
+def _suspension(journal: Journal, at: Occurrence, wait: Wait) -> c.SuspendExecutionArgs:
+    attempt, terms = journal.attempt, wait.terms
+    return c.SuspendExecutionArgs(
+        execution_id=attempt.execution_id,
+        fence=attempt.fence,
+        attempt_index=attempt.attempt_index,
+        suspension_id=SuspensionId.new(),
+        waitpoints=wait.waitpoints,
+        resume_condition=wait.condition,
+        reason_code=terms.reason,  # type: ignore[arg-type]  # checked there
+        timeout_ms=terms.timeout_ms,
+        timeout_behavior=terms.behavior,
+        continuation_metadata_pointer=str(at),
+        idempotency_key=str(at),
+        issue_tokens=False,  # this pass ends, so nobody would read them
+    )
+
+
+def _unusable(journal: Journal, wait: Wait) -> InvalidInput:
+    made = [place for place in wait.waitpoints if isinstance(place, c.PendingWaitpoint)]
+    keys = ", ".join(str(place.waitpoint_key) for place in made)
+    if any(place.waitpoint_id in journal.used for place in made):
+        return InvalidInput("waitpoint", keys, "was waited at before; make another one with ctx.waitpoint")
+    return InvalidInput("waitpoint", keys, "expired before it was waited at; raise expires_in of ctx.waitpoint")
