@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from flowfabric.core import batch as b
 from flowfabric.core import contracts as c
+from flowfabric.core.ids import BudgetId
 from flowfabric.core.partition import flow_partition
 from tests.conformance.driver import Driver
 from tests.conformance.flowing import Graph
@@ -92,6 +93,10 @@ async def test_a_flow_leaves_nothing_behind(driver: Driver) -> None:
     assert await trim(driver) == 0  # members stay as long as their flow is open
     await graph.run("z", "end")
     assert await graph.flow_state() == "completed"
+    limit = c.AttachLimitArgs(
+        scope_type=c.LimitScope.FLOW, scope_id=graph.flow_id, limit_kind=c.LimitKind.BUDGET, limit_id=BudgetId.new()
+    )
+    await driver.backend.attach_limit(limit)
     assert await trim(driver) == 7
     assert await left_behind(driver) == []
 

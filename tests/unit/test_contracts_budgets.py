@@ -12,6 +12,7 @@ from flowfabric.core.ids import AttemptId, BudgetId, ExecutionId, FlowId, LeaseI
 from flowfabric.errors import InvalidInput
 
 EXECUTION = ExecutionId("{fp:7}:550e8400-e29b-41d4-a716-446655440000")
+FLOW = FlowId("550e8400-e29b-41d4-a716-446655440001")
 FENCE = c.LeaseFence(lease_id=LeaseId.new(), lease_epoch=1, attempt_id=AttemptId.new())
 
 
@@ -61,7 +62,7 @@ def test_what_makes_no_sense_is_refused_by_name(given: dict[str, Any], field: st
 
 @pytest.mark.parametrize(
     ("scope_type", "scope_id"),
-    [("namespace", "acme"), ("lane", "agents"), ("flow", str(FlowId.new())), ("execution", str(EXECUTION))],
+    [("namespace", "acme"), ("lane", "agents"), ("flow", str(FLOW)), ("execution", str(EXECUTION))],
 )
 def test_a_scope_is_named_by_an_id_of_its_kind(scope_type: str, scope_id: str) -> None:
     assert budget(scope_type=scope_type, scope_id=scope_id).scope_id == scope_id

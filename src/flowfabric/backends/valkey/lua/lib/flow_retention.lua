@@ -1,5 +1,5 @@
 -- What a member of a flow leaves behind goes with it, and the flow with its last member (D29).
--- @uses edge flow group index_key member tasks
+-- @uses attached edge flow group index_key member tasks
 local M = {}
 
 local OWN = {"core", "members", "edges", "tags", "failures", "pending_cancels"}
@@ -22,6 +22,7 @@ function M.add_member(keys, x)
   for _, name in ipairs(OWN) do keys[#keys + 1] = flow.key(f, name) end
   redis.call("ZREM", index_key.partition(f, "flow_index"), f.id)
   member.drop_work(f, "abandon")
+  attached.forget(f.tag, "flow", f.id)
 end
 
 return M

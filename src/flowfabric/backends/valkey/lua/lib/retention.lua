@@ -68,7 +68,7 @@ function M.delete(tag, lane, id, collected)
   add_attempts(keys, x)
   add_rest(keys, x)
   add_idempotency(keys, x)
-  attached.forget(x)
+  attached.forget(x.tag, "execution", x.id)
   if x.flow_id then flow_retention.add_member(keys, x) end
   index.leave(x)
   index.drop(x, DUE)
