@@ -7,15 +7,17 @@ exclude_files = {"build/**", ".venv/**"}
 -- Each file is wrapped by the bundler, which puts the modules of its `@uses` line in scope as locals.
 files["src/flowfabric/backends/valkey/lua"] = {
   read_globals = {
-    "admission", "admitting", "amounts", "answered", "args", "attached", "attempt", "batch", "binding", "blocked",
-    "budget", "call_ids", "candidates", "capability", "claim", "claim_request", "clock", "composite", "condition",
-    "content", "crowd", "delivery", "dependency", "digits", "due", "endings", "event", "failure", "frames", "grant",
-    "handover", "head", "hmac", "holder", "implied", "index", "index_key", "keyed", "lanes", "lease", "limited",
-    "listing", "live", "merge_patch", "named", "offering", "order", "parked", "passing", "period", "permit", "places",
-    "policy", "progress", "quota", "reclaim", "record", "repair", "replace", "reply", "reservation", "resume_policy",
-    "resumption", "retention", "retry", "roster", "secret", "sha256", "signal", "spending", "state", "steps",
-    "stream", "stream_guard", "submit", "summary", "suspending", "suspension", "suspension_timeout", "tags", "taking",
-    "terminal", "token", "tour", "transition", "turns", "update", "waiters", "waiting", "waitpoint", "wake", "waking",
-    "work", "writes",
+    "admission", "admitting", "advance", "amounts", "answered", "args", "attached", "attempt", "batch", "binding",
+    "blocked", "budget", "call_ids", "candidates", "capability", "cascade", "claim", "claim_request", "clock",
+    "composite", "condition", "content", "crowd", "delivery", "dependency", "digits", "due", "edge", "edge_life",
+    "endings", "event", "failure", "flow", "flow_making", "flow_retention", "flow_work", "frames", "grant",
+    "graph_members", "graph_request", "graph_writing", "group", "group_policy", "handover", "head", "hmac", "holder",
+    "implied", "index", "index_key", "inputs", "join", "keyed", "lanes", "lease", "limited", "listing", "live",
+    "member", "merge_patch", "named", "offering", "order", "parked", "passing", "period", "permit", "places",
+    "policy", "progress", "quota", "reclaim", "record", "reopen", "repair", "replace", "reply", "reservation",
+    "resume_policy", "resumption", "retention", "retry", "roster", "secret", "sha256", "signal", "spending", "state",
+    "steps", "stream", "stream_guard", "submission", "submit", "summary", "suspending", "suspension",
+    "suspension_timeout", "tags", "taking", "tasks", "terminal", "token", "tour", "transition", "turns", "update",
+    "waiters", "waiting", "waitpoint", "wake", "waking", "work", "writes",
   },
 }

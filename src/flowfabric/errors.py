@@ -180,6 +180,7 @@ CODES: dict[str, CodeInfo] = {
     "flow_not_found": CodeInfo(_F.NOT_FOUND, _C.TERMINAL, "no such flow"),
     "execution_not_in_flow": CodeInfo(_F.CONFLICT, _C.TERMINAL, "it is not a member of the flow"),
     "dependency_already_exists": CodeInfo(_F.CONFLICT, _C.TERMINAL, "the edge exists"),
+    "edge_group_decided": CodeInfo(_F.CONFLICT, _C.TERMINAL, "its join is decided and takes no more edges"),
     "self_referencing_edge": CodeInfo(_F.INVALID, _C.TERMINAL, "an edge joins two different executions"),
     "flow_already_terminal": CodeInfo(_F.CONFLICT, _C.TERMINAL, "the flow has ended"),
     "deps_not_satisfied": CodeInfo(_F.CONFLICT, _C.INFORMATIONAL, "dependencies are open"),

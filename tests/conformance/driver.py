@@ -10,7 +10,7 @@ from flowfabric.backends.valkey import keys
 from flowfabric.backends.valkey.backend import ValkeyBackend
 from flowfabric.core import batch as b
 from flowfabric.core import contracts as c
-from flowfabric.core.ids import AttemptId, ExecutionId, LaneId, LeaseId, Namespace, WorkerId, WorkerInstanceId
+from flowfabric.core.ids import AttemptId, ExecutionId, FlowId, LaneId, LeaseId, Namespace, WorkerId, WorkerInstanceId
 from flowfabric.core.policy import ExecutionPolicy, FixedBackoff, RetryPolicy
 from flowfabric.core.states import BlockingReason, StateVector
 from flowfabric.core.transitions import Situation
@@ -22,6 +22,7 @@ TTL = 30_000
 ATTEMPT_TIMEOUT = 20_000
 DEADLINE_IN = 3_600_000
 BACKOFF = 5_000
+_FLOW = FlowId("11111111-1111-4111-8111-111111111111")  # one without a record, for open dependencies
 RETRIES_JSON = f'{{"max_retries":100,"backoff":{{"type":"fixed","delay_ms":{BACKOFF}}}}}'
 RETRYING = ExecutionPolicy(retry_policy=RetryPolicy(max_retries=100, backoff=FixedBackoff(delay_ms=BACKOFF)))
 
@@ -254,9 +255,14 @@ class Driver:
         return (await self.info(x)).state_vector
 
     async def open_dependency(self, x: Subject) -> None:
-        """What a flow will write; there is no port for it yet."""
-        key = f"ff:exec:{x.execution_id.tag}:{x.execution_id}:deps:meta"
-        await self.backend.client.execute("HSET", key, "unsatisfied_required_count", 1, key=key)
+        """Make it a member of some flow, with an edge into it that nothing resolves."""
+        core, group = keys.core(x.execution_id), keys.edge_group(x.execution_id.tag, _FLOW, x.execution_id)
+        await self.backend.client.execute("HSET", core, "flow_id", _FLOW, key=core)
+        await self.backend.client.execute("HSET", group, "n", 1, key=group)
+
+    async def close_dependency(self, x: Subject) -> None:
+        group = keys.edge_group(x.execution_id.tag, _FLOW, x.execution_id)
+        await self.backend.client.execute("HSET", group, "group_state", "satisfied", key=group)
 
     def _owned(self, x: Subject, claimed: Any) -> Any:
         x.fence = claimed.fence

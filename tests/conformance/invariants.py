@@ -32,7 +32,9 @@ _QUEUES = {
 }
 
 # Due times depend on what the execution was given; lanes, capability sets and parked claims are lists of other things.
-_NOT_OF_STATE = (":attempt_timeout", ":execution_deadline", ":lanes", ":capability_sets", ":parked")
+_NOT_OF_STATE = (
+    ":attempt_timeout", ":execution_deadline", ":lanes", ":capability_sets", ":parked", ":flow_index", ":flow_work",
+)  # fmt: skip
 
 # What hangs on a waitpoint follows one more colon.
 _WAITPOINT = re.compile(r"ff:wp:(?P<tag>\{[^}]*\}):(?P<id>[^:]*)")

@@ -16,7 +16,7 @@ from flowfabric.config import Settings
 from flowfabric.core import batch as b
 from flowfabric.core import contracts as c
 from flowfabric.core.ids import ExecutionId, FlowId, LaneId, Namespace
-from flowfabric.core.partition import Partition, PartitionFamily, lane_partitions
+from flowfabric.core.partition import Partition, PartitionFamily, flow_partition, lane_partitions
 from flowfabric.core.policy import ExecutionPolicy, RoutingRequirements
 from flowfabric.core.states import LaneState, PublicState
 from flowfabric.errors import InvalidInput, Limited
@@ -207,7 +207,9 @@ async def test_other_lanes_are_not_limited(driver: Driver) -> None:
 
 async def test_the_members_of_a_flow_are_counted_in_the_flows_partition(driver: Driver) -> None:
     await driver.configure(max_concurrency=2)
-    flow = FlowId.new()
+    flow, homes = FlowId.new(), lane_partitions(LANE, driver.backend.partitions)
+    while flow_partition(flow, driver.backend.partitions) in homes:
+        flow = FlowId.new()
     members = [ExecutionId.for_flow(flow, driver.backend.partitions) for _ in range(3)]
     for member in members:
         await driver.create(execution_id=member)

@@ -10,12 +10,13 @@ import pytest
 from flowfabric.backends.valkey import keys
 from flowfabric.core import batch as b
 from flowfabric.core import contracts as c
-from flowfabric.core.ids import BudgetId, ExecutionId, FlowId, LaneId, Namespace, QuotaPolicyId
+from flowfabric.core.ids import BudgetId, LaneId, Namespace, QuotaPolicyId
 from flowfabric.core.partition import Partition, PartitionFamily
 from flowfabric.core.policy import ExecutionPolicy, RoutingRequirements
 from flowfabric.core.states import BlockingReason, LaneState, PublicState
 from flowfabric.errors import Conflict, FlowFabricError, Limited
 from tests.conformance.driver import BACKOFF, INSTANCE, LANE, TTL, WORKER, Driver, Subject
+from tests.conformance.flowing import Graph
 from tests.conformance.invariants import check_store
 from tests.conformance.limiting import Limits
 from tests.conformance.suspending import Suspender
@@ -441,18 +442,42 @@ class TestScopes:
         assert ids(await limits.driver.take(1)) == [x.execution_id]
 
     async def test_a_flow_limits_its_members(self, limits: Limits) -> None:
-        flow, quota = FlowId.new(), await limits.quota(max_concurrent=1)
+        graph, quota = Graph(limits.driver), await limits.quota(max_concurrent=1)
         args = c.AttachLimitArgs(
-            scope_type=c.LimitScope.FLOW, scope_id=flow, limit_kind=c.LimitKind.QUOTA, limit_id=quota
+            scope_type=c.LimitScope.FLOW, scope_id=graph.flow_id, limit_kind=c.LimitKind.QUOTA, limit_id=quota
         )
         assert await limits.backend.attach_limit(args) == 1
+        await graph.submit("a b a>z b>z")
+        partition = partition_of(Subject(graph.ids["a"]))
+        (held,) = await limits.driver.take(2, partition=partition)
+        assert sorted((await graph.states()).values()) == ["active", "rate_limited", "waiting_children"]
         for _ in range(2):
-            member = await limits.submit(execution_id=ExecutionId.for_flow(flow, limits.backend.partitions))
-            core = keys.core(member.execution_id)
-            await limits.backend.client.execute("HSET", core, "flow_id", flow, key=core)
-        taken = await limits.driver.take(2, partition=partition_of(member))
-        assert len(taken) == 1
-        assert await public(limits, member) is PublicState.RATE_LIMITED
+            await finish(limits, held)
+            await limits.drain(held)
+            await graph.check()
+            (held,) = await limits.driver.take(2, partition=partition)
+        await finish(limits, held)
+        assert await graph.flow_state() == "completed"
+
+    async def test_a_flow_whose_members_all_wait_for_a_budget_is_blocked_until_it_opens(self, limits: Limits) -> None:
+        graph, budget = Graph(limits.driver), await limits.budget({"tokens": 10})
+        args = c.AttachLimitArgs(
+            scope_type=c.LimitScope.FLOW, scope_id=graph.flow_id, limit_kind=c.LimitKind.BUDGET, limit_id=budget
+        )
+        await limits.backend.attach_limit(args)
+        await graph.submit("a>b b>z")
+        partition = partition_of(Subject(graph.ids["a"]))
+        (held,) = await limits.driver.take(1, partition=partition)
+        await limits.report(budget, tokens=10)
+        await finish(limits, held)
+        assert await limits.driver.take(1, partition=partition) == []
+        assert await graph.states() == {"a": "completed", "b": "rate_limited", "z": "waiting_children"}
+        assert await graph.flow_state() == "blocked"
+        await limits.limit(budget, tokens=11)
+        assert await graph.flow_state() == "running"
+        (held,) = await limits.driver.take(1, partition=partition)
+        await finish(limits, held)
+        assert await graph.states() == {"a": "completed", "b": "completed", "z": "waiting"}
 
     async def test_what_is_not_there_admits_nobody(self, limits: Limits) -> None:
         budget, quota = BudgetId.new(), QuotaPolicyId.new()

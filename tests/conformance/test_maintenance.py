@@ -207,8 +207,7 @@ async def test_one_whose_key_is_taken_waits_for_its_turn_after(driver: Driver) -
 
 async def test_one_that_waits_for_nothing_any_more_goes_on(driver: Driver) -> None:
     waits, is_free = await driver.reach(Situation.WAITING_CHILDREN), await driver.reach(Situation.WAITING_CHILDREN)
-    key = f"ff:exec:{is_free.execution_id.tag}:{is_free.execution_id}:deps:meta"
-    await driver.backend.client.execute("HSET", key, "unsatisfied_required_count", 0, key=key)
+    await driver.close_dependency(is_free)
     assert await reevaluate(driver) == c.BlockedReevaluated(checked=2, unblocked=1)
     assert await eligibility(driver, is_free) is EligibilityState.ELIGIBLE_NOW
     assert await eligibility(driver, waits) is EligibilityState.BLOCKED_BY_DEPENDENCIES

@@ -24,6 +24,7 @@ from flowfabric.errors import BadReply
 from tests.conformance.driver import BACKOFF, INSTANCE, LANE, TTL, WORKER, Driver, Subject
 from tests.conformance.invariants import check_store, dump
 from tests.conformance.suspending import Suspender
+from tests.conformance.test_flow_inputs import check_given, claim, joined
 
 MARKER = LaneId("marker")
 OTHER_INSTANCE = WorkerInstanceId("worker-2")
@@ -460,6 +461,26 @@ async def test_whatever_wakes_an_execution_hands_it_over(near: Driver, wake: Cal
     assert (await events(near, x.execution_id))[-2:] in (["woken", "resumed"], ["promoted", "resumed"])
     await check_store(near.backend.client)
     await near.complete(near.held(work))
+
+
+async def test_a_woken_member_of_a_flow_comes_with_its_inputs_and_what_it_waited_for(near: Driver) -> None:
+    graph, waits = await joined(near), Suspender(near)
+    await waits.seed()
+    x = near.held(await claim(near))
+    suspended = await waits.suspend(x)
+    async with listening(near) as worker:
+        parked = await park(near)
+        await waits.signal(x, suspended.waitpoints[0], payload=b"yes")
+        (work,) = await worker.works(parked)
+        (again,) = await parked.recall()
+    for each in (work, again):
+        check_given(each, graph)
+        assert each.fence.attempt_id == x.fence.attempt_id
+        assert each.resumption is not None
+        assert [signal.payload for signal in each.resumption.latest.signals] == [b"yes"]
+    await near.complete(near.held(work))
+    assert await graph.flow_state() == "completed"
+    await graph.check()
 
 
 async def test_a_single_create_hands_its_execution_over(near: Driver) -> None:

@@ -127,7 +127,8 @@ class Waiting(Execution):
         return self.fcall("ff_close_waitpoint", self.filled(3), waitpoint, "enough", *extra)
 
     def due(self, limit: int = 100) -> Reply:
-        return self.fcall("ff_due_batch", [f"ff:part:{self.tag}:events"], limit)
+        """What was done, up to the waitpoints that were closed."""
+        return self.fcall("ff_due_batch", [f"ff:part:{self.tag}:events"], limit)[:12]
 
     def go_on(self) -> Waiting:
         """Claim the interrupted attempt again."""

@@ -23,10 +23,13 @@ PUBLIC_ARITY = {
     "replay_execution": (4, 2), "issue_grant_and_claim": (11, 11), "suspend_execution": (17, 17),
     "resume_execution": (8, 3), "create_pending_waitpoint": (4, 5), "expire_suspension": (12, 1),
     "close_waitpoint": (3, 2), "deliver_signal": (14, 18), "buffer_signal_for_pending_waitpoint": (9, 18),
-    "append_frame": (3, 13), "read_attempt_stream": (2, 3), "read_summary": (1, 0),
-    "rotate_waitpoint_hmac_secret": (1, 3), "list_waitpoint_hmac_kids": (1, 0), "create_budget": (5, 9),
+    "append_frame": (3, 13), "read_attempt_stream": (2, 3), "read_summary": (1, 0), "create_budget": (5, 9),
     "report_usage_and_check": (3, 1), "record_spend": (5, 1), "release_budget": (3, 2), "reset_budget": (3, 2),
     "create_quota_policy": (5, 5), "check_admission_and_record": (5, 6), "release_admission": (3, 1),
+    "rotate_waitpoint_hmac_secret": (1, 3), "list_waitpoint_hmac_kids": (1, 0), "create_flow": (3, 4),
+    "add_execution_to_flow": (4, 3), "cancel_flow": (3, 4), "stage_dependency_edge": (6, 8),
+    "apply_dependency_to_child": (7, 7), "resolve_dependency": (11, 3), "evaluate_flow_eligibility": (2, 0),
+    "promote_blocked_to_eligible": (5, 2), "set_edge_group_policy": (2, 4), "set_flow_tags": (2, 0),
 }  # fmt: skip
 
 

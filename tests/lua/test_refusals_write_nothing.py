@@ -10,6 +10,7 @@ import pytest
 import valkey
 
 from flowfabric.backends.valkey.bundle import bundle
+from tests.lua.flow_refusals import FLOW_SCENARIOS
 from tests.lua.limit_refusals import LIMIT_SCENARIOS, note_reservation
 from tests.lua.stream_refusals import STREAM_SCENARIOS
 from tests.lua.suspension_refusals import SUSPENSION_SCENARIOS
@@ -170,11 +171,6 @@ def lane_call(function: str, *args: object) -> Step:
 def replayed_out(x: Execution) -> None:
     x.create(policy='{"max_replay_count":0}')
     x.cancel()
-
-
-def skipped_member(x: Execution) -> None:
-    completed(x)
-    x.client.hset(x.core, mapping={"terminal_outcome": "skipped", "flow_id": "f"})
 
 
 def fenced(
@@ -400,7 +396,6 @@ SCENARIOS: list[tuple[str, str, Step, Step]] = [
     ("replay_execution", "execution_not_found", nothing, lambda x: x.replay()),
     ("replay_execution", "execution_not_terminal", running, lambda x: x.replay()),
     ("replay_execution", "max_replays_exhausted", replayed_out, lambda x: x.replay()),
-    ("replay_execution", "replay_not_allowed", skipped_member, lambda x: x.replay()),
     ("set_execution_tags", "invalid_input", created, lambda x: x.set_tags("team.a")),
     ("set_execution_tags", "execution_not_found", nothing, lambda x: x.set_tags("team.a", "1")),
     ("set_execution_tags", "invalid_tag_key", created, lambda x: x.set_tags("team.a", "1", "Bad", "2")),
@@ -439,6 +434,7 @@ SCENARIOS: list[tuple[str, str, Step, Step]] = [
      lambda x: x.fcall("ff_trim_executions", [f"ff:part:{x.tag}:events"], "", 0, 0, "", "", "", 10)),
     *STREAM_SCENARIOS,
     *SUSPENSION_SCENARIOS,
+    *FLOW_SCENARIOS,
     *LIMIT_SCENARIOS,
     *fenced("note_reservation", note_reservation,
             partial=raw("ff_note_reservation", 1, "L", "", "", "b"),

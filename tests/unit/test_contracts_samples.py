@@ -16,6 +16,7 @@ from flowfabric.errors import InvalidInput
 
 UUID = "550e8400-e29b-41d4-a716-446655440000"
 EXECUTION = f"{{fp:24}}:{UUID}"
+OTHER = f"{{fp:24}}:{UUID[:-1]}1"
 HANDLE = Handle(BackendTag.VALKEY, HandleKind.FRESH, b"\x02\x01\x01")
 FENCE = contracts.LeaseFence(lease_id=UUID, lease_epoch=1, attempt_id=UUID)  # type: ignore[arg-type]
 
@@ -31,6 +32,7 @@ VALUES: dict[str, Any] = {
     "blocking_reason": "waiting_for_quota",
     "breach_count": 0,
     "budget_id": UUID,
+    "cancellation_policy": "cancel_all",
     "capabilities": ["gpu"],
     "code": "backend_timeout",
     "concurrency_cap": 1,
@@ -39,11 +41,17 @@ VALUES: dict[str, Any] = {
     "current_attempt": None,
     "current_usage": 5,
     "cursor": "opaque",
+    "data_passing_ref": "plan",
     "delay_until": 1_700_000_000_000,
     "deltas": [5],
+    "dependency_kind": "success_only",
     "dimension": "tokens",
     "dimensions": ["tokens"],
     "document": b"{}",
+    "downstream_execution_id": OTHER,
+    "edge_count": 1,
+    "edge_id": UUID,
+    "edge_state": "staged",
     "effect": "appended_to_waitpoint",
     "enforcement_mode": "strict",
     "entry_id": "1700000000000-0",
@@ -52,19 +60,26 @@ VALUES: dict[str, Any] = {
     "execution_id": EXECUTION,
     "execution_kind": "llm_call",
     "existing_signal_id": UUID,
+    "expected_graph_revision": 3,
     "expires_at": 1_700_000_000_000,
     "expires_at_ms": 1_700_000_000_000,
     "expires_in_ms": 60_000,
+    "failed_count": 0,
     "failure_category": "transient",
     "failure_reason": "boom",
     "fence": FENCE,
     "first_applied_ms": 1_700_000_000_000,
     "first_number": 0,
+    "flow_id": UUID,
+    "flow_kind": "research",
     "frame_count": 1,
     "frame_type": "token",
     "frames": [{"frame_type": "token", "payload": b"\x00"}],
+    "from_node": EXECUTION,
     "grant_key": "ff:exec:{fp:24}:claim_grant",
     "grant_ttl_ms": 5_000,
+    "graph_revision": 3,
+    "group_state": "pending",
     "handle": HANDLE,
     "hard_limit": 10,
     "hard_limits": [10],
@@ -72,6 +87,7 @@ VALUES: dict[str, Any] = {
     "id": "1700000000000-0",
     "input_payload": b"\x00\xff",
     "is_open": True,
+    "k": 2,
     "kid": "k1",
     "kind": "soft",
     "lane_id": "default",
@@ -88,26 +104,34 @@ VALUES: dict[str, Any] = {
     "limit_kind": "budget",
     "max_concurrent": 1,
     "max_requests_per_window": 1,
+    "member_count": 2,
     "message": "execution_not_eligible",
     "name": "charge",
     "namespace": "test",
     "new_attempt_id": UUID,
     "new_attempt_index": 1,
+    "new_graph_revision": 4,
     "new_kid": "k2",
     "new_lease_epoch": 2,
     "new_lease_id": UUID,
+    "new_node_count": 3,
     "new_priority": 7,
     "new_secret_hex": "00" * 32,
     "next_expiry_ms": 1_700_000_000_000,
+    "node_count": 2,
     "now_ms": 1_700_000_000_000,
+    "number": 0,
     "occurrence": 0,
     "old_priority": 0,
+    "outcome": "success",
     "partition": {"family": "flow", "index": 24},
     "partition_key": "{fp:24}",
     "partitions": 256,
     "patch_kind": "json-merge-patch",
     "payload": b"\x00",
+    "policy": {"kind": "quorum", "k": 2},
     "priority": 0,
+    "public_flow_state": "open",
     "public_state": "waiting",
     "quota_policy_id": UUID,
     "rate_limit": 1,
@@ -119,27 +143,36 @@ VALUES: dict[str, Any] = {
     "reservation_id": UUID,
     "resume_condition": {"kind": "OperatorOnly"},
     "retry_after_ms": 5,
+    "running_count": 1,
     "same_secret": True,
+    "satisfied_count": 0,
     "scope_id": "default",
     "scope_type": "lane",
     "secret_hex": "00" * 32,
     "signal_id": UUID,
     "signal_name": "approved",
+    "skipped_count": 0,
     "slots": 4,
     "soft_breach_count": 0,
     "soft_limit": 8,
     "soft_limits": [8],
     "state": "started",
     "state_vector": StateVector(lifecycle_phase="runnable"),  # type: ignore[arg-type]
+    "status": "active",
     "step": {"name": "charge", "occurrence": 0},
     "suspended_at": 1_700_000_000_000,
     "suspension_id": UUID,
     "tags": {"team.ticket": "42"},
+    "to_node": EXECUTION,
     "token_fingerprint": "0123456789abcdef",
     "token_kid": "k1",
     "total_attempt_count": 0,
+    "total_deps": 1,
     "ts": 1_700_000_000_000,
     "ttl_ms": 30_000,
+    "unsatisfied_count": 1,
+    "upstream_execution_id": EXECUTION,
+    "upstream_outcome": "success",
     "usage": {"tokens": 5},
     "version": "1.0",
     "waitpoint_id": UUID,
@@ -150,7 +183,10 @@ VALUES: dict[str, Any] = {
     "worker_id": "w",
     "worker_instance_id": "w-1",
 }
+_MEMBERS = [{"execution_id": EXECUTION, "namespace": "test", "lane_id": "default", "execution_kind": "llm_call"}]
 SPECIAL: dict[str, dict[str, Any]] = {
+    "SubmitFlowArgs": {"members": _MEMBERS},
+    "GrowFlowArgs": {"members": _MEMBERS},
     "ReclaimGrantIssued": {"grant": {name: VALUES[name] for name in contracts.ReclaimGrant.__struct_fields__}},
     "WorkGranted": {"grant": {name: VALUES[name] for name in contracts.ClaimGrant.__struct_fields__}},
     "SetLaneStateArgs": {"state": "paused"},
@@ -168,7 +204,7 @@ STRUCTS = [
 ]
 ARGS = [kind for kind in STRUCTS if kind.__name__.endswith("Args")]
 OUTCOMES = [kind for kind in STRUCTS if kind.__struct_config__.tag_field == "outcome"]
-UNIONS = [name for name in contracts.__all__ if name.endswith(("Result", "Outcome"))]
+UNIONS = [name for name in contracts.__all__ if name.endswith(("Result", "Outcome", "Header"))]
 
 
 def sample(kind: type[msgspec.Struct]) -> Any:
@@ -177,7 +213,7 @@ def sample(kind: type[msgspec.Struct]) -> Any:
     members = {
         field.name: special.get(field.name, VALUES.get(field.name))
         for field in msgspec.structs.fields(kind)
-        if field.required
+        if field.required or field.name in special
     }
     config = kind.__struct_config__
     if config.tag_field:

@@ -11,6 +11,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Protocol, TypeAlias
 
 from flowfabric.backends.budget_ports import BudgetPort, BudgetUpkeepPort
+from flowfabric.backends.flow_ports import EdgePort, FlowPort, FlowReadPort
 from flowfabric.backends.quota_ports import AdmissionPort, QuotaPort
 from flowfabric.backends.step_ports import StepPort
 from flowfabric.backends.stream_ports import StreamPort
@@ -55,7 +56,7 @@ class ExecutionPort(Protocol):
         ...
 
     async def replay_execution(self, args: c.ReplayExecutionArgs) -> c.ReplayExecutionResult:
-        """Run a finished execution again: terminal -> waiting."""
+        """Run a finished execution again: terminal -> waiting; a member may wait for its dependencies first."""
         ...
 
     async def change_priority(self, args: c.ChangePriorityArgs) -> c.ChangePriorityResult:
@@ -352,6 +353,9 @@ class EngineBackend(
     QuotaPort,
     AdmissionPort,
     StreamPort,
+    FlowPort,
+    EdgePort,
+    FlowReadPort,
     BatchPort,
     ReadPort,
     EventPort,

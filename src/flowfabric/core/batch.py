@@ -5,6 +5,7 @@ These never leave the process, unlike the contracts they are made of: an outcome
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Protocol, TypeAlias
 
 import msgspec
@@ -18,6 +19,7 @@ from flowfabric.core.contracts.execution import (
     FailExecutionResult,
 )
 from flowfabric.core.contracts.fields import BatchCount, Capabilities, Checked, DurationMs, LeaseTtlMs, Rule
+from flowfabric.core.contracts.graphs import ExecutionInput
 from flowfabric.core.contracts.lease import (
     ClaimedExecution,
     ClaimedResumedExecution,
@@ -96,6 +98,7 @@ class ClaimedWork(msgspec.Struct, frozen=True, kw_only=True):
     input_payload: bytes
     payload_encoding: str | None = None
     resumption: Resumption | None = None  # of an attempt that goes on, unless it is too much to be told with a claim
+    inputs: Sequence[ExecutionInput] = ()  # what a member of a flow is given of its upstreams
 
     @property
     def claim(self) -> ClaimedExecution | ClaimedResumedExecution:
@@ -181,6 +184,7 @@ class DueWork(msgspec.Struct, frozen=True, kw_only=True):
     escalated: int = 0
     suspensions_ended: int = 0  # with their execution: failed, cancelled or expired
     waitpoints_closed: int = 0  # pending ones that nobody came to wait at
+    flow_work: int = 0  # what flows had left for later
 
     @property
     def items(self) -> int:
@@ -195,4 +199,5 @@ class DueWork(msgspec.Struct, frozen=True, kw_only=True):
             + self.escalated
             + self.suspensions_ended
             + self.waitpoints_closed
+            + self.flow_work
         )

@@ -96,6 +96,14 @@ STEP_NAME_MAX_BYTES = 256
 STEP_INPUT_DIGEST_MAX_BYTES = 128
 STEP_RESULT_MAX_BYTES = 262_144
 
+# flows
+MAX_FLOW_MEMBERS = 20_000
+MAX_FLOW_EDGES = 100_000
+MAX_QUORUM = 2_147_483_647
+DATA_PASSING_REF_MAX_BYTES = 256
+GRAPH_PART_MAX_EDGES = 1_024  # of one call; larger graphs come in parts
+GRAPH_PART_MAX_BYTES = 4_194_304  # payloads of one call
+
 # frames
 FRAME_PAYLOAD_MAX_BYTES = 65_536  # unless the call says otherwise
 MAX_FRAME_PAYLOAD_BYTES = 1_048_576  # whatever it says

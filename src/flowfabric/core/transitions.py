@@ -277,7 +277,7 @@ OPERATORS = {
     _S.SUSPENDED: "deliver_signal or signal_execution, by whom it waits for; its time-out, if it has one; "
     "resume_execution or close_waitpoint, by an operator",
     _S.ESCALATED: "resume_execution, close_waitpoint or cancel_execution, by an operator; the signals it waits for",
-    _S.WAITING_CHILDREN: "cancel_execution; its dependencies resolve it once flows exist",
+    _S.WAITING_CHILDREN: "the end of its upstreams, or cancel_execution",
 }
 
 

@@ -15,6 +15,8 @@ from flowfabric.backends.valkey.client import Client
 from flowfabric.backends.valkey.embedded_secret import own_secret
 from flowfabric.backends.valkey.events import ValkeyEvents
 from flowfabric.backends.valkey.executions import ValkeyExecutions
+from flowfabric.backends.valkey.flow_reads import ValkeyFlowReads
+from flowfabric.backends.valkey.flows import ValkeyEdges, ValkeyFlows
 from flowfabric.backends.valkey.lanes import ValkeyLanes
 from flowfabric.backends.valkey.leases import ValkeyLeases
 from flowfabric.backends.valkey.library import Library
@@ -58,6 +60,9 @@ class ValkeyBackend(
     ValkeySecrets,
     ValkeySteps,
     ValkeyStreams,
+    ValkeyFlows,
+    ValkeyEdges,
+    ValkeyFlowReads,
     ValkeyBatches,
     ValkeyEvents,
     ValkeyListing,

@@ -161,6 +161,7 @@ class ValkeyBatches(ValkeyAsking):
             escalated=escalated,
             suspensions_ended=suspensions_ended,
             waitpoints_closed=waitpoints_closed,
+            flow_work=fields.number(10),
         )
 
     async def _call(self, operation: str, tag: str, **args: Value) -> Fields:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from msgspec.structs import force_setattr
 
 from flowfabric.backends.valkey.calls import parse_envelope
 from flowfabric.backends.valkey.client import Reply
+from flowfabric.backends.valkey.inputs import read_inputs, size_of
 from flowfabric.backends.valkey.signals import read_resumption
 from flowfabric.core import batch as b
 from flowfabric.core import contracts as c
@@ -65,10 +67,15 @@ class ClaimReader:
         kind: bytes = b"initial",
         resumed: bytes | None = None,
         resumption: bytes = b"",
+        inputs: Reply = None,
     ) -> b.ClaimedWork:
         """The row is the one that lua/lib/taking.lua answers with; of a first attempt it says no more than needed."""
         ending = f"{number:012x}"
-        attempt_id = f"{self._attempts}{ending}" if resumed is None else resumed.decode()
+        attempt_id = f"{self._attempts}{ending}" if not resumed else resumed.decode()
+        given: Sequence[c.ExecutionInput] = ()
+        if inputs is not None:  # members of flows that take results
+            own = len(payload) - size_of(inputs)
+            given, payload = read_inputs(inputs, payload[own:]), payload[:own]
         return b.ClaimedWork(
             execution_id=_id(ExecutionId, execution_id, "ascii"),
             fence=_fence(_id(LeaseId, f"{self._leases}{ending}"), int(epoch), _id(AttemptId, attempt_id)),
@@ -80,6 +87,7 @@ class ClaimReader:
             input_payload=payload,
             payload_encoding=encoding.decode() or None,
             resumption=read_resumption(resumption) if resumption else None,
+            inputs=given,
         )
 
 

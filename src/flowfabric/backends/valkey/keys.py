@@ -6,7 +6,7 @@ execution live on one node. docs/reference/keys.md lists the whole key space.
 
 from __future__ import annotations
 
-from flowfabric.core.ids import BudgetId, ExecutionId, LaneId, QuotaPolicyId, WorkerInstanceId
+from flowfabric.core.ids import BudgetId, ExecutionId, FlowId, LaneId, QuotaPolicyId, WorkerInstanceId
 from flowfabric.core.partition import Partition, PartitionConfig, PartitionFamily, budget_partition, quota_partition
 
 PARTITION_RECORD = "ff:config:partitions"
@@ -18,6 +18,14 @@ ENGINE_SHARES = "ff:engine:{engines}:shares"
 
 def core(execution_id: ExecutionId) -> str:
     return f"ff:exec:{execution_id.tag}:{execution_id}:core"
+
+
+def flow_core(tag: str, flow_id: FlowId) -> str:
+    return f"ff:flow:{tag}:{flow_id}:core"
+
+
+def edge_group(tag: str, flow_id: FlowId, downstream: ExecutionId) -> str:
+    return f"ff:flow:{tag}:{flow_id}:edgegroup:{downstream}"
 
 
 def claim_grant(execution_id: ExecutionId) -> str:

@@ -12,15 +12,20 @@ _DETAILS: dict[str, tuple[str, ...]] = {
         "terminal_outcome", "lease_epoch", "lifecycle_phase", "attempt_id", "attempt_state", "delay_until",
         "public_state",
     ),
+    "already_member_of_different_flow": ("flow_id",),
     "capability_mismatch": ("missing",),
     "concurrency_limit_exceeded": ("limit",),
+    "edge_group_decided": ("state",),
     "execution_already_exists": ("existing_execution_id",),
+    "execution_already_in_flow": ("flow_id",),
     "execution_not_reclaimable": ("lifecycle_phase", "ownership_state"),
     "execution_not_eligible": ("state",),
     "execution_not_in_eligible_set": ("state",),
     "execution_not_leaseable": ("state",),
     "execution_not_suspended": ("state", "suspension_id"),
     "execution_not_terminal": ("state",),
+    "flow_already_terminal": ("state",),
+    "flow_too_large": ("what", "most"),
     "frames_out_of_order": ("frame_number",),
     "max_retries_exhausted": ("max_reclaim_count",),
     "max_replays_exhausted": ("max_replay_count",),
@@ -28,10 +33,13 @@ _DETAILS: dict[str, tuple[str, ...]] = {
     "invalid_tag_key": ("tag_key",),
     "invalid_grace_ms": ("grace_ms",),
     "invalid_kid": ("kid",),
+    "not_runnable": ("state",),
     "payload_too_large": ("max_bytes",),
+    "replay_not_allowed": ("why",),
     "retention_limit_exceeded": ("max_bytes",),
     "rotation_conflict": ("kid",),
     "signal_limit_exceeded": ("max_signals",),
+    "stale_graph_revision": ("graph_revision",),
     "stale_owner_cannot_append": ("why",),
     "stream_closed": ("why",),
     "target_not_signalable": ("state",),
@@ -44,6 +52,9 @@ _DETAILS: dict[str, tuple[str, ...]] = {
 
 def refusal(operation: str, subject: str, code: str, details: Sequence[str]) -> FlowFabricError:
     """The exception for one refusal; it names the operation, the execution and the state that stood in the way."""
+    code, _, glued = code.partition(":")  # one code of the public wire has its detail glued on
+    if glued:
+        details = [glued, *details]
     if code not in CODES:
         return BadReply(f"{operation} {subject}: unknown code {code!r} {list(details)}", operation=operation)
     if code == "invalid_input":

@@ -2,10 +2,12 @@
 -- @keys    partition
 -- @args    limit:pos
 -- @reply   requeued promoted timed_out expired failed more woken escalated suspensions_ended waitpoints_closed
+--          flow_work
 -- @errors  invalid_input
--- @events  requeued promoted retry_scheduled expired failed woken escalated cancelled claimed resumed blocked
+-- @events  requeued promoted retry_scheduled expired failed woken escalated cancelled claimed resumed unblocked skipped
+--          blocked
 -- @repeat  safe
--- @uses    batch clock digits due index_key listing parked record reply suspension_timeout waitpoint writes
+-- @uses    batch clock digits due flow_work index_key listing parked record reply suspension_timeout waitpoint writes
 local MAX_LIMIT, SET_ASIDE_MS = 1000, 60000
 
 local function due_ids(key, now, limit) return redis.call("ZRANGE", key, "-inf", now, "BYSCORE", "LIMIT", 0, limit) end
@@ -85,8 +87,10 @@ return function(K, A)
     return suspension_timeout.apply(at, x, now)
   end, "suspension_timeout_at")
   close_waitpoints(tag, now, A.limit, counts)
+  local flow_work_done, is_more = flow_work.run(tag, now, A.limit)
+  if is_more then counts.more = 1 end
 
   return reply.ok(counts.requeued or 0, counts.promoted or 0, counts.retry_scheduled or 0, counts.expired or 0,
     counts.failed or 0, counts.more or 0, counts.auto_resume or 0, counts.escalate or 0,
-    (counts.fail or 0) + (counts.cancel or 0) + (counts.expire or 0), counts.closed or 0)
+    (counts.fail or 0) + (counts.cancel or 0) + (counts.expire or 0), counts.closed or 0, flow_work_done)
 end

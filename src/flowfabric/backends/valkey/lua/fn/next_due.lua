@@ -6,7 +6,10 @@
 -- @flags   no-writes
 -- @repeat  safe
 -- @uses    clock digits index_key listing reply
-local DUE = {"lease_expiry", "attempt_timeout", "execution_deadline", "suspension_timeout", "pending_waitpoint_expiry"}
+local DUE = {
+  "lease_expiry", "attempt_timeout", "execution_deadline", "suspension_timeout", "pending_waitpoint_expiry",
+  "flow_work",
+}
 
 local function earliest(key, known)
   local at = tonumber(redis.call("ZRANGE", key, 0, 0, "WITHSCORES")[2])

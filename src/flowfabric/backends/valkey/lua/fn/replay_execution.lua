@@ -1,11 +1,11 @@
---- Run a finished execution again: terminal -> waiting, with a replay attempt to come, no steps and no suspension.
+--- Run a finished execution again: terminal -> waiting, or waiting for its dependencies; no steps, no suspension.
 -- @keys    core ~terminal ~eligible ~lease_history
 -- @args    execution_id:id now_ms *edge_ids
 -- @reply   unsatisfied_count public_state
 -- @errors  execution_not_found execution_not_terminal max_replays_exhausted replay_not_allowed
--- @events  replayed
+-- @events  replayed blocked
 -- @repeat  unsafe
--- @uses    attempt clock index policy record reply steps suspension transition
+-- @uses    attempt clock index policy record reopen reply steps suspension transition
 local DEFAULT_MAX_REPLAYS = 10
 
 return function(K, _)
@@ -17,23 +17,25 @@ return function(K, _)
   local replays, stored = tonumber(x.replay_count or 0), policy.stored(x)
   local limit = policy.count(stored, "max_replay_count", DEFAULT_MAX_REPLAYS)
   if replays >= limit then return reply.refuse("max_replays_exhausted", limit) end
-  if x.terminal_outcome == "skipped" and x.flow_id then
-    return reply.refuse("replay_not_allowed", "skipped_flow_member")
-  end
+  local refusal = reopen.check(x)
+  if refusal then return refusal end
 
   attempt.archive_ended(x, now)
   steps.clear(x)
   suspension.forget(x, now)
+  local again = reopen.begin(x, now)
   transition.apply(x, now, {
     event = "replayed",
     state = {
-      lifecycle_phase = "runnable", eligibility_state = "eligible_now", blocking_reason = "waiting_for_worker",
-      attempt_state = "pending_replay_attempt",
+      lifecycle_phase = "runnable", attempt_state = "pending_replay_attempt",
+      eligibility_state = again and again.state.eligibility_state or "eligible_now",
+      blocking_reason = again and again.state.blocking_reason or "waiting_for_worker",
     },
     clear = {"completed_at", "step_count"},
   }, {"replay_count", replays + 1})
   local deadline = policy.deadline_of(stored)
   if deadline then index.set_deadline(x, now + deadline) end
+  if again then reopen.finish(again) end
 
-  return reply.ok("0", record.public_state(x))
+  return reply.ok(again and again.open_count or 0, record.public_state(x))
 end

@@ -5,42 +5,7 @@
 -- @errors  invalid_input
 -- @events  created replaced blocked unblocked claimed resumed
 -- @repeat  safe
--- @uses    batch clock parked submit
-local ITEM = batch.shape(1, {
-  "uuid", "namespace", "lane_id", "execution_kind", "priority", "creator_identity", "policy_json", "delay_until",
-  "idempotency_key", "dedup_ttl_ms", "tags_json", "execution_deadline_at", "payload_encoding",
-}, {priority = true, delay_until = true, dedup_ttl_ms = true, execution_deadline_at = true})
--- Few have these, which come together; no delay is less than none.
-local MORE = batch.shape(14, {"on_duplicate", "concurrency_key", "delay_ms"}, {delay_ms = true})
--- Nearly all say no more than this.
-local PLAIN = batch.shape(1, {"uuid", "namespace", "lane_id", "execution_kind", "payload_encoding"})
-
-local function is_plain(item) return type(item) == "table" and #item == 5 end
-
-local function check(item)
-  if is_plain(item) then return batch.check(item, PLAIN) end
-  local wrong = batch.check(item, ITEM)
-  if wrong or #item <= #ITEM.names then return wrong end
-  return batch.check(item, MORE)
-end
-
-local function arguments(item, payload)
-  if is_plain(item) then
-    return {
-      is_plain = true, namespace = item[2], lane_id = item[3], execution_kind = item[4], payload_encoding = item[5],
-      input_payload = payload or "", on_duplicate = "return_existing",
-    }
-  end
-  return {
-    namespace = item[2], lane_id = item[3], execution_kind = item[4], priority = item[5], creator_identity = item[6],
-    policy_json = item[7], input_payload = payload or "", delay_until = item[8] > 0 and item[8] or nil,
-    dedup_ttl_ms = item[10], tags_json = item[11], execution_deadline_at = item[12] > 0 and item[12] or nil,
-    payload_encoding = item[13],
-    on_duplicate = item[14] or "return_existing", concurrency_key = item[15] or "",
-    delay_ms = item[16] and item[16] > 0 and item[16] or nil,
-  }
-end
-
+-- @uses    batch clock parked submission submit
 return function(K, A)
   local now, tag = clock.now_ms(), batch.tag(K.partition)
   local items, refusal = batch.decode("items", A.items)
@@ -51,13 +16,13 @@ return function(K, A)
     if wrongs[i] then return wrongs[i] end
     local key = item[9]
     local idempotency = key and key ~= "" and "ff:idem:" .. tag .. ":" .. key or nil
-    local outcome = submit.create(executions[i], idempotency, arguments(item, A.payloads[i]), now)
+    local outcome = submit.create(executions[i], idempotency, submission.arguments(item, A.payloads[i]), now)
     local is_waiting = outcome[2] == "OK" and outcome[4] == "waiting"
     return is_waiting and 1 or outcome  -- nearly all of them: said as shortly as can be
   end, function(collected)
     added, collected.wakes_later = collected, true
     for i = 1, #items do
-      wrongs[i] = check(items[i])
+      wrongs[i] = submission.check(items[i])
       executions[i] = not wrongs[i] and batch.at(tag, items[i][1], collected)
       if executions[i] then cores[#cores + 1] = executions[i].core end
     end

@@ -9,11 +9,11 @@ function M.lane_obstacle(x, is_resume)
   if lane == "paused" or lane == "disabled" or (lane == "draining" and not is_resume) then return "lane_" .. lane end
 end
 
--- A member of a cancelled flow starts nothing, from the moment of the cancel (G9).
+-- A member of a flow that was cancelled or has failed starts nothing, from that moment on (G9).
 function M.flow_obstacle(x)
   if not x.flow_id then return nil end
-  local flow = redis.call("HGET", "ff:flow:" .. x.tag .. ":" .. x.flow_id .. ":core", "public_flow_state")
-  if flow == "cancelled" then return "flow_cancelled" end
+  x.flow_state = redis.call("HGET", "ff:flow:" .. x.tag .. ":" .. x.flow_id .. ":core", "public_flow_state")
+  if x.flow_state == "cancelled" or x.flow_state == "failed" then return "flow_" .. x.flow_state end
 end
 
 -- nil, or why this execution must not start now.

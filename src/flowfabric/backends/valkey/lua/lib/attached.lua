@@ -30,8 +30,8 @@ local function of_scopes(x)
   return redis.call("HMGET", M.key(x.tag), unpack(names)), #names
 end
 
--- The execution is about to be deleted.
-function M.forget(x) redis.call("HDEL", M.key(x.tag), "execution:" .. x.id) end
+-- The execution, or the flow, is about to be deleted.
+function M.forget(tag, kind, id) redis.call("HDEL", M.key(tag), kind .. ":" .. id) end
 
 -- {budgets, quotas}, lists of ids; nil when it has none. All of them count, so the strictest decides.
 function M.of(x)

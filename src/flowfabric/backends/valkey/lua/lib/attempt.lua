@@ -68,7 +68,7 @@ end
 local function is_usual_first(x, kind)
   return kind == "initial" and not x.is_unusual and x.current_lease_epoch == "0" and not x.concurrency_key
     and not x.required_capabilities and not x.attempt_timeout_ms and not x.delay_until and not x.claim_grant_until
-    and not x.admission and not x.limit_pass
+    and not x.admission and not x.limit_pass and not x.flow_id
 end
 
 local function start_usual(x, now, owner)

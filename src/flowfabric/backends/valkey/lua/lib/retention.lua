@@ -1,11 +1,11 @@
 -- The end of a finished execution's keys: all of them, in one step (D29).
--- @uses attached index index_key record stream writes
+-- @uses attached flow_retention index index_key record stream writes
 local M = {}
 
 local CHUNK = 500
 local OWN = {
-  "core", "payload", "result", "policy", "tags", "claim_grant", "waitpoints", "signals", "steps", "deps:meta",
-  "deps:unresolved", "deps:all_edges", "suspension:current", "suspension:current:satisfied_set",
+  "core", "payload", "result", "policy", "tags", "claim_grant", "waitpoints", "signals", "steps",
+  "suspension:current", "suspension:current:satisfied_set",
   "suspension:current:satisfied_set:signals", "suspension:current:member_map",
 }
 local OF_ATTEMPT = {"", ":usage", ":policy"}
@@ -27,18 +27,16 @@ local function add_attempts(keys, x)
   for i = 0, tonumber(x.stream_attempt_index or -1) do add_each(keys, "", stream.keys(x, i), "") end
 end
 
--- What few executions have: labels, waitpoints, signals and dependencies with keys of their own.
+-- What few executions have: labels, waitpoints and signals with keys of their own.
 local function add_rest(keys, x)
   local tags, waitpoints, signals = x.base .. ":tags", x.base .. ":waitpoints", x.base .. ":signals"
-  local edges = x.base .. ":deps:all_edges"
-  if redis.call("EXISTS", tags, waitpoints, signals, edges) == 0 then return end
+  if redis.call("EXISTS", tags, waitpoints, signals) == 0 then return end
   local labels = redis.call("HGETALL", tags)
   for i = 1, #labels, 2 do writes.zrem(x, index_key.partition(x, "tag:" .. labels[i] .. "=" .. labels[i + 1])) end
   local ids = redis.call("SMEMBERS", waitpoints)
   add_each(keys, "ff:wp:" .. x.tag .. ":", ids, "", ":signals", ":condition")
   for _, id in ipairs(ids) do redis.call("ZREM", index_key.partition(x, "pending_waitpoint_expiry"), id) end
   add_each(keys, "ff:signal:" .. x.tag .. ":", redis.call("ZRANGE", signals, 0, -1), "", ":payload")
-  add_each(keys, x.base .. ":dep:", redis.call("SMEMBERS", edges), "")
 end
 
 -- The key may have run out and be another execution's by now.
@@ -52,13 +50,6 @@ local function unlink(keys)
   for i = 1, #keys, CHUNK do redis.call("UNLINK", unpack(keys, i, math.min(i + CHUNK - 1, #keys))) end
 end
 
--- Members go after their flow has ended: until then others may depend on what they left.
-local function flow_is_open(x)
-  if not x.flow_id then return false end
-  local flow = redis.call("HGET", "ff:flow:" .. x.tag .. ":" .. x.flow_id .. ":core", "public_flow_state")
-  return flow and flow ~= "completed" and flow ~= "failed" and flow ~= "cancelled"
-end
-
 -- Delete a finished execution; false, and nothing is deleted, when it is alive again, its flow is, or it cannot be
 -- read. Its index entries go when `collected` is flushed.
 function M.delete(tag, lane, id, collected)
@@ -68,7 +59,7 @@ function M.delete(tag, lane, id, collected)
   if not x then
     x = record.at(core)
     x.lane_id, x.lifecycle_phase, x.terminal_outcome, x.retention_ttl_ms = lane, "terminal", "success", "0"
-  elseif x.lifecycle_phase ~= "terminal" or flow_is_open(x) then
+  elseif x.lifecycle_phase ~= "terminal" or x.flow_id and flow_retention.is_kept(x) then
     return false
   end
   x.writes = collected
@@ -77,7 +68,8 @@ function M.delete(tag, lane, id, collected)
   add_attempts(keys, x)
   add_rest(keys, x)
   add_idempotency(keys, x)
-  attached.forget(x)
+  attached.forget(x.tag, "execution", x.id)
+  if x.flow_id then flow_retention.add_member(keys, x) end
   index.leave(x)
   index.drop(x, DUE)
   unlink(keys)

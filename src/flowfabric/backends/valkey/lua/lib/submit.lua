@@ -52,7 +52,8 @@ local function admit(x, fields, wanted, now)
   return turns.admit(candidate, now, wanted, fields)
 end
 
-local function accept(x, idempotency, A, new, now)
+-- Write a new execution. idempotency: its key, or nil. new: what lib/content.lua read.
+function M.accept(x, idempotency, A, new, now)
   local fields, vector = new.fields, new.state
   if idempotency then
     local n = #fields
@@ -99,7 +100,7 @@ function M.create(x, idempotency, A, now)
   local new, refusal = content.read(A, now, now)
   if refusal then return refusal end
 
-  return accept(x, idempotency, A, new, now)
+  return M.accept(x, idempotency, A, new, now)
 end
 
 return M

@@ -1,12 +1,12 @@
 -- Taking executions for a worker, many at once: start or resume each, and answer with what is needed to run it.
--- @uses attempt call_ids resumption
+-- @uses attempt call_ids inputs resumption
 local M = {}
 
 -- Where the payload stands in the row of a claim.
 local PAYLOAD = 3
 
 -- The payloads of all that are taken are read together in the end. earliest: when the first of their leases runs out.
-function M.payloads() return {keys = {}, claims = {}, count = 0, earliest = nil} end
+function M.payloads() return {keys = {}, claims = {}, members = {}, count = 0, earliest = nil} end
 
 -- What a worker needs to run it, with the number of the claim in its call, from which its ids follow. The payload comes
 -- when all are known. Nearly all are first attempts, of which no more is said; a resumed attempt keeps its own id, and
@@ -19,6 +19,7 @@ function M.answer(x, kind, number, payloads)
   if kind == "resumed" then row[9], row[10] = x.current_attempt_id, resumption.packed(x) end
   local n = payloads.count + 1
   payloads.keys[n], payloads.claims[n], payloads.count = x.base .. ":payload", row, n
+  if x.has_inputs then payloads.members[n] = x end
   local expires = x.lease_expires_at
   if expires ~= payloads.earliest and (not payloads.earliest or expires + 0 < payloads.earliest + 0) then
     payloads.earliest = expires
@@ -39,10 +40,18 @@ function M.take(x, now, request, number, payloads)
   return M.answer(x, kind, number, payloads)
 end
 
+-- The results of a member's upstreams follow its own payload; a last column says what they are.
+local function add_inputs(row, x)
+  local rows, results = inputs.of(x)
+  row[6], row[7], row[8] = x.current_lease_epoch, x.current_attempt_index, row[8] or "initial"
+  row[PAYLOAD], row[9], row[10], row[11] = row[PAYLOAD] .. results, row[9] or "", row[10] or "", rows
+end
+
 function M.add_payloads(payloads)
-  if #payloads.keys == 0 then return end
+  if payloads.count == 0 then return end
   local found = redis.call("MGET", unpack(payloads.keys))
   for i = 1, #found do payloads.claims[i][PAYLOAD] = found[i] or "" end
+  for i, x in pairs(payloads.members) do add_inputs(payloads.claims[i], x) end
 end
 
 return M

@@ -1,5 +1,5 @@
 -- The one routine in which every execution ends (G7): complete, fail, cancel, expire, skip and every time-out.
--- @uses digits transition state stream suspension
+-- @uses advance digits transition state stream suspension
 local M = {}
 
 local CLEARED = {
@@ -23,6 +23,7 @@ declare("failed", "failed")
 declare("cancelled", "cancelled")
 declare("expired", "expired")
 declare("skipped", "skipped")
+UNATTEMPTED.skipped.state.attempt_state = "none"
 
 ENDED.completed.from = state.usual("active")
 local SUCCEEDED = ENDED.completed
@@ -35,6 +36,7 @@ end
 -- ending: event, stream_reason, suspension_reason?, quiet? (no completion message). set: fields to set with it, names
 -- and values in turn.
 function M.finish(x, now, ending, set)
+  local run = x.flow_id and advance.begin(x, now, M.finish)
   local interrupted = x.attempt_state == "running_attempt" or x.attempt_state == "attempt_interrupted"
   local step = (interrupted and ENDED or UNATTEMPTED)[ending.event]
   local outcome = step.state.terminal_outcome
@@ -45,6 +47,7 @@ function M.finish(x, now, ending, set)
   set[n + 1], set[n + 2] = "completed_at", now
   transition.apply(x, now, step, set, outcome)
   if x.flow_id and not ending.quiet then publish_completion(x, outcome) end
+  if run then advance.ended(run, x, outcome) end
 end
 
 -- Nearly all end so, with success: their lease goes, and nothing else.

@@ -1,5 +1,5 @@
 -- A transition is one step: out of the old index, into the record, into the new index, one line in the event log.
--- @uses crowd event index limited turns update
+-- @uses crowd event index limited member turns update
 local M = {}
 
 -- One of a concurrency key may have to wait for the others, and others may go on because of it.
@@ -16,9 +16,7 @@ local function apply_keyed(x, now, step, set, outcome)
   turns.pass_on(x, now)
 end
 
--- step: event, state (the whole state vector), clear? (fields that go), is_timed? (set holds the time of the change).
--- set: fields that change, names and values in turn.
-function M.apply(x, now, step, set, outcome)
+local function apply(x, now, step, set, outcome)
   if x.admission or x.waits_for or x.limit_pass or x.reserved_budgets then
     set = limited.leave(x, now, step.state.lifecycle_phase, set)
   end
@@ -27,6 +25,15 @@ function M.apply(x, now, step, set, outcome)
   update.change(x, now, step.state, set, step.clear, step.is_timed)
   index.enter(x, now)
   event.append(x, step.event, now, outcome)
+end
+
+-- step: event, state (the whole state vector), clear? (fields that go), is_timed? (set holds the time of the change).
+-- set: fields that change, names and values in turn.
+function M.apply(x, now, step, set, outcome)
+  if not x.flow_id then return apply(x, now, step, set, outcome) end
+  local before = member.leaves(x)
+  apply(x, now, step, set, outcome)
+  member.arrives(x, now, before)
 end
 
 -- The same from one usual state (step.from) to another, for what has nothing unusual about it: no concurrency key, no

@@ -141,6 +141,7 @@ end
 function M.write_through(collected)
   M.flush(collected)
   if collected.wakes_later then M.tell_of_work(collected) end
+  if collected.tells_later then M.tell_of_room(collected) end
   for _, name in ipairs({"zadd", "zrem", "sadd", "srem", "set", "emptied", "wake", "stopped", "lines"}) do
     collected[name] = {}
   end

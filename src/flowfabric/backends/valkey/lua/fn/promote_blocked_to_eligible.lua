@@ -1,0 +1,23 @@
+--- Let an execution go on that waits for nothing any more: waiting_children -> waiting, or delayed.
+-- @keys    core ~blocked_dependencies ~eligible ~deps_meta ~deps_unresolved
+-- @args    execution_id:id now_ms:nat=0
+-- @reply
+-- @errors  execution_not_found not_runnable not_blocked_by_deps deps_not_satisfied
+-- @events  unblocked
+-- @repeat  safe
+-- @uses    blocked clock dependency flow record reply
+return function(K, A)
+  local x = record.load(K.core)
+
+  if not x then return reply.refuse("execution_not_found") end
+  if x.lifecycle_phase ~= "runnable" then return reply.refuse("not_runnable", record.public_state(x)) end
+  if x.eligibility_state ~= "blocked_by_dependencies" then return reply.refuse("not_blocked_by_deps") end
+  local open, f = dependency.open_count(x), x.flow_id and flow.load(x.tag, x.flow_id)
+  if open > 0 or x.child_flow_id or (f and (f.staged or flow.has_ended(f))) then
+    return reply.refuse("deps_not_satisfied", open, open)
+  end
+
+  blocked.release(x, clock.at(A.now_ms))
+
+  return reply.ok()
+end

@@ -1,0 +1,73 @@
+-- A member has ended: its flow moves on in the same step (G7, G8).
+-- @uses cascade flow join tasks writes
+local M = {}
+
+local TASKS = {
+  ended = join.ended, siblings = cascade.siblings, cancel = cascade.cancel, release = cascade.release,
+  cancel_child = cascade.cancel_child, abandon = cascade.abandon,
+}
+
+-- How the member ends that stands for a flow, by the end of that flow.
+local ENDINGS = {
+  completed = {event = "completed", stream_reason = "attempt_success"},
+  failed = {event = "failed", stream_reason = "attempt_failure"},
+  cancelled = {event = "cancelled", stream_reason = "attempt_cancelled"},
+}
+local FIELDS = {
+  failed = {"failure_reason", "its flow has failed", "failure_category", "flow_failed"},
+  cancelled = {"cancellation_reason", "its flow was cancelled", "cancelled_by", "child_flow"},
+}
+
+function M.is_task(kind) return TASKS[kind] ~= nil end
+
+-- Before a member ends: the run that it ends in, a new one unless another member's end has brought it. nil when its
+-- flow is gone.
+function M.begin(x, now, finish)
+  if x.run then return x.run end
+  local run = tasks.start(x.tag, now, finish, x.writes or x.beside)
+  local f = tasks.flow(run, x.flow_id)
+  if not f then return nil end
+  x.run, x.flow, run.owner = run, f, x
+  return run
+end
+
+local function end_parent(run, f)
+  local parent = f.parent_execution_id and tasks.member(run, nil, f.parent_execution_id:sub(#f.tag + 2))
+  if not parent or parent.lifecycle_phase == "terminal" or not parent.flow_id then return end
+  parent.flow = tasks.flow(run, parent.flow_id)
+  if not parent.flow then return end
+  run.finish(parent, run.now, ENDINGS[f.public_flow_state], {unpack(FIELDS[f.public_flow_state] or {})})
+end
+
+-- Each flow gets its state; one that has ended with it ends the member that stands for it. Was there one?
+local function settle(run)
+  local todo = #run.todo
+  for i = 1, #run.order do
+    local f = run.order[i]
+    if flow.settle(f, run.now) then end_parent(run, f) end
+  end
+  return #run.todo > todo
+end
+
+-- Carry out all tasks as far as the budget goes.
+function M.drive(run)
+  repeat
+    local task = tasks.next(run)
+    while task do
+      local is_due = run.budget > 0 or task.kind == "cancel_child"
+      if is_due then TASKS[task.kind](run, task) else tasks.put_off(run, task) end
+      task = tasks.next(run)
+    end
+  until not settle(run)
+  if run.is_own then writes.flush(run.collected) end
+end
+
+-- After it has ended: whoever started the run drives it.
+function M.ended(run, x, outcome)
+  flow.add(x.flow, flow.COUNTED[outcome], 1)
+  tasks.add(run, "ended", x.flow, tasks.uuid(x), 0, {x = x})
+  if x.child_flow_id then tasks.add(run, "cancel_child", x.flow, "-", 0, {child_flow_id = x.child_flow_id}) end
+  if run.owner == x then M.drive(run) end
+end
+
+return M

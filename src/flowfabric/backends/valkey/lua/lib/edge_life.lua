@@ -1,0 +1,56 @@
+-- Single edges, as callers of the public wire move them: applied to a child, resolved with an outcome.
+-- @uses advance edge flow join tasks terminal transition update
+local M = {}
+
+local BLOCKED = {
+  event = "blocked",
+  state = {
+    lifecycle_phase = "runnable", eligibility_state = "blocked_by_dependencies",
+    blocking_reason = "waiting_for_children",
+  },
+}
+
+-- A run of its own for one flow.
+local function start(f, now)
+  local run = tasks.start(f.tag, now, terminal.finish)
+  tasks.know(run, f)
+  return run
+end
+
+local function resolve(run, f, e, outcome)
+  local counter
+  e.state, counter = edge.verdict(e.kind, outcome)
+  edge.save(f, e)
+  local status, detail = join.count(run, f, e, counter)
+  advance.drive(run)
+  return status, detail
+end
+
+-- Resolve an edge that is open. Answers what became of the join and of the child.
+function M.resolve(f, e, outcome, now) return resolve(start(f, now), f, e, outcome) end
+
+-- A child with an open edge waits; one that runs may come to wait for it.
+function M.block(x, now)
+  if x.lifecycle_phase == "runnable" and x.eligibility_state ~= "blocked_by_dependencies" then
+    transition.apply(x, now, BLOCKED, nil, "waiting_for_children")
+  end
+end
+
+-- The child waits for the edge. A delay stays for afterwards (D23).
+function M.apply(f, e, x, now)
+  local run = start(f, now)
+  if flow.has_ended(f) then flow.reopen(f) end
+  e.state = "unsatisfied"
+  edge.save(f, e)
+  x.run, x.flow = run, f
+  M.block(x, now)
+  if e.ref ~= "" then update.write(x, now, {"has_inputs", "1"}) end
+  local upstream = tasks.member(run, f, e.up)
+  if upstream and upstream.lifecycle_phase == "terminal" then
+    resolve(run, f, e, upstream.terminal_outcome)
+  else
+    advance.drive(run)
+  end
+end
+
+return M

@@ -1,0 +1,28 @@
+-- What a member of a flow leaves behind goes with it, and the flow with its last member (D29).
+-- @uses attached edge flow group index_key member tasks
+local M = {}
+
+local OWN = {"core", "members", "edges", "tags", "failures", "pending_cancels"}
+
+-- Members go after their flow has ended: until then others may depend on what they left.
+function M.is_kept(x)
+  local f = flow.load(x.tag, x.flow_id)
+  return f ~= nil and not flow.has_ended(f)
+end
+
+-- Its edges go with their downstream, which every edge has.
+function M.add_member(keys, x)
+  local f, uuid = flow.at(x.tag, x.flow_id), tasks.uuid(x)
+  local incoming = edge.in_key(f, uuid)
+  local ids = redis.call("ZRANGE", incoming, 0, -1)
+  for i = 1, #ids, 500 do redis.call("HDEL", edge.key(f), unpack(ids, i, math.min(i + 499, #ids))) end
+  keys[#keys + 1], keys[#keys + 2], keys[#keys + 3] = incoming, edge.out_key(f, uuid), group.key(f, uuid)
+  redis.call("ZREM", flow.key(f, "members"), x.id)
+  if redis.call("EXISTS", flow.key(f, "members")) == 1 then return end
+  for _, name in ipairs(OWN) do keys[#keys + 1] = flow.key(f, name) end
+  redis.call("ZREM", index_key.partition(f, "flow_index"), f.id)
+  member.drop_work(f, "abandon")
+  attached.forget(f.tag, "flow", f.id)
+end
+
+return M

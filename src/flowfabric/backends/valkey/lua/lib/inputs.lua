@@ -1,0 +1,27 @@
+-- What a member is given of its upstreams: by edge, the result of each that was satisfied and passes data (D27).
+-- @uses edge flow tasks
+local M = {}
+
+local MOST = 1000
+
+-- {ref, upstream, outcome, encoding, length} of each, and their results one after the other. A length of -1: none.
+function M.of(x)
+  local f, rows, keys = flow.at(x.tag, x.flow_id), {}, {}
+  for _, e in ipairs((edge.page(f, edge.in_key(f, tasks.uuid(x)), 0, MOST))) do
+    if e.ref ~= "" and e.state == "satisfied" then
+      local base = "ff:exec:" .. x.tag .. ":" .. x.tag .. ":" .. e.up
+      local found = redis.call("HMGET", base .. ":core", "terminal_outcome", "result_encoding")
+      rows[#rows + 1] = {e.ref, x.tag .. ":" .. e.up, found[1] or "success", found[2] or "", -1}
+      keys[#keys + 1] = base .. ":result"
+    end
+  end
+  if #keys == 0 then return rows, "" end
+  local results = redis.call("MGET", unpack(keys))
+  for i = 1, #rows do
+    rows[i][5] = results[i] and #results[i] or -1
+    results[i] = results[i] or ""
+  end
+  return rows, table.concat(results)
+end
+
+return M

@@ -1,0 +1,116 @@
+-- The end of a member reaches its downstream: edges are resolved, joins decided, children promoted or skipped.
+-- @uses edge flow group member tasks transition update
+local M = {}
+
+local function unblocked(eligibility, reason)
+  return {
+    event = "unblocked",
+    state = {lifecycle_phase = "runnable", eligibility_state = eligibility, blocking_reason = reason},
+  }
+end
+
+local READY = unblocked("eligible_now", "waiting_for_worker")
+local LATER = unblocked("not_eligible_until_time", "waiting_for_delay")
+
+local SKIPPED = {event = "skipped", stream_reason = "dependency_impossible"}
+
+-- A failure that no join took: with fail_fast it ends the flow at once, otherwise when all members have ended.
+function M.fail_flow(run, f, where, execution_id)
+  if flow.has_ended(f) then return end
+  flow.note_failure(f, where, execution_id)
+  if f.failure_policy ~= "fail_fast" then return end
+  flow.set(f, "public_flow_state", "failed")
+  tasks.add(run, "cancel", f, "-", 0)
+end
+
+-- The member stands for a flow: that one may start now.
+local function release_child_flow(run, f, x)
+  local before = member.leaves(x)
+  update.write(x, run.now, {"child_released_at", run.now})
+  member.arrives(x, run.now, before)
+  f.is_started = true
+  local child = tasks.flow(run, x.child_flow_id)
+  if child and child.staged == "held" then
+    flow.set(child, "staged", nil)
+    tasks.add(run, "release", child, "-", 0)
+  end
+end
+
+-- 0.2.0 passes a result by making it the payload. That is done where nothing is lost by it: the child has no payload
+-- of its own, and this is its only edge that passes data.
+local function inject(f, x, e)
+  if redis.call("EXISTS", x.base .. ":payload") == 1 then return false end
+  local edges = edge.page(f, edge.in_key(f, e.down), 0)
+  for i = 1, #edges do
+    if edges[i].ref ~= "" and edges[i].id ~= e.id then return false end
+  end
+  local upstream = "ff:exec:" .. f.tag .. ":" .. f.tag .. ":" .. e.up
+  if redis.call("COPY", upstream .. ":result", x.base .. ":payload", "REPLACE") == 0 then return false end
+  local encoding = redis.call("HGET", upstream .. ":core", "result_encoding")
+  if encoding then redis.call("HSET", x.core, "payload_encoding", encoding) end
+  return true
+end
+
+-- Its join is satisfied, or it has none: eligible, or what is left of its delay (D23).
+function M.promote(run, f, x)
+  if not x or x.lifecycle_phase ~= "runnable" or f.staged or flow.has_ended(f) then return end
+  if x.child_flow_id then
+    if not x.child_released_at then release_child_flow(run, f, x) end
+  elseif x.eligibility_state == "blocked_by_dependencies" then
+    transition.apply(x, run.now, tonumber(x.delay_until or 0) > run.now and LATER or READY)
+  end
+end
+
+function M.skip(run, x)
+  if not x or x.lifecycle_phase == "terminal" then return false end
+  run.finish(x, run.now, SKIPPED, {"failure_reason", SKIPPED.stream_reason})
+  return true
+end
+
+-- Count an edge whose state was set; what its join has become with it, and what was done to the child.
+function M.count(run, f, e, counter)
+  local g = group.load(f, e.down)
+  local decided = group.count(g, counter, run.now)
+  if not decided then return g.group_state == "pending" and "pending" or "already_fired", "" end
+  if group.cancels_rest(g) then tasks.add(run, "siblings", f, e.down, 0) end
+  local x, detail = tasks.member(run, f, e.down), ""
+  if decided == "satisfied" then
+    if x and e.ref ~= "" and inject(f, x, e) then detail = "data_injected" end
+    M.promote(run, f, x)
+  else
+    if g.failed > 0 then M.fail_flow(run, f, "join " .. e.down, f.tag .. ":" .. e.up) end
+    -- What fail_fast ends is cancelled, all of it.
+    if not flow.has_ended(f) and M.skip(run, x) then detail = "child_skipped" end
+  end
+  return decided, detail
+end
+
+-- Failed, ran out of time, or was cancelled by somebody who asked for it.
+local function is_failure(x, outcome)
+  return outcome == "failed" or outcome == "expired"
+    or outcome == "cancelled" and x.cancelled_by ~= "flow_cascade"
+end
+
+-- The task "ended": the edges out of a member that has ended. A flow that was closed leaves them as they are.
+function M.ended(run, task)
+  local f, x = task.f, task.x or tasks.member(run, task.f, task.uuid)
+  if not x or x.lifecycle_phase ~= "terminal" or flow.is_closed(f) then return end
+  local outcome, room = x.terminal_outcome, run.budget
+  local edges, seen = edge.page(f, edge.out_key(f, task.uuid), task.from, room)
+  tasks.spend(run, task, seen, room)
+  if seen == 0 and task.from == 0 and is_failure(x, outcome) then
+    M.fail_flow(run, f, "member " .. task.uuid, x.id)
+  end
+  local resolved, counters = {}, {}
+  for i = 1, #edges do
+    if edges[i].state == "unsatisfied" then
+      local n = #resolved + 1
+      resolved[n] = edges[i]
+      edges[i].state, counters[n] = edge.verdict(edges[i].kind, outcome)
+    end
+  end
+  edge.save_all(f, resolved)
+  for i = 1, #resolved do M.count(run, f, resolved[i], counters[i]) end
+end
+
+return M

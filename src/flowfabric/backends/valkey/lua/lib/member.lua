@@ -1,0 +1,65 @@
+-- What a transition of a member means for its flow. Executions without a flow never come here.
+-- @uses digits flow index_key writes
+local M = {}
+
+-- It runs, or will without anybody's help: its flow is not blocked.
+local MOVING = {eligible_now = true, not_eligible_until_time = true, blocked_by_quota = true}
+
+function M.is_moving(x)
+  if x.lifecycle_phase == "runnable" then return MOVING[x.eligibility_state] or x.child_released_at ~= nil end
+  return x.lifecycle_phase == "active"
+end
+
+-- Removals of a batch are written before its additions, so a member that moves twice in one batch would end up in both
+-- places: what was collected is written in between.
+local function write_earlier(x)
+  local collected = x.writes
+  if not collected then return end
+  local touched = collected.touched or {}
+  if touched[x.id] then
+    writes.write_through(collected)
+    touched = {}
+  end
+  touched[x.id] = true
+  collected.touched = touched
+end
+
+-- Before a transition: what it is compared with.
+function M.leaves(x)
+  write_earlier(x)
+  return {moving = M.is_moving(x), phase = x.lifecycle_phase}
+end
+
+-- Does it come back to be claimed again?
+local function returns(x, before)
+  return x.lifecycle_phase == "runnable" and (before.phase == "active" or before.phase == "suspended")
+end
+
+local function item(f, kind, subject, from) return f.id .. " " .. kind .. " " .. subject .. " " .. from end
+
+-- Work that a flow has left, for now or for later. It does not end before all ends of its members have been seen to.
+function M.add_work(f, kind, subject, from, due)
+  local key = index_key.partition(f, "flow_work")
+  local added = redis.call("ZADD", key, digits.of(due), item(f, kind, subject, from))
+  if kind == "ended" then flow.add(f, "work_count", added) end
+end
+
+function M.drop_work(f, kind)
+  redis.call("ZREM", index_key.partition(f, "flow_work"), item(f, kind, "-", 0))
+end
+
+-- After it: count it, unless whoever moves many of the flow does so in the end.
+function M.arrives(x, now, before)
+  local is_moving = M.is_moving(x)
+  local starts = x.lifecycle_phase == "active" and x.flow_state == "open"
+  if is_moving == before.moving and not starts and not returns(x, before) then return end
+  local f = x.flow or flow.load(x.tag, x.flow_id)
+  if not f then return end
+  flow.add(f, "moving_count", (is_moving and 1 or 0) - (before.moving and 1 or 0))
+  f.is_started = f.is_started or starts
+  -- Nobody can claim it any more.
+  if returns(x, before) and flow.has_ended(f) then M.add_work(f, "cancel", "-", 0, now) end
+  if not x.flow then flow.settle(f, now) end
+end
+
+return M

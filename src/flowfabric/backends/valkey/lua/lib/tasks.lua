@@ -1,0 +1,67 @@
+-- Moving flows on is a run of tasks over one budget: each step of it is small, nothing recurses, and what the budget
+-- leaves is put on the partition's work list (G8). A task: kind, f (its flow), uuid (a member, or "-"), from (a place).
+-- @uses batch flow member record writes
+local M = {}
+
+-- So many edges or members in one step.
+M.BUDGET = 256
+
+-- finish: the terminal routine, which cannot be named here because it starts runs itself. collected: the writes of the
+-- batch that this is part of, if any.
+function M.start(tag, now, finish, collected, budget)
+  return {
+    tag = tag, now = now, finish = finish, budget = budget or M.BUDGET, todo = {}, head = 1, last = {}, flows = {},
+    order = {}, collected = collected or writes.collector(), is_own = not collected,
+  }
+end
+
+-- The flow as this run knows it, read once.
+function M.flow(run, id)
+  local f = run.flows[id]
+  if f == nil then
+    f = flow.load(run.tag, id) or false
+    run.flows[id] = f
+    if f then run.order[#run.order + 1] = f end
+  end
+  return f or nil
+end
+
+-- A flow that was read or made before.
+function M.know(run, f)
+  run.flows[f.id] = f
+  run.order[#run.order + 1] = f
+end
+
+function M.uuid(x) return x.id:sub(#x.tag + 2) end
+
+-- A member of a flow of this run; nil when it is gone or cannot be read.
+function M.member(run, f, uuid)
+  local x = record.found(batch.at(run.tag, uuid, run.collected))
+  if x then x.run, x.flow = run, f end
+  return x
+end
+
+function M.add(run, kind, f, uuid, from, more)
+  local task = more or {}
+  task.kind, task.f, task.uuid, task.from = kind, f, uuid, from
+  local list = kind == "siblings" and run.last or run.todo
+  list[#list + 1] = task
+end
+
+-- The next task; nil when there is none. Who is not needed any more is asked when all joins are decided that can be.
+function M.next(run)
+  local task = run.todo[run.head]
+  if not task then return table.remove(run.last, 1) end
+  run.head = run.head + 1
+  return task
+end
+
+-- Use up the budget for `seen` items of a task that asked for `room`; there may be more of it.
+function M.spend(run, task, seen, room)
+  run.budget = run.budget - seen
+  if seen == room then M.add(run, task.kind, task.f, task.uuid, task.from + seen) end
+end
+
+function M.put_off(run, task) member.add_work(task.f, task.kind, task.uuid, task.from, run.now) end
+
+return M

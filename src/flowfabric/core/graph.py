@@ -1,0 +1,139 @@
+"""The rules of graphs, pure: what an edge makes of an outcome, when a join is decided, orders and paths.
+
+The store has the same rules in lua/lib (edge, group); the model test compares the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping
+from enum import StrEnum
+from typing import NamedTuple, TypeVar
+
+from flowfabric.core.states import TerminalOutcome
+from flowfabric.errors import InvalidInput
+
+N = TypeVar("N", bound=Hashable)
+
+_FAILURES = frozenset({TerminalOutcome.FAILED, TerminalOutcome.EXPIRED})
+
+
+class DependencyKind(StrEnum):
+    """Which ends of the upstream let the downstream run."""
+
+    SUCCESS_ONLY = "success_only"
+    ANY_TERMINAL = "any_terminal"
+    ON_FAILURE = "on_failure"  # failed or expired; a cancel is no failure to make up for
+
+
+class EdgeState(StrEnum):
+    """How an edge stands. A staged one is known to the join, but the downstream is not blocked by it yet."""
+
+    STAGED = "staged"
+    UNSATISFIED = "unsatisfied"
+    SATISFIED = "satisfied"
+    IMPOSSIBLE = "impossible"
+
+
+class EdgeGroupState(StrEnum):
+    PENDING = "pending"
+    SATISFIED = "satisfied"
+    IMPOSSIBLE = "impossible"
+    CANCELLED = "cancelled"  # kept for other programs; nothing leads to it here
+
+
+def edge_state(kind: DependencyKind, outcome: TerminalOutcome) -> EdgeState:
+    """What the end of its upstream makes of an edge; one that has not ended leaves it as it is."""
+    if outcome is TerminalOutcome.NONE:
+        return EdgeState.UNSATISFIED
+    if kind is DependencyKind.ANY_TERMINAL:
+        return EdgeState.SATISFIED
+    wanted = outcome in _FAILURES if kind is DependencyKind.ON_FAILURE else outcome is TerminalOutcome.SUCCESS
+    return EdgeState.SATISFIED if wanted else EdgeState.IMPOSSIBLE
+
+
+def join_state(needed: int | None, edges: Iterable[EdgeState]) -> EdgeGroupState:
+    """How a join of these edges stands when `needed` of them must be satisfied; None: all of them.
+
+    With fewer edges than needed it is not complete, and nothing is certain.
+    """
+    states = list(edges)
+    k = len(states) if needed is None else needed
+    if len(states) < k:
+        return EdgeGroupState.PENDING
+    if states.count(EdgeState.SATISFIED) >= k:
+        return EdgeGroupState.SATISFIED
+    if states.count(EdgeState.IMPOSSIBLE) > len(states) - k:
+        return EdgeGroupState.IMPOSSIBLE
+    return EdgeGroupState.PENDING
+
+
+def topological_order(nodes: Iterable[N], edges: Iterable[tuple[N, N]]) -> list[N]:
+    """Every node after all that it waits for, otherwise in the order given. A cycle is refused with its nodes."""
+    order = list(nodes)
+    children: dict[N, list[N]] = {node: [] for node in order}
+    waits = dict.fromkeys(order, 0)
+    for upstream, downstream in edges:
+        children[upstream].append(downstream)
+        waits[downstream] += 1
+    ready = [node for node in order if not waits[node]]
+    sorted_nodes: list[N] = []
+    for node in ready:  # grows while it is walked
+        sorted_nodes.append(node)
+        for child in children[node]:
+            waits[child] -= 1
+            if not waits[child]:
+                ready.append(child)
+    if len(sorted_nodes) < len(order):
+        raise InvalidInput("edges", find_cycle(order, children), "must not close a cycle", code="cycle_detected")
+    return sorted_nodes
+
+
+def find_cycle(nodes: Iterable[N], children: Mapping[N, list[N]]) -> list[N]:
+    """The nodes of some cycle, in order; empty when there is none."""
+    done: set[N] = set()
+    for start in nodes:
+        path: list[N] = []
+        at: dict[N, int] = {}
+        stack = [(start, iter(children[start]))]
+        while stack:
+            node, rest = stack[-1]
+            if node not in at:
+                at[node] = len(path)
+                path.append(node)
+            following = next((each for each in rest if each not in done), None)
+            if following is None:
+                stack.pop()
+                done.add(path.pop())
+                del at[node]
+            elif following in at:
+                return path[at[following] :]
+            else:
+                stack.append((following, iter(children[following])))
+    return []
+
+
+class Timing(NamedTuple):
+    """When a node started and ended, in milliseconds; None: not yet."""
+
+    started_at: int | None
+    ended_at: int | None
+
+
+def critical_path(timings: Mapping[N, Timing], edges: Iterable[tuple[N, N]]) -> list[N]:
+    """The chain that decided when the last node ended: from it back to whichever upstream ended last, and so on."""
+    upstreams: dict[N, list[N]] = {}
+    for upstream, downstream in edges:
+        upstreams.setdefault(downstream, []).append(upstream)
+
+    def end_of(node: N) -> int:
+        return timings[node].ended_at or 0
+
+    ended = [node for node in timings if timings[node].ended_at is not None and timings[node].started_at is not None]
+    if not ended:
+        return []
+    path = [max(ended, key=end_of)]
+    while True:
+        before = [node for node in upstreams.get(path[-1], []) if end_of(node)]
+        if not before:
+            return path[::-1]
+        path.append(max(before, key=end_of))

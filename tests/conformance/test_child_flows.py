@@ -1,0 +1,92 @@
+"""A member that stands for a flow: the flow starts when the member would, and each ends with the other."""
+
+from __future__ import annotations
+
+import pytest
+
+from flowfabric.core import contracts as c
+from flowfabric.errors import FlowFabricError
+from tests.conformance.driver import Driver, Subject
+from tests.conformance.flowing import Graph
+
+
+async def nested(driver: Driver, parent: str, child: str, **more: object) -> tuple[Graph, Graph]:
+    """`sub` is the member that stands for the child flow."""
+    outer, inner = Graph(driver), Graph(driver)
+    while inner.mint("_").tag != outer.mint("sub").tag:
+        inner = Graph(driver)
+    del inner.ids["_"]
+    await outer.submit(parent, child_flows={outer.ids["sub"]: inner.flow_id})
+    await inner.submit(child, parent_execution_id=outer.ids["sub"], **more)
+    return outer, inner
+
+
+async def test_it_starts_when_its_member_would(driver: Driver) -> None:
+    outer, inner = await nested(driver, "a>sub sub>z", "x>y")
+    assert await inner.states() == {"x": "waiting_children", "y": "waiting_children"}
+    with pytest.raises(FlowFabricError):
+        await inner.start("x")
+    await outer.end("a")
+    assert await inner.states() == {"x": "waiting", "y": "waiting_children"}
+    assert await outer.flow_state() == "running"
+    await inner.run("x", "y")
+    assert await outer.states() == {"a": "completed", "sub": "completed", "z": "waiting"}
+    assert (await inner.flow_state(), await outer.flow_state()) == ("completed", "running")
+    await outer.end("z")
+    assert await outer.flow_state() == "completed"
+
+
+async def test_one_that_waits_for_nothing_starts_at_once(driver: Driver) -> None:
+    outer, inner = await nested(driver, "sub>z", "x")
+    assert await inner.states() == {"x": "waiting"}
+    await inner.end("x")
+    assert await outer.states() == {"sub": "completed", "z": "waiting"}
+
+
+async def test_its_failure_is_the_members(driver: Driver) -> None:
+    outer, inner = await nested(driver, "sub>z sub!>mend", "x>y")
+    await inner.end("x", "failed")
+    assert await inner.flow_state() == "failed"
+    assert await outer.states() == {"sub": "failed", "z": "skipped", "mend": "waiting"}
+
+
+async def test_its_cancel_is_the_members(driver: Driver) -> None:
+    outer, inner = await nested(driver, "sub>z", "x>y")
+    await driver.backend.cancel_flow(c.CancelFlowArgs(flow_id=inner.flow_id))
+    assert await outer.states() == {"sub": "cancelled", "z": "skipped"}
+    assert await inner.states() == {"x": "cancelled", "y": "cancelled"}
+
+
+async def test_it_is_cancelled_with_its_parent(driver: Driver) -> None:
+    outer, inner = await nested(driver, "sub>z", "x>y")
+    await inner.start("x")
+    await driver.backend.cancel_flow(c.CancelFlowArgs(flow_id=outer.flow_id))
+    assert await inner.states() == {"x": "cancelled", "y": "cancelled"}
+    assert (await inner.flow_state(), (await inner.flow()).cancel_reason) == ("cancelled", "parent_ended")
+
+
+async def test_it_is_cancelled_when_its_member_is_skipped(driver: Driver) -> None:
+    outer, inner = await nested(driver, "a>sub", "x")
+    await outer.end("a", "failed")
+    assert (await outer.states())["sub"] == "skipped"
+    assert await inner.states() == {"x": "cancelled"}
+
+
+async def test_flows_in_flows_in_flows_end_together(driver: Driver) -> None:
+    outer, inner = await nested(driver, "sub", "x")
+    deepest = Graph(driver)
+    while deepest.mint("d").tag != outer.ids["sub"].tag:
+        deepest = Graph(driver)
+    inner.ids["stands"] = inner.mint("stands")
+    await inner.grow("x>stands", old="x", child_flows={inner.ids["stands"]: deepest.flow_id})
+    await deepest.submit("d", parent_execution_id=inner.ids["stands"])
+    await inner.end("x")
+    await deepest.end("d")
+    assert [await each.flow_state() for each in (deepest, inner, outer)] == ["completed"] * 3
+    await outer.check()
+
+
+async def test_a_stand_in_is_never_claimed(driver: Driver) -> None:
+    outer, _ = await nested(driver, "sub", "x")
+    with pytest.raises(FlowFabricError):
+        await driver.grant_and_claim(Subject(outer.ids["sub"]))

@@ -1,0 +1,179 @@
+"""Random graphs of up to 60 members with random outcomes, cancels, replays and growth, against a naive evaluator."""
+
+from __future__ import annotations
+
+import random
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+
+from flowfabric.backends.valkey.backend import ValkeyBackend
+from flowfabric.backends.valkey.bundle import Bundle, build
+from flowfabric.config import Settings
+from flowfabric.core import contracts as c
+from flowfabric.testing import ManualClock
+from tests.conformance.driver import Driver, Subject
+from tests.conformance.flow_model import LIVE, PUBLIC, Edge, FlowModel
+from tests.conformance.flowing import Graph
+from tests.soaking import examples
+
+SEEDS = range(examples(6, soak=300))
+KINDS = [c.DependencyKind.SUCCESS_ONLY] * 6 + [c.DependencyKind.ANY_TERMINAL] * 2 + [c.DependencyKind.ON_FAILURE]
+MOST_REPLAYS = 9
+
+
+class Player:
+    """Draws a graph and operations from a seed, and does each in the store and in the model."""
+
+    def __init__(self, driver: Driver, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.driver = driver
+        self.graph = Graph(driver)
+        self.model = FlowModel(fail_fast=self.random.random() < 0.2)
+        self.replays: dict[str, int] = {}
+        self.said: list[str] = []
+
+    def draw_edges(self, names: list[str], known: list[str]) -> list[Edge]:
+        edges: list[Edge] = []
+        for at, name in enumerate(names):
+            before = known + names[:at]
+            chosen = self.random.sample(before, min(len(before), self.random.choice([0, 1, 1, 2, 2, 3, 5])))
+            edges += [Edge(up, self.random.choice(KINDS), name) for up in chosen]
+        return edges
+
+    def draw_policies(self, edges: list[Edge]) -> dict[str, c.EdgeDependencyPolicy]:
+        policies: dict[str, c.EdgeDependencyPolicy] = {}
+        for name in sorted({edge.down for edge in edges}):
+            count = sum(edge.down == name for edge in edges)
+            rest = self.random.choice(list(c.OnSatisfied))
+            chosen = self.random.random()
+            if chosen < 0.15:
+                policies[name] = c.AnyOfEdges(on_satisfied=rest)
+            elif chosen < 0.4:
+                policies[name] = c.QuorumOfEdges(k=self.random.randint(1, count), on_satisfied=rest)
+        return policies
+
+    def parts(self, edges: list[Edge], policies: dict[str, c.EdgeDependencyPolicy]) -> dict[str, object]:
+        return {
+            "edges": tuple(self.graph.edge(edge.up, edge.kind, edge.down) for edge in edges),
+            "joins": tuple(
+                c.FlowJoin(downstream_execution_id=self.graph.mint(name), policy=policy)
+                for name, policy in policies.items()
+            ),
+        }
+
+    async def submit(self) -> None:
+        names = [f"n{i}" for i in range(self.random.randint(1, 60))]
+        edges = self.draw_edges(names, [])
+        policies = self.draw_policies(edges)
+        args = {
+            "flow_id": self.graph.flow_id, "namespace": "tests",
+            "members": tuple(self.graph.member(name) for name in names),
+            "failure_policy": "fail_fast" if self.model.fail_fast else "continue", **self.parts(edges, policies),
+        }  # fmt: skip
+        await self.driver.backend.submit_flow(c.SubmitFlowArgs(**args))
+        self.model.add(names, edges, policies)
+
+    async def grow(self) -> None:
+        names = [f"n{len(self.model.nodes) + i}" for i in range(self.random.randint(1, 3))]
+        edges = self.draw_edges(names, list(self.model.nodes))
+        policies = self.draw_policies(edges)
+        args = {
+            "flow_id": self.graph.flow_id, "members": tuple(self.graph.member(name) for name in names),
+            **self.parts(edges, policies),
+        }  # fmt: skip
+        await self.driver.backend.grow_flow(c.GrowFlowArgs(**args))
+        self.model.add(names, edges, policies)
+
+    def pick(self, *states: str) -> str | None:
+        names = [name for name, state in self.model.nodes.items() if state in states]
+        return self.random.choice(names) if names else None
+
+    async def step(self) -> None:
+        """One operation that is possible now."""
+        operation = self.random.choices(
+            ["start", "complete", "fail", "cancel", "replay", "grow", "cancel_flow"], [8, 8, 2, 0.6, 0.8, 0.4, 0.05]
+        )[0]
+        self.said.append(operation)
+        if operation == "start" and not self.model.has_ended and (name := self.pick("waiting")):
+            await self.graph.start(name)
+            self.model.start(name)
+        elif operation in ("complete", "fail") and (name := self.pick("active")):
+            outcome = "success" if operation == "complete" else "failed"
+            await self.graph.end(name, outcome)
+            self.model.end(name, outcome)
+        elif operation == "cancel" and (name := self.pick(*LIVE)):
+            await self.graph.end(name, "cancelled")
+            self.model.end(name, "cancelled")
+        elif operation == "replay":
+            await self.replay()
+        elif operation == "grow" and not self.model.has_ended:
+            await self.grow()
+        elif operation == "cancel_flow" and not self.model.has_ended:
+            policy = self.random.choice([c.CancellationPolicy.CANCEL_ALL, c.CancellationPolicy.CANCEL_PENDING])
+            args = c.CancelFlowArgs(flow_id=self.graph.flow_id, cancellation_policy=policy, wait=True)
+            await self.driver.backend.cancel_flow(args)
+            self.model.cancel_flow(policy)
+
+    async def replay(self) -> None:
+        name = self.pick("success", "failed", "cancelled", "skipped")
+        if name is None or self.model.state == "cancelled" or self.replays.get(name, 0) >= MOST_REPLAYS:
+            return
+        self.replays[name] = self.replays.get(name, 0) + 1
+        self.said.append(name)
+        await self.driver.replay(Subject(self.graph.ids[name]))
+        self.model.replay(name)
+
+    async def compare(self) -> None:
+        members: dict[str, str] = {}
+        cursor = None
+        while True:
+            page = await self.driver.backend.list_flow_members(
+                c.ListFlowMembersArgs(flow_id=self.graph.flow_id, cursor=cursor, limit=100)
+            )
+            members |= {member.execution_kind: str(member.public_state) for member in page.members}
+            cursor = page.next_cursor
+            if cursor is None:
+                break
+        assert members == {name: PUBLIC[state] for name, state in self.model.nodes.items()}, self.said
+        assert await self.graph.flow_state() == self.model.state, self.said
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+async def test_a_random_graph_goes_as_the_naive_evaluator_says(driver: Driver, seed: int) -> None:
+    player = Player(driver, seed)
+    await player.submit()
+    await player.compare()
+    for _ in range(150):
+        await player.step()
+        await player.compare()
+    await player.graph.check()
+
+
+def library_with_a_tiny_budget() -> Bundle:
+    """Every step does two edges or members at most, so nearly everything goes over the work list."""
+    root = files("flowfabric.backends.valkey").joinpath("lua")
+    lib, fns = (
+        {entry.name: entry.read_text() for entry in root.joinpath(folder).iterdir() if entry.name.endswith(".lua")}
+        for folder in ("lib", "fn")
+    )
+    lib["clock.lua"] = root.joinpath("testing", "manual_clock.lua").read_text()
+    assert "M.BUDGET = 256" in lib["tasks.lua"]
+    lib["tasks.lua"] = lib["tasks.lua"].replace("M.BUDGET = 256", "M.BUDGET = 2")
+    return build(lib, fns, manual_clock=True)
+
+
+@pytest.mark.parametrize("seed", range(examples(4, soak=100)))
+async def test_the_work_list_leads_to_the_same_end(tmp_path: Path, seed: int) -> None:
+    """On a server of its own, whose library is not the one that other tests use."""
+    backend = await ValkeyBackend.open(Settings(url=f"embedded://{tmp_path}"), library_with_a_tiny_budget())
+    player = Player(Driver(backend, await ManualClock.start(backend.client)), seed)
+    await player.submit()
+    for _ in range(100):
+        await player.step()
+        while await backend.continue_flow(player.graph.flow_id):
+            pass
+        await player.compare()
+    await player.graph.check()
+    await backend.close()

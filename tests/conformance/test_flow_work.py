@@ -1,0 +1,108 @@
+"""Large fan-outs are cut into bounded steps that a durable work list finishes; a whole flow leaves nothing behind."""
+
+from __future__ import annotations
+
+from flowfabric.core import batch as b
+from flowfabric.core import contracts as c
+from flowfabric.core.ids import BudgetId
+from flowfabric.core.partition import flow_partition
+from tests.conformance.driver import Driver
+from tests.conformance.flowing import Graph
+from tests.conformance.test_keyspace_invariant import left_behind, trim
+
+WIDE = 700
+
+
+async def run_due_work(graph: Graph) -> int:
+    """What an engine does in the flow's partition; how many steps it took."""
+    partition, steps = flow_partition(graph.flow_id, graph.backend.partitions), 0
+    while True:
+        steps += 1
+        done = await graph.backend.run_due_work(b.RunDueWorkArgs(partition=partition, limit=100))
+        if not done.more and not done.flow_work:
+            return steps
+
+
+async def waiting(graph: Graph) -> int:
+    counts = await graph.backend.count_executions()
+    return sum(each.counts.get("waiting", 0) for each in counts)  # type: ignore[call-overload]
+
+
+async def test_a_wide_fan_out_is_promoted_in_bounded_steps(driver: Driver) -> None:
+    graph = await Graph(driver).submit(" ".join(f"a>n{i}" for i in range(WIDE)))
+    await graph.end("a")
+    first = await waiting(graph)
+    assert 0 < first < WIDE
+    due = await driver.backend.next_due(flow_partition(graph.flow_id, driver.backend.partitions))
+    assert due.at_ms is not None
+    assert due.at_ms <= due.now_ms
+    assert await run_due_work(graph) > 1
+    assert await waiting(graph) == WIDE
+    await graph.check()
+
+
+async def test_a_wide_fan_out_is_skipped_in_bounded_steps(driver: Driver) -> None:
+    graph = await Graph(driver).submit(" ".join(f"a>n{i} n{i}>z" for i in range(300)))
+    await graph.end("a", "failed")
+    await run_due_work(graph)
+    snapshot = await graph.flow()
+    assert (snapshot.public_flow_state, snapshot.left_count) == (c.FlowState.FAILED, 0)
+    await graph.check()
+
+
+async def test_a_long_chain_is_skipped_without_recursion(driver: Driver) -> None:
+    graph = await Graph(driver).submit(" ".join(f"n{i}>n{i + 1}" for i in range(WIDE)))
+    await graph.end("n0", "failed")
+    await run_due_work(graph)
+    assert (await graph.flow()).left_count == 0
+    await graph.check()
+
+
+async def test_many_siblings_are_cancelled_in_bounded_steps(driver: Driver) -> None:
+    graph = await Graph(driver).submit(" ".join(f"n{i}>z" for i in range(WIDE)), {"z": c.AnyOfEdges()})
+    await graph.end("n0")
+    assert await graph.state("z") == "waiting"
+    await run_due_work(graph)
+    assert (await graph.flow()).left_count == 1
+    await graph.end("z")
+    assert await graph.flow_state() == "completed"
+    await graph.check()
+
+
+async def test_an_upstream_that_was_replayed_meanwhile_resolves_nothing(driver: Driver) -> None:
+    graph = await Graph(driver).submit(" ".join(f"a>n{i}" for i in range(WIDE)))
+    await graph.end("a", "failed")
+    left = (await graph.flow()).left_count
+    assert left > 0
+    await driver.replay(graph.held["a"])
+    await run_due_work(graph)
+    assert (await graph.flow()).left_count == WIDE + 1
+    await graph.end("a")
+    await run_due_work(graph)
+    assert await waiting(graph) == WIDE
+    await graph.check()
+
+
+async def test_a_flow_leaves_nothing_behind(driver: Driver) -> None:
+    """Submit, run in every way, trim, and the key space is what it was (D29)."""
+    graph = await Graph(driver).submit(
+        "a>b a!>d b>z e>z f>z z*>end", {"z": c.QuorumOfEdges(k=1)}, passing=True, flow_kind="whole"
+    )
+    await driver.backend.set_flow_tags(c.SetFlowTagsArgs(flow_id=graph.flow_id, tags={"team.a": "1"}))
+    await graph.run("a", "b")
+    assert await trim(driver) == 0  # members stay as long as their flow is open
+    await graph.run("z", "end")
+    assert await graph.flow_state() == "completed"
+    limit = c.AttachLimitArgs(
+        scope_type=c.LimitScope.FLOW, scope_id=graph.flow_id, limit_kind=c.LimitKind.BUDGET, limit_id=BudgetId.new()
+    )
+    await driver.backend.attach_limit(limit)
+    assert await trim(driver) == 7
+    assert await left_behind(driver) == []
+
+
+async def test_a_cancelled_large_flow_leaves_nothing_behind(driver: Driver) -> None:
+    graph = await Graph(driver).submit(" ".join(f"a>n{i} n{i}>z" for i in range(300)))
+    await driver.backend.cancel_flow(c.CancelFlowArgs(flow_id=graph.flow_id, wait=True))
+    assert await trim(driver) == 302
+    assert await left_behind(driver) == []

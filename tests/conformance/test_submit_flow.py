@@ -1,0 +1,212 @@
+"""A graph is accepted in one step or not at all, in parts where it is large, and grows while it runs."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+
+from flowfabric.backends.valkey.graph_parts import submit_parts
+from flowfabric.core import batch as b
+from flowfabric.core import contracts as c
+from flowfabric.core import limits
+from flowfabric.core.ids import ExecutionId, FlowId
+from flowfabric.core.partition import flow_partition
+from flowfabric.core.states import BlockingReason
+from flowfabric.errors import Conflict, FlowFabricError, InvalidInput
+from tests.conformance.driver import INSTANCE, LANE, TTL, WORKER, Driver, Subject
+from tests.conformance.flowing import Graph
+from tests.conformance.invariants import dump
+
+
+async def claim(graph: Graph, count: int = 256) -> list[b.ClaimOutcome]:
+    """What a worker gets of the flow's partition."""
+    args = b.ClaimExecutionsArgs(
+        partition=flow_partition(graph.flow_id, graph.backend.partitions),
+        lane_id=LANE,
+        worker_id=WORKER,
+        worker_instance_id=INSTANCE,
+        lease_ttl_ms=TTL,
+        count=count,
+    )
+    return await graph.backend.claim_executions(args)
+
+
+async def test_a_graph_is_accepted_once(driver: Driver) -> None:
+    graph = Graph(driver)
+    args = graph.args("a>b", flow_kind="pair")
+    first = await driver.backend.submit_flow(args)
+    assert isinstance(first, c.FlowSubmitted)
+    assert (first.node_count, first.edge_count, first.graph_revision) == (2, 1, 3)
+    before = await dump(driver.backend.client)
+    again = await driver.backend.submit_flow(args)
+    assert isinstance(again, c.FlowAlreadySubmitted)
+    assert again.node_count == 2
+    assert await dump(driver.backend.client) == before
+
+
+async def test_a_repeat_after_the_end_is_still_the_same_flow(driver: Driver) -> None:
+    graph = Graph(driver)
+    args = graph.args("a")
+    await driver.backend.submit_flow(args)
+    await graph.end("a")
+    again = await driver.backend.submit_flow(args)
+    assert isinstance(again, c.FlowAlreadySubmitted)
+    assert again.public_flow_state is c.FlowState.COMPLETED
+
+
+async def test_a_refused_graph_writes_nothing(driver: Driver) -> None:
+    x, graph = await driver.create(), Graph(driver)
+    args = graph.args("a>b")
+    await driver.backend.submit_flow(args)
+    other = Graph(driver, FlowId(str(uuid.uuid4())))
+    while other.mint("new").tag != graph.ids["a"].tag:
+        other = Graph(driver)
+    other.ids["taken"] = graph.ids["a"]
+    before = await dump(driver.backend.client)
+    with pytest.raises(Conflict) as caught:
+        await other.submit("new>taken")
+    assert caught.value.code == "execution_already_exists"
+    assert await dump(driver.backend.client) == before
+    assert x.execution_id
+
+
+async def test_a_large_graph_comes_in_parts_and_starts_when_it_is_complete(driver: Driver) -> None:
+    graph = Graph(driver)
+    fan = " ".join(f"start>n{i} n{i}>join" for i in range(600))
+    args = graph.args(fan)
+    result = await driver.backend.submit_flow(args)
+    assert (result.node_count, result.edge_count) == (602, 1200)
+    works = await claim(graph)
+    assert [work.execution_id for work in works if isinstance(work, b.ClaimedWork)] == [graph.ids["start"]]
+
+
+async def test_nothing_of_a_graph_runs_before_it_is_committed(driver: Driver) -> None:
+    """Each part is sent by itself, and after each a worker asks for work."""
+    graph = Graph(driver)
+    args = graph.args(" ".join(f"r{i} a>n{i}" for i in range(300)))
+    parts = submit_parts(args)
+    assert len(parts) > 2
+    for part in parts[:-1]:
+        await graph.backend._submit_part(graph.flow_id, part)
+        assert await claim(graph) == []
+    assert not (await graph.flow()).is_committed
+    await driver.backend.submit_flow(args)  # and what it sends when it comes again
+    assert (await graph.flow()).is_committed
+    assert len(await claim(graph)) == 256
+    await graph.check()
+
+
+async def test_what_is_blocked_and_let_go_in_an_unfinished_graph_still_waits(driver: Driver) -> None:
+    graph = Graph(driver)
+    parts = submit_parts(graph.args(" ".join(f"r{i}" for i in range(300))))
+    await graph.backend._submit_part(graph.flow_id, parts[0])
+    x = Subject(graph.ids["r0"])
+    await driver.block(x, BlockingReason.PAUSED_BY_OPERATOR)
+    await driver.unblock(x)
+    assert await graph.state("r0") == "waiting_children"
+    await graph.check()
+
+
+async def test_a_graph_that_is_never_committed_is_given_up(driver: Driver) -> None:
+    graph = Graph(driver)
+    parts = submit_parts(graph.args(" ".join(f"r{i}" for i in range(300))))
+    await graph.backend._submit_part(graph.flow_id, parts[0])
+    await driver.clock.advance(3_600_000)
+    partition = flow_partition(graph.flow_id, driver.backend.partitions)
+    due = await driver.backend.next_due(partition)
+    assert due.at_ms is not None
+    assert due.at_ms <= due.now_ms
+    while (await driver.backend.run_due_work(b.RunDueWorkArgs(partition=partition))).more:
+        pass
+    snapshot = await graph.flow()
+    assert (snapshot.public_flow_state, snapshot.cancel_reason) == (c.FlowState.CANCELLED, "never_committed")
+    assert snapshot.left_count == 0
+    await graph.check()
+
+
+async def test_members_must_be_of_the_flows_partition(driver: Driver) -> None:
+    graph = Graph(driver)
+    graph.ids["a"] = ExecutionId("{fp:0}:" + str(uuid.uuid4()))
+    if graph.mint("b").tag == "{fp:0}":
+        graph.ids["a"] = ExecutionId("{fp:1}:" + str(uuid.uuid4()))
+    with pytest.raises(InvalidInput, match="partition"):
+        await graph.submit("a")
+
+
+@pytest.mark.parametrize(
+    ("drawing", "code"),
+    [("a>b b>a", "cycle_detected"), ("a>a", "self_referencing_edge"), ("a>b b>d d>b", "cycle_detected")],
+)
+async def test_a_graph_that_cannot_run_is_refused_before_it_is_sent(driver: Driver, drawing: str, code: str) -> None:
+    with pytest.raises(FlowFabricError) as caught:
+        Graph(driver).args(drawing)
+    assert caught.value.code == code
+
+
+async def test_a_quorum_of_more_than_there_are_is_refused(driver: Driver) -> None:
+    with pytest.raises(InvalidInput, match="at most the 1 edges"):
+        Graph(driver).args("a>z", {"z": c.QuorumOfEdges(k=2)})
+
+
+async def test_a_running_member_adds_to_its_own_flow(driver: Driver) -> None:
+    graph = await Graph(driver).submit("plan>write")
+    await graph.start("plan")
+    grown = await graph.grow("plan>s1 plan>s2 s1>write s2>write", old="plan write")
+    assert (grown.node_count, grown.edge_count) == (4, 5)
+    await graph.end("plan")
+    assert await graph.states() == {"plan": "completed", "write": "waiting_children", "s1": "waiting", "s2": "waiting"}
+    await graph.run("s1", "s2", "write")
+    assert await graph.flow_state() == "completed"
+
+
+async def test_growth_looks_at_the_revision_it_is_given(driver: Driver) -> None:
+    graph = await Graph(driver).submit("a")
+    revision = (await graph.flow()).graph_revision
+    await graph.grow("a>b", old="a", expected_graph_revision=revision)
+    with pytest.raises(Conflict) as caught:
+        await graph.grow("a>d", old="a", expected_graph_revision=revision)
+    assert (caught.value.code, caught.value.retryable) == ("stale_graph_revision", True)
+
+
+async def test_an_edge_from_a_member_that_has_ended_is_resolved_at_once(driver: Driver) -> None:
+    graph = await Graph(driver).submit("a x")
+    await graph.end("a")
+    await graph.grow("a>b a!>d", old="a")
+    assert await graph.states() == {"a": "completed", "x": "waiting", "b": "waiting", "d": "skipped"}
+
+
+async def test_an_ended_flow_takes_no_more(driver: Driver) -> None:
+    graph = await Graph(driver).submit("a")
+    await graph.end("a")
+    with pytest.raises(Conflict) as caught:
+        await graph.grow("b")
+    assert caught.value.code == "flow_already_terminal"
+
+
+async def test_growth_that_closes_a_cycle_is_refused_whatever_its_way(driver: Driver) -> None:
+    graph = await Graph(driver).submit("a>b b>d x")
+    with pytest.raises(FlowFabricError) as caught:
+        await graph.grow("d>a", old="a d")
+    assert caught.value.code == "cycle_detected"
+    await graph.grow("x>b", old="x b")
+    with pytest.raises(FlowFabricError) as caught:
+        await graph.grow("d>new new>x", old="d x")
+    assert caught.value.code == "cycle_detected"
+
+
+async def test_a_decided_join_takes_no_more_edges(driver: Driver) -> None:
+    graph = await Graph(driver).submit("a>z b>z y", {"z": c.AnyOfEdges(on_satisfied=c.OnSatisfied.LET_RUN)})
+    await graph.end("a")
+    with pytest.raises(Conflict) as caught:
+        await graph.grow("y>z", old="y z")
+    assert caught.value.code == "edge_group_decided"
+
+
+async def test_the_limits_are_those_of_the_contract(driver: Driver) -> None:
+    graph = await Graph(driver).submit("a")
+    core = f"ff:flow:{graph.ids['a'].tag}:{graph.flow_id}:core"
+    await driver.backend.client.execute("HSET", core, "node_count", limits.MAX_FLOW_MEMBERS, key=core)
+    with pytest.raises(FlowFabricError) as caught:
+        await graph.grow("b")
+    assert caught.value.code == "flow_too_large"
