@@ -9,6 +9,7 @@ from flowfabric.client.failures import (
     ExecutionSkipped,
 )
 from flowfabric.client.handle import Handle, Progress
+from flowfabric.client.streaming import StreamItem
 from flowfabric.client.sync import SyncFabric, SyncHandle
 from flowfabric.client.tasks import Call, Task, TaskContext, TaskOptions, named, task
 
@@ -22,6 +23,7 @@ __all__ = [
     "Fabric",
     "Handle",
     "Progress",
+    "StreamItem",
     "SyncFabric",
     "SyncHandle",
     "Task",
