@@ -209,7 +209,7 @@ async def test_after_a_replay_it_has_more_to_show(fabric_kit: FabricKit) -> None
 async def test_many_readers_share_one_read_and_a_slow_one_holds_up_nobody(fabric_kit: FabricKit) -> None:
     said = [f"w{at}" for at in range(5_000)]
     handle = await fabric_kit.submit(speak, said)
-    slow = cast("Any", handle.stream())
+    slow = handle.stream()
     first = asyncio.create_task(anext(slow))
     readers = [reading(handle) for _ in range(20)]
     await fabric_kit.run_until_idle(worker)
@@ -222,7 +222,7 @@ async def test_many_readers_share_one_read_and_a_slow_one_holds_up_nobody(fabric
 async def test_leaving_early_leaves_nothing_behind(fabric_kit: FabricKit) -> None:
     handle = await fabric_kit.submit(two_parts)
     await fabric_kit.run_until_idle(worker)
-    async with aclosing(cast("Any", handle.stream())) as items:
+    async with aclosing(handle.stream()) as items:
         assert (await anext(items)).text == "first"
     assert not tails_of(fabric_kit)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Generator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast
 
@@ -118,7 +118,7 @@ class Handle(Generic[R]):
 
     def stream(
         self, *, after: str | None = None, attempts: Attempts = "latest", live: bool = True
-    ) -> AsyncIterator[StreamItem]:
+    ) -> AsyncGenerator[StreamItem, None]:
         """What it emits, from the beginning or behind the cursor `after`, as it comes, until it has ended.
 
         Of a retried execution the latest attempt counts: an item with `is_reset` says that another one has begun to
