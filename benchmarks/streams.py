@@ -2,11 +2,11 @@
 
     python -m benchmarks.streams [--json] [--frames 1000] [--burst 20000] [--repetitions 3]
 
-On its way: a handler emits a frame, and the time is taken until a reader of handle.stream() has it; then, after the same
-rest and in the same process, an XADD until a blocking XREAD on a connection of its own has answered. In a second: one
-handler emits a burst as fast as it is let, from the first emit until the store has taken the last frame; in turns with
-it the same payloads as XADDs, pipelined through the same client. Store, worker and reader are an embedded server and
-one process.
+On its way: a handler emits a frame, and the time is taken until a reader of handle.stream() has it; in turns with it,
+after the same rest, an XADD until a blocking XREAD on a connection of its own has answered. In a second: one handler
+emits a burst as fast as it is let, from the first emit until the store has taken the last frame; in turns with it the
+same payloads as XADDs, pipelined on a connection of the same client. Store, worker and reader are an embedded server
+and one process.
 """
 
 from __future__ import annotations
