@@ -18,6 +18,7 @@ from flowfabric.core.policy import FixedBackoff
 from flowfabric.errors import BackendUnavailable, InvalidInput
 from flowfabric.testing import FabricKit
 from flowfabric.worker.attempt import Stop
+from flowfabric.worker.outcomes import Interrupted
 from tests.servers import eventually_async
 from tests.worker_tasks import cpu_worker, emits
 
@@ -333,6 +334,27 @@ async def test_nothing_is_emitted_after_a_suspension(fabric_kit: FabricKit, work
     await fabric_kit.run_until_idle(worker)
     assert caught == ["suspended"]
     assert await frames_of(fabric_kit, handle) == []
+
+
+async def test_what_a_handler_left_behind_emits_nothing(fabric_kit: FabricKit, worker: Worker) -> None:
+    left: list[asyncio.Task[None]] = []
+    ended = asyncio.Event()
+
+    @worker.task
+    async def speak(ctx: Context) -> None:
+        async def later() -> None:
+            await ended.wait()
+            await ctx.emit("too late")
+
+        left.append(asyncio.create_task(later()))
+        await ctx.emit("in time")
+
+    handle = await fabric_kit.submit(speak)
+    await fabric_kit.run_until_idle(worker)
+    ended.set()
+    with pytest.raises(Interrupted):
+        await left[0]
+    assert await texts_of(fabric_kit, handle) == ["in time"]
 
 
 async def test_threads_emit_without_awaiting(fabric_kit: FabricKit, worker: Worker) -> None:

@@ -249,6 +249,7 @@ class Attempts:
     def _suspended(self, attempt: Attempt) -> None:
         attempt.suspension = Suspension.DONE
         attempt.settled = True
+        attempt.frames = None
         self._stats.suspended += 1
         if attempt.timer is not None:
             attempt.timer.cancel()
