@@ -5,17 +5,18 @@ from __future__ import annotations
 import asyncio
 from contextlib import aclosing
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
-from flowfabric import Context, Fail, Handle, RetryPolicy, StreamItem, SyncFabric, Worker
+from flowfabric import Context, Fabric, Fail, Handle, RetryPolicy, StreamItem, SyncFabric, Worker
 from flowfabric.backends.valkey.backend import ValkeyBackend
 from flowfabric.client.streaming import Attempts
 from flowfabric.core.policy import FixedBackoff
 from flowfabric.errors import ExecutionNotFound, InvalidInput
 from flowfabric.testing import FabricKit
-from tests.servers import eventually_async
+from tests.servers import eventually_async, kill9
 
 pytest_plugins = ["flowfabric.testing.pytest_plugin"]
 
@@ -267,6 +268,28 @@ async def test_code_without_a_loop_reads_it_as_an_iterator(embedded_url: str) ->
 
     async with asyncio.timeout(WITHIN_S), worker.working(embedded_url):
         assert await asyncio.to_thread(script) == (["a", "b", "c"], ["b", "c"], None)
+
+
+@pytest.mark.parametrize("times", [1, 3])
+async def test_a_killed_server_loses_doubles_and_disorders_nothing(tmp_path: Path, times: int) -> None:
+    worker, url, frames = Worker(), f"embedded://{tmp_path}", 400 * times
+
+    @worker.task
+    async def count(ctx: Context) -> None:
+        for number in range(frames):
+            await ctx.emit(str(number))
+            if number % 10 == 0:
+                await asyncio.sleep(0.001)
+
+    async with asyncio.timeout(3 * WITHIN_S), Fabric.connect(url) as fabric, worker.working(url):
+        handle, seen = await fabric.submit(count), []
+        async for item in handle.stream():
+            seen.append(item.text)
+            if len(seen) % 400 == 200:
+                info = await cast("ValkeyBackend", fabric.backend).client.execute("INFO", "server", repeatable=True)
+                await asyncio.to_thread(kill9, int(cast("bytes", info).split(b"process_id:")[1].split()[0]))
+        assert seen == [str(number) for number in range(frames)]
+        assert await words(handle) == seen
 
 
 def tails_of(kit: FabricKit) -> dict[str, int]:
