@@ -7,7 +7,7 @@ import asyncio
 from examples.llm_stream import crashing, watching
 from examples.llm_stream.stage import opened
 
-AT_MOST_S = 60
+AT_MOST_S = 100
 STORIES = (watching, crashing)
 
 

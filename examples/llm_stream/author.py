@@ -18,7 +18,7 @@ TOKENS = 2_000
 WORDS = ("tides", "rise", "and", "fall", "while", "the", "moon", "looks", "on", "slowly")
 
 # The lease is short, so that the death of the process is noticed soon.
-worker = Worker(["answers"], lease_ttl_ms=1_000, grace=1)
+worker = Worker(["answers"], lease_ttl_ms=3_000, grace=1)
 
 
 @worker.task(retry=RetryPolicy(max_retries=3, backoff=FixedBackoff(delay_ms=0)))

@@ -1,4 +1,4 @@
-"""What every story needs: a store, an engine, and authors in processes of their own that can be killed."""
+"""What every story needs: a store, an engine, authors in processes that can be killed, and the text people see."""
 
 from __future__ import annotations
 
@@ -12,9 +12,25 @@ from dataclasses import dataclass, field
 
 from rich.console import Console
 
-from flowfabric import Engine, Fabric
+from flowfabric import Engine, Fabric, StreamItem
 
 console = Console(highlight=False, soft_wrap=True)
+
+
+@dataclass
+class Text:
+    """What one person sees: tokens as they come, and nothing of an attempt that counts no more."""
+
+    shown: str = ""
+    tokens: int = 0
+    cursor: str | None = None
+
+    def add(self, item: StreamItem) -> None:
+        if item.is_reset:
+            self.shown, self.tokens = "", 0
+        else:
+            self.shown, self.tokens = self.shown + item.text, self.tokens + 1
+        self.cursor = item.cursor
 
 
 @dataclass

@@ -6,7 +6,7 @@ import asyncio
 from contextlib import aclosing
 
 from examples.llm_stream.author import answer, text_of
-from examples.llm_stream.stage import Stage, console
+from examples.llm_stream.stage import Stage, Text, console
 from flowfabric import Fabric, Handle
 
 QUESTION = "What do tides do?"
@@ -28,27 +28,30 @@ async def play(stage: Stage) -> None:
 
 
 async def from_the_start(handle: Handle[int], half_way: asyncio.Event) -> str:
-    text, count = "", 0
+    text = Text()
     async for item in handle.stream():
-        text += item.text
-        count += 1
-        if count == LATE:
+        text.add(item)
+        if text.tokens == LATE:
             half_way.set()
-    return text
+    return text.shown
 
 
 async def from_later_on(handle: Handle[int], half_way: asyncio.Event) -> str:
     await half_way.wait()
     console.print(f"  one joins after {LATE} tokens and is shown what was said before")
-    return "".join([item.text async for item in handle.stream()])
+    text = Text()
+    async for item in handle.stream():
+        text.add(item)
+    return text.shown
 
 
 async def over_a_lost_connection(stage: Stage, handle: Handle[int]) -> str:
     """What is kept is the cursor of the last token, as a browser keeps it."""
-    text, cursor = "", None
+    text = Text()
     async with Fabric.connect(stage.url) as fabric, aclosing(fabric.handle(handle.id).stream()) as items:
-        for _ in range(LOST):
-            item = await anext(items)
-            text, cursor = text + item.text, item.cursor
-    console.print(f"  one loses the connection after {LOST} tokens, and comes back with the cursor {cursor}")
-    return text + "".join([item.text async for item in handle.stream(after=cursor)])
+        while text.tokens < LOST:
+            text.add(await anext(items))
+    console.print(f"  one loses the connection after {LOST} tokens, and comes back with the cursor {text.cursor}")
+    async for item in handle.stream(after=text.cursor):
+        text.add(item)
+    return text.shown

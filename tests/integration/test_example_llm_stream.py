@@ -7,7 +7,7 @@ from tests.integration.test_examples import run
 
 def test_the_llm_stream_example_runs_unattended() -> None:
     done = run("-m", "examples.llm_stream")
-    assert (done.returncode, done.stderr) == (0, ""), done.stdout
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
     assert "one joins after 500 tokens" in done.stdout
     assert "comes back with the cursor 0:" in done.stdout
     assert "all three saw the same" in done.stdout
