@@ -18,7 +18,8 @@ JSON: Final = payloads.ENCODING
 def encode(value: object) -> tuple[bytes, str]:
     """The payload of a frame and its encoding."""
     if type(value) is str:
-        return _checked(_text(value)), TEXT
+        payload = _text(value)
+        return (payload if len(payload) <= limits.FRAME_PAYLOAD_MAX_BYTES else _checked(payload)), TEXT
     if isinstance(value, bytes | bytearray | memoryview):
         return _checked(bytes(value)), BINARY
     return encode_json(value), JSON

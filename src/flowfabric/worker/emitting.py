@@ -158,20 +158,26 @@ class Emitter:
 
     def emit(self, attempt: Attempt, frame: c.Frame) -> Awaitable[None]:
         """Have it sent; await what this answers, so that a slow store is not flooded."""
-        out = attempt.frames
-        if attempt.settled:
+        if attempt.settled or attempt.stop is not None:
+            attempt.check()
             raise Interrupted(f"{attempt.execution_id}: the attempt has ended")
+        out = attempt.frames
         if out is None:
             out = attempt.frames = Outgoing(attempt)
         elif out.refusal is not None:
             raise out.refusal
-        elif len(out.waiting) >= _FAR_TOO_MANY:
-            raise InvalidInput("ctx.emit", len(out.waiting), "frames wait for the store; await ctx.emit(...)")
-        out.waiting.append(frame)
+        waiting = out.waiting
+        count = len(waiting) + 1
+        if count > _FAR_TOO_MANY:
+            raise InvalidInput("ctx.emit", count, "frames wait for the store; await ctx.emit(...)")
+        waiting.append(frame)
         out.size += len(frame.payload)
-        if len(out.waiting) == 1 and not out.sending:
+        if count == 1 and not out.sending:
             self._send_soon(out)
-        return ROOM if out.has_room else out.room()
+        # As has_room, without its cost: most frames come here.
+        if count + len(out.sending) <= _ENOUGH_FRAMES and out.size <= _ENOUGH_BYTES:
+            return ROOM
+        return out.room()
 
     async def taken(self, attempt: Attempt) -> None:
         """Wait until the store has taken all there is."""

@@ -46,23 +46,16 @@ class StreamingContext:
         processes the call itself waits. A "summary" frame is a JSON merge patch of the attempt's summary; of
         "best_effort" frames only the newest stay, with a `ttl` about as many as come within twice that time.
         """
-        self._link.check()
-        if mode == c.StreamMode.DURABLE and not (metadata or correlation_id or source or ttl):
+        if mode is c.StreamMode.DURABLE and not (metadata or correlation_id or source or ttl):
             payload, encoding = frames.encode(value)
-            return self._link.emit(_plain(type, encoding, payload))
+            frame = like(_template(type, encoding))  # nearly every frame: what is the same in all of them was checked
+            force_setattr(frame, "payload", payload)
+            return self._link.emit(frame)
         return self._link.emit(_frame(value, type, mode, ttl, metadata, correlation_id, source))
 
     def emit_frame(self, frame: c.Frame) -> Awaitable[None]:
         """The same for a frame that is made already."""
-        self._link.check()
         return self._link.emit(frame)
-
-
-def _plain(kind: str, encoding: str, payload: bytes) -> c.Frame:
-    """Nearly every frame: its payload was checked, and the rest of it when the first of its kind was made."""
-    frame = like(_template(kind, encoding))
-    force_setattr(frame, "payload", payload)
-    return frame
 
 
 @lru_cache(maxsize=1_000)
