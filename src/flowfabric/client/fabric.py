@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from functools import lru_cache
 from types import TracebackType
@@ -12,6 +12,8 @@ from typing import Any, Final, ParamSpec, Self, TypeAlias, TypeVar, overload
 from flowfabric.backends import open_backend
 from flowfabric.backends.gathering import Gatherer
 from flowfabric.backends.ports import EngineBackend
+from flowfabric.client.flow_handle import FlowHandle
+from flowfabric.client.flows import Flow
 from flowfabric.client.handle import Handle, Submission
 from flowfabric.client.operations import Operations
 from flowfabric.client.options import OPTION_NAMES
@@ -21,7 +23,7 @@ from flowfabric.config import Settings
 from flowfabric.core import batch as b
 from flowfabric.core import contracts as c
 from flowfabric.core.codec import relocate
-from flowfabric.core.ids import ExecutionId, Namespace
+from flowfabric.core.ids import ExecutionId, FlowId, Namespace
 from flowfabric.errors import FlowFabricError, InvalidInput
 
 P = ParamSpec("P")
@@ -143,6 +145,25 @@ class Fabric(Operations):
     def handle(self, execution_id: str, task: Task[..., Any] | None = None) -> Handle[Any]:
         """A handle for an execution whose id is known; with its task the result has the task's type."""
         return Handle(self.backend, ExecutionId(execution_id), None if task is None else _task(task))
+
+    def flow(
+        self,
+        name: str,
+        *,
+        failure_policy: c.FailurePolicy | str = c.FailurePolicy.CONTINUE,
+        idempotency_key: str | None = None,
+        tags: Mapping[str, str] | None = None,
+    ) -> Flow:
+        """A graph of tasks, drawn in a block and submitted as a whole at its end.
+
+        `failure_policy` says what a failure means that no node takes: "continue", and what does not depend on it goes
+        on, or "fail_fast". With an idempotency key, the same flow again is the same flow.
+        """
+        return Flow(self, name, failure_policy=failure_policy, idempotency_key=idempotency_key, tags=tags)
+
+    def flow_handle(self, flow_id: str) -> FlowHandle:
+        """A handle for a flow whose id is known."""
+        return FlowHandle(self.backend, FlowId(flow_id))
 
     def _handle(self, task: Task[..., R], outcome: c.CreateExecutionResult) -> Handle[R]:
         return Handle(self.backend, outcome.execution_id, task, submission=_SUBMISSIONS[type(outcome)])

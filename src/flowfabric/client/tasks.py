@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property, update_wrapper
@@ -11,6 +11,7 @@ from typing import Any, Concatenate, Final, Generic, ParamSpec, TypeVar, Unpack,
 
 from flowfabric.client import payloads
 from flowfabric.client.arguments import ArgumentCodec, Arguments, typed_signature
+from flowfabric.client.given import Inputs, Place
 from flowfabric.client.options import Options, TaskOptions, check_names
 from flowfabric.core import limits
 from flowfabric.errors import InvalidInput
@@ -48,11 +49,13 @@ class _TypedFunction:
         return ArgumentCodec(self._name, self._signature.replace(parameters=taken))
 
     @cached_property
-    def result(self) -> payloads.Decode:
+    def result_type(self) -> Any:
         kind = self._signature.return_annotation
-        if get_origin(kind) in (Awaitable, Coroutine):
-            kind = get_args(kind)[-1]
-        return payloads.decoder(kind, f"result of {self._name}")
+        return get_args(kind)[-1] if get_origin(kind) in (Awaitable, Coroutine) else kind
+
+    @cached_property
+    def result(self) -> payloads.Decode:
+        return payloads.decoder(self.result_type, f"result of {self._name}")
 
     @cached_property
     def _signature(self) -> inspect.Signature:
@@ -98,15 +101,31 @@ class Task(Generic[P, R]):
         """The call as a payload. A call that does not fit the signature is refused with the parameter's name."""
         return self._typed.arguments.encode(args, kwargs)
 
-    def decode_arguments(self, payload: bytes) -> Arguments:
+    def encode_open(self, args: tuple[Any, ...], kwargs: dict[str, Any], given: Sequence[Place]) -> bytes:
+        """The call as a payload whose arguments at these places are results that are still to come."""
+        return self._typed.arguments.encode_open(args, kwargs, given)
+
+    def decode_arguments(self, payload: bytes, inputs: Inputs | None = None) -> Arguments:
         """The arguments in a payload, each of the type its parameter is annotated with."""
-        return self._typed.arguments.decode(payload)
+        return self._typed.arguments.decode(payload, inputs)
 
     def encode_result(self, value: R) -> bytes:
         return payloads.encode(value, f"result of {self.name}")
 
     def decode_result(self, payload: bytes) -> R:
         return cast("R", payloads.decode(payload, self._typed.result, f"result of {self.name}"))
+
+    @property
+    def result_type(self) -> Any:
+        """What the function is said to return; Any where it says nothing."""
+        return self._typed.result_type
+
+    def has_parameter(self, name: str) -> bool:
+        return self._typed.arguments.has(name)
+
+    def parameter_type(self, key: int | str) -> Any:
+        """What the parameter at this place, or of this name, is annotated with."""
+        return self._typed.arguments.type_of(key)
 
     @property
     def takes_context(self) -> bool:

@@ -131,9 +131,9 @@ def critical_path(timings: Mapping[N, Timing], edges: Iterable[tuple[N, N]]) -> 
     ended = [node for node in timings if timings[node].ended_at is not None and timings[node].started_at is not None]
     if not ended:
         return []
-    path = [max(ended, key=end_of)]
+    path = [max(reversed(ended), key=end_of)]  # of those that ended together, the one that came last
     while True:
         before = [node for node in upstreams.get(path[-1], []) if end_of(node)]
         if not before:
             return path[::-1]
-        path.append(max(before, key=end_of))
+        path.append(max(reversed(before), key=end_of))

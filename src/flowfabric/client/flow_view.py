@@ -1,0 +1,89 @@
+"""A whole flow as it stands: its members with names, its edges, the path that took longest."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from functools import cached_property
+from uuid import UUID, uuid5
+
+import msgspec
+
+from flowfabric.backends.ports import EngineBackend
+from flowfabric.core import contracts as c
+from flowfabric.core.graph import Timing, critical_path
+from flowfabric.core.ids import ExecutionId, FlowId
+
+_PAGE = 1_000
+
+
+class FlowView(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+    """A flow, its members in the order in which they came, and the edges between them."""
+
+    flow: c.FlowSnapshot
+    members: tuple[c.FlowMember, ...]
+    edges: tuple[c.EdgeSnapshot, ...]
+
+    @cached_property
+    def labels(self) -> Mapping[ExecutionId, str]:
+        """What the members are called: as their nodes are, where that can be told, or by kind and id."""
+        return _labels(self.flow.flow_id, self.members)
+
+    @cached_property
+    def upstreams(self) -> Mapping[ExecutionId, list[ExecutionId]]:
+        """By member, those it waits for."""
+        found: defaultdict[ExecutionId, list[ExecutionId]] = defaultdict(list)
+        for edge in self.edges:
+            found[edge.downstream_execution_id].append(edge.upstream_execution_id)
+        return found
+
+    @property
+    def leaves(self) -> list[c.FlowMember]:
+        """Those that no other one waits for."""
+        awaited = {edge.upstream_execution_id for edge in self.edges}
+        return [member for member in self.members if member.execution_id not in awaited]
+
+    @cached_property
+    def critical_path(self) -> tuple[ExecutionId, ...]:
+        """The chain of members that decided when the last one ended."""
+        timings = {each.execution_id: Timing(each.started_at, each.completed_at) for each in self.members}
+        pairs = [(edge.upstream_execution_id, edge.downstream_execution_id) for edge in self.edges]
+        return tuple(critical_path(timings, pairs))
+
+    @property
+    def duration_ms(self) -> int | None:
+        """From its creation to its end; None while it goes on."""
+        return None if self.flow.ended_at is None else self.flow.ended_at - self.flow.created_at
+
+
+async def read_view(backend: EngineBackend, flow: c.FlowSnapshot) -> FlowView:
+    """All members and edges of a flow."""
+    members: list[c.FlowMember] = []
+    edges: list[c.EdgeSnapshot] = []
+    cursor: str | None = None
+    while True:
+        page = await backend.list_flow_members(c.ListFlowMembersArgs(flow_id=flow.flow_id, cursor=cursor, limit=_PAGE))
+        members += page.members
+        cursor = page.next_cursor
+        if cursor is None:
+            break
+    while flow.edge_count:
+        found = await backend.list_edges(c.ListEdgesArgs(flow_id=flow.flow_id, cursor=cursor, limit=_PAGE))
+        edges += found.edges
+        cursor = found.next_cursor
+        if cursor is None:
+            break
+    return FlowView(flow=flow, members=tuple(members), edges=tuple(edges))
+
+
+def _labels(flow_id: FlowId, members: tuple[c.FlowMember, ...]) -> dict[ExecutionId, str]:
+    """The ids of nodes follow from their names, so the names are tried."""
+    names: dict[str, str] = {}
+    for kind, count in Counter(member.execution_kind for member in members).items():
+        for number in range(1, count + 1):
+            name = kind if number == 1 else f"{kind}-{number}"
+            names[str(uuid5(UUID(flow_id), name))] = name
+    return {
+        each.execution_id: names.get(each.execution_id.uuid, f"{each.execution_kind} {each.execution_id.uuid[-6:]}")
+        for each in members
+    }
