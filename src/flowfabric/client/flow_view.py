@@ -10,9 +10,11 @@ from uuid import UUID, uuid5
 import msgspec
 
 from flowfabric.backends.ports import EngineBackend
+from flowfabric.client.drawing import dot, mermaid, text_tree
 from flowfabric.core import contracts as c
-from flowfabric.core.graph import Timing, critical_path
+from flowfabric.core.graph import Timing, critical_path, topological_order
 from flowfabric.core.ids import ExecutionId, FlowId
+from flowfabric.core.states import PublicState
 
 _PAGE = 1_000
 
@@ -37,6 +39,12 @@ class FlowView(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             found[edge.downstream_execution_id].append(edge.upstream_execution_id)
         return found
 
+    @cached_property
+    def order(self) -> list[ExecutionId]:
+        """The members, each after those it waits for."""
+        pairs = [(edge.upstream_execution_id, edge.downstream_execution_id) for edge in self.edges]
+        return topological_order([each.execution_id for each in self.members], pairs)
+
     @property
     def leaves(self) -> list[c.FlowMember]:
         """Those that no other one waits for."""
@@ -45,8 +53,8 @@ class FlowView(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def critical_path(self) -> tuple[ExecutionId, ...]:
-        """The chain of members that decided when the last one ended."""
-        timings = {each.execution_id: Timing(each.started_at, each.completed_at) for each in self.members}
+        """The chain of members that decided when the last one ended; what was cancelled or skipped decided nothing."""
+        timings = {each.execution_id: _timing(each) for each in self.members}
         pairs = [(edge.upstream_execution_id, edge.downstream_execution_id) for edge in self.edges]
         return tuple(critical_path(timings, pairs))
 
@@ -54,6 +62,18 @@ class FlowView(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def duration_ms(self) -> int | None:
         """From its creation to its end; None while it goes on."""
         return None if self.flow.ended_at is None else self.flow.ended_at - self.flow.created_at
+
+    def tree(self) -> str:
+        """A tree of text: each member below the last one that all ways to it lead through."""
+        return text_tree(self)
+
+    def mermaid(self) -> str:
+        """For a `mermaid` block of a Markdown page."""
+        return mermaid(self)
+
+    def dot(self) -> str:
+        """For Graphviz."""
+        return dot(self)
 
 
 async def read_view(backend: EngineBackend, flow: c.FlowSnapshot) -> FlowView:
@@ -74,6 +94,12 @@ async def read_view(backend: EngineBackend, flow: c.FlowSnapshot) -> FlowView:
         if cursor is None:
             break
     return FlowView(flow=flow, members=tuple(members), edges=tuple(edges))
+
+
+def _timing(member: c.FlowMember) -> Timing:
+    if member.public_state in (PublicState.CANCELLED, PublicState.SKIPPED):
+        return Timing(None, None)
+    return Timing(member.started_at, member.completed_at)
 
 
 def _labels(flow_id: FlowId, members: tuple[c.FlowMember, ...]) -> dict[ExecutionId, str]:
