@@ -95,6 +95,14 @@ def test_what_looks_like_a_place_in_a_payload_stays_what_it_is() -> None:
     assert call_of(b, judge="7") == {"args": [7, {"given": [[[0], "judge"]]}]}
 
 
+def test_a_task_given_by_its_name_takes_options_beside_the_arguments() -> None:
+    flow = drawn()
+    a = flow.add("elsewhere", 1, priority=5, more=2)
+    assert (a.name, a.task.options.priority, call_of(a)) == ("elsewhere", 5, {"args": [1], "kwargs": {"more": 2}})
+    (member,) = graph_of(flow, SUBMITTER).members
+    assert (member.execution_kind, member.priority) == ("elsewhere", 5)
+
+
 def test_after_is_order_without_data_for_each_kind_of_end() -> None:
     flow = drawn()
     a, b = flow.add(search, "a"), flow.add(search, "b")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
-from functools import lru_cache
 from types import TracebackType
 from typing import Any, Final, ParamSpec, Self, TypeAlias, TypeVar, overload
 
@@ -16,9 +15,8 @@ from flowfabric.client.flow_handle import FlowHandle
 from flowfabric.client.flows import Flow
 from flowfabric.client.handle import Handle, Submission
 from flowfabric.client.operations import Operations
-from flowfabric.client.options import OPTION_NAMES
 from flowfabric.client.submission import Submitter
-from flowfabric.client.tasks import Call, Task, named
+from flowfabric.client.tasks import Call, Task, by_name
 from flowfabric.config import Settings
 from flowfabric.core import batch as b
 from flowfabric.core import contracts as c
@@ -99,7 +97,7 @@ class Fabric(Operations):
         its name takes them beside the arguments: `submit("research", "tides", priority=5)`.
         """
         if isinstance(task, str):
-            task, kwargs = _by_name(task, kwargs)
+            task, kwargs = by_name(task, kwargs)
         payload = _task(task).encode_arguments(*args, **kwargs)
         return self._handle(task, await self._gatherer.submit(self._submitter.args(task, payload)))
 
@@ -175,21 +173,10 @@ def _task(given: Task[P, R]) -> Task[P, R]:
     return given
 
 
-def _by_name(name: str, kwargs: dict[str, Any]) -> tuple[Task[..., Any], dict[str, Any]]:
-    """A task that is only known by name, and its arguments: what is called like an option is one."""
-    options: Any = {key: value for key, value in kwargs.items() if key in OPTION_NAMES}
-    if not options:
-        return _named(name), kwargs
-    return _named(name).with_options(**options), {key: value for key, value in kwargs.items() if key not in options}
-
-
-_named = lru_cache(maxsize=1_000)(named)
-
-
 def _calls(first: Any, second: Iterable[tuple[Any, ...]] | None) -> list[_Encoded]:
     if second is None:
         return [_opened(at, call) for at, call in enumerate(first)]
-    task = _named(first) if isinstance(first, str) else _task(first)
+    task = by_name(first, {})[0] if isinstance(first, str) else _task(first)
     return [(task, _encoded(task, at, args)) for at, args in enumerate(second)]
 
 

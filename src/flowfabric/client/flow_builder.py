@@ -10,7 +10,7 @@ from uuid import UUID, uuid5
 
 from flowfabric.client.flow_types import Takes0, Takes1, Takes2, Takes3, Takes4, clash
 from flowfabric.client.nodes import After, End, Given, Join, Node, given_in, open_call
-from flowfabric.client.tasks import Task, named
+from flowfabric.client.tasks import Task, by_name, named
 from flowfabric.core import limits
 from flowfabric.core.contracts import FailurePolicy, OnSatisfied
 from flowfabric.core.graph import DependencyKind
@@ -73,7 +73,7 @@ class FlowBuilder:
         are by position, up to four arguments, and `node.result` everywhere.
         """
         if isinstance(task, str):
-            task = named(task)
+            task, kwargs = by_name(task, kwargs)
         if not isinstance(task, Task):
             raise InvalidInput("task", task, "must be a task, made with @task or @worker.task, or the name of one")
         after = () if task.has_parameter("after") else kwargs.pop("after", ())

@@ -118,23 +118,25 @@ class FlowHandle:
 
     async def events(self, *, cursor: str | None = None) -> AsyncIterator[c.Event]:
         """What has happened and happens to its members, until it has ended; `cursor` is that of the last event seen."""
-        partition = flow_partition(self.id, self._backend.partitions)
-        args = c.ReadEventsArgs(partition=partition, cursor=cursor, limit=1_000)
+        args = c.ReadEventsArgs(partition=flow_partition(self.id, self._backend.partitions), cursor=cursor, limit=1_000)
         members: set[ExecutionId] = set()
+        has_ended = False
         while True:
-            flow = await self.describe()
-            if flow.node_count != len(members):
-                members = {each.execution_id for each in (await read_view(self._backend, flow)).members}
             page = await self._backend.read_events(args)
+            if any(each.event == c.EventKind.CREATED or not members for each in page.events):
+                members = {each.execution_id for each in (await self.view()).members}
             for event in page.events:
                 if event.execution_id in members:
                     yield event
             args = replace(args, cursor=page.cursor)
-            if page.more:
+            if page.events or page.more:
                 continue
-            if flow.public_flow_state.has_ended and not flow.left_count:  # known before the page was read
+            if has_ended:  # known before the page was read: its last line was in it
                 return
-            await asyncio.sleep(_LOOK_AGAIN_S)
+            flow = await self.describe()
+            has_ended = flow.public_flow_state.has_ended and not flow.left_count
+            if not has_ended:
+                await asyncio.sleep(_LOOK_AGAIN_S)
 
     async def cancel(
         self,

@@ -6,13 +6,13 @@ import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from copy import copy
 from dataclasses import dataclass
-from functools import cached_property, update_wrapper
+from functools import cached_property, lru_cache, update_wrapper
 from typing import Any, Concatenate, Final, Generic, ParamSpec, TypeVar, Unpack, cast, get_args, get_origin, overload
 
 from flowfabric.client import payloads
 from flowfabric.client.arguments import ArgumentCodec, Arguments, typed_signature
 from flowfabric.client.given import Inputs, Place
-from flowfabric.client.options import Options, TaskOptions, check_names
+from flowfabric.client.options import OPTION_NAMES, Options, TaskOptions, check_names
 from flowfabric.core import limits
 from flowfabric.errors import InvalidInput
 
@@ -182,6 +182,17 @@ def named(name: str, **options: Unpack[Options]) -> Task[..., Any]:
         raise InvalidInput("task", name, "was made by its name; its function is not here")
 
     return Task(elsewhere, name=name, options=TaskOptions(**options))
+
+
+def by_name(name: str, kwargs: dict[str, Any]) -> tuple[Task[..., Any], dict[str, Any]]:
+    """A task that is only known by name, and its arguments: what is called like an option is one."""
+    options: Any = {key: value for key, value in kwargs.items() if key in OPTION_NAMES}
+    if not options:
+        return _named(name), kwargs
+    return _named(name).with_options(**options), {key: value for key, value in kwargs.items() if key not in options}
+
+
+_named = lru_cache(maxsize=1_000)(named)
 
 
 def _own_name(function: Callable[..., Any]) -> str:
