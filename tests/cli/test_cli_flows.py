@@ -60,6 +60,7 @@ def test_ls_filters_by_name_and_status(cli: Cli) -> None:
         return [each["flow_id"] for each in cli("flow", "ls", *words, "--json").json["flows"]]
 
     assert sorted(found()) == sorted([one, two])
+    assert cli("flow", "--json").json == cli("flow", "ls", "--json").json
     assert found("--name", "research") == found("--status", "active") == [one]
     header, line = cli("flow", "ls", "--status", "cancelled").stdout.splitlines()
     assert header.split() == ["ID", "NAME", "STATE", "MEMBERS", "AGE", "TOOK"]

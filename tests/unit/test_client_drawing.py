@@ -66,6 +66,12 @@ def test_what_joins_several_beginnings_is_a_beginning_of_the_drawing() -> None:
     assert drawn(view(members, "0>2", "1>2", "0>3")) == ["a", "└─ d", "b", "c"]
 
 
+def test_the_margin_of_a_long_chain_stays_narrow() -> None:
+    members = [member(f"plan-{n + 1}" if n else "plan", n) for n in range(200)]
+    lines = drawn(view(members, *(f"{n}>{n + 1}" for n in range(199))))
+    assert (lines[1], len(lines), len(lines[-1])) == ("└─ plan-2", 200, 3 * 31 + len("plan-200"))
+
+
 def test_members_that_nobody_named_have_their_kind_and_a_piece_of_their_id() -> None:
     stranger = member("search-70", 0)
     assert drawn(view([stranger])) == [f"search {stranger.execution_id[-6:]}"]

@@ -13,7 +13,7 @@ from flowfabric.cli.options import AsJson, Cursor, FlowArgument, Limit, Namespac
 from flowfabric.cli.output import Output, Styled, coloured
 from flowfabric.cli.paging import collected
 from flowfabric.cli.parsing import age_text, span_text, time_text
-from flowfabric.cli.running import on_store
+from flowfabric.cli.running import on_store, options_go_behind
 from flowfabric.client.fabric import Fabric
 from flowfabric.client.flow_view import FlowView
 from flowfabric.core import contracts as c
@@ -38,7 +38,16 @@ Policy: TypeAlias = Annotated[
 ]
 Wait: TypeAlias = Annotated[bool, typer.Option("--wait", help="Until all members were reached.")]
 
-app = typer.Typer(help="List, show and draw flows; cancel or replay one.", no_args_is_help=True)
+app = typer.Typer(help="List, show and draw flows; cancel or replay one.", invoke_without_command=True)
+
+
+@app.callback()
+def flow(ctx: typer.Context, url: Url = None, as_json: AsJson = False) -> None:
+    """List, show and draw flows; cancel or replay one."""
+    if ctx.invoked_subcommand is None:
+        ls(url=url, as_json=as_json)
+    else:
+        options_go_behind(f"flow {ctx.invoked_subcommand}", url, as_json)
 
 
 @app.command()

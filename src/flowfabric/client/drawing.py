@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 # So many of one kind that nothing follows are drawn one by one; of more, how many are in which state.
 MOST_ALIKE: Final = 24
+# Below this level the margin does not grow any more: a long chain is a long list.
+_DEEPEST: Final = 30
 
 _COLOURS: Final[Mapping[PublicState, str]] = {
     PublicState.ACTIVE: "#4fc3f7",
@@ -48,6 +50,7 @@ def tree_lines(view: FlowView) -> list[TreeLine]:
     stack: list[tuple[Sequence[c.FlowMember], str, str]] = [([each], "", "") for each in reversed(below[None])]
     while stack:
         alike, branch, margin = stack.pop()
+        margin = margin[: 3 * _DEEPEST]
         found.append(_line(view, alike, branch))
         rows = list(_rows(below[alike[0].execution_id], below)) if len(alike) == 1 else []
         for at in range(len(rows) - 1, -1, -1):
@@ -158,7 +161,7 @@ def _line(view: FlowView, alike: Sequence[c.FlowMember], branch: str) -> TreeLin
     if member.child_flow_id:
         facts.append(f"flow {member.child_flow_id}")
     note = "  ".join(fact for fact in facts if fact)
-    is_critical = member.execution_id in view.critical_path
+    is_critical = member.execution_id in view.critical_members
     return TreeLine(branch, view.labels[member.execution_id], member.public_state, note, is_critical)
 
 

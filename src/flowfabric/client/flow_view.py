@@ -58,6 +58,10 @@ class FlowView(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         pairs = [(edge.upstream_execution_id, edge.downstream_execution_id) for edge in self.edges]
         return tuple(critical_path(timings, pairs))
 
+    @cached_property
+    def critical_members(self) -> frozenset[ExecutionId]:
+        return frozenset(self.critical_path)
+
     @property
     def duration_ms(self) -> int | None:
         """From its creation to its end; None while it goes on."""
