@@ -77,6 +77,7 @@ def test_show_tells_members_and_the_longest_path(cli: Cli) -> None:
     assert has_shape(found, GOLDEN["flow show"])
     assert has_shape(cli("flow", "ls", "--json").json, GOLDEN["flow ls"])
     assert [each["name"] for each in found["members"]] == ["plan", "search"]
+    assert f"flow       {flow_id}" in cli("show", found["members"][0]["execution_id"]).stdout
 
 
 def test_tree_draws_it_as_text_mermaid_dot_and_json(cli: Cli) -> None:

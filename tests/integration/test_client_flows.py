@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from dataclasses import dataclass
 
 import pytest
@@ -73,6 +74,11 @@ async def grow(ctx: Context, count: int) -> list[str]:
     return [node.id for node in found]
 
 
+@worker.task
+async def combine(name: str, parts: list[str], *, extra: dict[str, str]) -> str:
+    return f"{name}({','.join([*parts, *extra.values()])})"
+
+
 async def states(kit: FabricKit, flow_id: str) -> dict[str, str]:
     view = await kit.flow_handle(flow_id).view()
     return {view.labels[each.execution_id]: str(each.public_state) for each in view.members}
@@ -91,6 +97,24 @@ async def test_results_become_arguments_of_the_types_that_handlers_ask_for(fabri
     described = await flow.handle.describe()
     assert (described.public_flow_state, described.tags) == ("completed", {"team.name": "sea"})
     assert flow.handle.submission == "created"
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_random_graphs_compute_what_plain_calls_would(fabric_kit: FabricKit, seed: int) -> None:
+    dice = random.Random(seed)
+    expected: dict[str, str] = {}
+    async with fabric_kit.flow("random") as flow:
+        for number in range(25):
+            known = list(flow.nodes.values())
+            parts = dice.sample(known, min(len(known), dice.randrange(4)))
+            extra = dice.sample(known, min(len(known), dice.randrange(3)))
+            given = {node.name: node.result for node in extra}
+            node = flow.add(combine, str(number), [each.result for each in parts], extra=given)
+            inner = [expected[each.name] for each in (*parts, *extra)]
+            expected[node.name] = f"{number}({','.join(inner)})"
+    await fabric_kit.run_until_idle(worker)
+    for name, value in expected.items():
+        assert await flow.handle.node(name) == value
 
 
 async def test_nothing_is_sent_when_the_block_raises(fabric_kit: FabricKit) -> None:
@@ -271,6 +295,26 @@ async def test_a_handler_that_is_run_again_adds_nothing_twice(fabric_kit: Fabric
     assert await flow.handle.wait() == "completed"
     assert (await flow.handle.describe()).node_count == 4
     assert len(await flow.handle.node("grows").attempts()) == 2
+
+
+async def test_a_worker_that_dies_after_its_nodes_were_sent_adds_nothing_twice(fabric_kit: FabricKit) -> None:
+    dying = Worker()
+    dying.add(search, judge)
+
+    @dying.task
+    async def grows(ctx: Context) -> None:
+        async with ctx.flow as flow:
+            flow.add(judge, flow.all(flow.map(search, ["a", "b"])))
+        if ctx.attempt_index == 0:
+            await fabric_kit.kill_worker(dying)
+
+    async with fabric_kit.flow("research") as flow:
+        flow.add(grows)
+    await fabric_kit.run_until_idle(dying)
+    await fabric_kit.advance(30)
+    await fabric_kit.run_until_idle(dying)
+    assert await flow.handle.wait() == "completed"
+    assert (await flow.handle.describe()).node_count == 4
 
 
 async def test_what_a_failed_handler_added_is_not_sent(fabric_kit: FabricKit) -> None:

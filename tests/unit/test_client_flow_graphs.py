@@ -232,6 +232,8 @@ def test_a_node_of_another_flow_is_refused(use: Callable[..., Any]) -> None:
         (lambda flow, node: flow.add(report, node), "gives <class 'str'>, but report takes <class 'int'>"),
         (lambda flow, node: flow.add(report, flow.all([node])), "gives <class 'list'>"),
         (lambda flow, node: flow.add(search, node.failed), "leaves no result"),
+        (lambda flow, node: flow.add(report, 1, {7: node}), r"must be text, to hold Node\('search'\)"),
+        (lambda flow, node: flow.add(judge, {node}), "has no JSON form"),
         (lambda flow, node: flow.add(plan, "x", after=["search"]), "must hold nodes"),
         (lambda flow, node: flow.add(plan, "x", after=7), "must be a node"),
         (lambda flow, node: flow.add(lambda: None), "must be a task"),

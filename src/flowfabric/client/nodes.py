@@ -179,8 +179,18 @@ def _lifted(value: Any, path: Path, places: list[tuple[Path, Given[Any]]]) -> An
     if type(value) in (list, tuple):
         return [_lifted(each, (*path, at), places) for at, each in enumerate(value)]
     if type(value) is dict:
-        return {name: _lifted(each, (*path, name), places) for name, each in value.items()}
+        return {name: _lifted(each, (*path, _key(name, each)), places) for name, each in value.items()}
     return value
+
+
+def _key(name: object, value: object) -> str:
+    """JSON names everything by text; how it spells other keys is not known here."""
+    if not isinstance(name, str) and isinstance(value, Given | list | tuple | dict):
+        probe: list[tuple[Path, Given[Any]]] = []
+        _lifted(value, (), probe)
+        if probe:
+            raise InvalidInput("arguments", name, f"must be text, to hold {probe[0][1]!r}")
+    return str(name)
 
 
 def _refs(given: Given[Any]) -> str | tuple[str, ...]:
