@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Coroutine
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 from pydantic import BaseModel
@@ -13,6 +15,7 @@ from flowfabric import Context, Fail, SyncFabric, Worker
 from flowfabric.client.failures import ExecutionSkipped, FlowEnded
 from flowfabric.config import Settings
 from flowfabric.core import contracts as c
+from flowfabric.core.ids import ExecutionId
 from flowfabric.core.states import PublicState
 from flowfabric.errors import Conflict, InvalidInput, NotFound
 from flowfabric.testing import FabricKit, StillOpen
@@ -219,6 +222,25 @@ async def test_a_cancelled_flow_says_so(fabric_kit: FabricKit) -> None:
         await flow.handle
     with pytest.raises(Conflict):
         await flow.handle.node("plan").replay()
+
+
+async def test_who_waits_learns_that_a_flow_was_closed_whose_members_stay(
+    fabric_kit: FabricKit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with fabric_kit.flow("research") as flow:
+        flow.add(plan, "tides")
+    begun, wait_for_execution = asyncio.Event(), fabric_kit.backend.wait_for_execution
+
+    def noticed(execution_id: ExecutionId, *, timeout_ms: int) -> Coroutine[Any, Any, PublicState | None]:
+        begun.set()
+        return wait_for_execution(execution_id, timeout_ms=timeout_ms)
+
+    monkeypatch.setattr(fabric_kit.backend, "wait_for_execution", noticed)
+    waiting = asyncio.create_task(flow.handle.wait(30))
+    await begun.wait()
+    await flow.handle.cancel(policy="flow_only")
+    assert await waiting == "cancelled"
+    assert (await flow.handle.describe()).left_count == 1
 
 
 async def test_a_replay_runs_what_failed_and_what_was_skipped(fabric_kit: FabricKit) -> None:

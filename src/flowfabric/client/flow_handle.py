@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from flowfabric.backends.ports import EngineBackend
 from flowfabric.client.failures import FlowEnded
-from flowfabric.client.flow_view import FlowView, read_view
+from flowfabric.client.flow_view import FlowView, read_members, read_view
 from flowfabric.client.handle import Handle, Submission
 from flowfabric.client.nodes import Node
 from flowfabric.client.options import Duration, ms
@@ -25,6 +25,7 @@ from flowfabric.errors import InvalidInput, NotFound
 T = TypeVar("T")
 
 _LOOK_AGAIN_S: Final = 0.1  # for what no execution's end tells
+_LOOK_AT_LEAST_S: Final = 1.0
 _FAILED: Final = (PublicState.FAILED, PublicState.EXPIRED)
 
 
@@ -124,7 +125,7 @@ class FlowHandle:
         while True:
             page = await self._backend.read_events(args)
             if any(each.event == c.EventKind.CREATED or not members for each in page.events):
-                members = {each.execution_id for each in (await self.view()).members}
+                members = {each.execution_id for each in await read_members(self._backend, self.id)}
             for event in page.events:
                 if event.execution_id in members:
                     yield event
@@ -171,14 +172,24 @@ class FlowHandle:
 
     async def _wait_for_more(self) -> None:
         """Until the member that came last and has not ended does; its flow has moved on then."""
-        view = await self.view()
-        left = [each.execution_id for each in view.members if each.completed_at is None]
+        members = await read_members(self._backend, self.id)
+        left = [each.execution_id for each in members if each.completed_at is None]
         if left:
-            await self._backend.wait_for_execution(left[-1], timeout_ms=limits.MAX_DURATION_MS)
-        elif not await self._backend.continue_flow(
-            self.id
-        ):  # what is left of a large step, or more members are to come
+            await self._wait_for_member(left[-1])
+        elif not await self._backend.continue_flow(self.id):  # the rest of a large step, or more members are to come
             await asyncio.sleep(_LOOK_AGAIN_S)
+
+    async def _wait_for_member(self, execution_id: ExecutionId) -> None:
+        """Until it has ended, or the flow has without it: one that is only closed leaves members behind."""
+        ending = self._backend.wait_for_execution(execution_id, timeout_ms=limits.MAX_DURATION_MS)
+        waiting = asyncio.ensure_future(ending)
+        try:
+            while not waiting.done() and not (await self.status()).has_ended:
+                await asyncio.wait([waiting], timeout=_LOOK_AT_LEAST_S)
+            if waiting.done():
+                waiting.result()
+        finally:
+            waiting.cancel()
 
     async def _failure(self) -> FlowEnded:
         flow = await self.describe()

@@ -8,6 +8,7 @@ from functools import cached_property
 from uuid import UUID, uuid5
 
 import msgspec
+from msgspec.structs import replace
 
 from flowfabric.backends.ports import EngineBackend
 from flowfabric.client.drawing import dot, mermaid, text_tree
@@ -82,22 +83,28 @@ class FlowView(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
 async def read_view(backend: EngineBackend, flow: c.FlowSnapshot) -> FlowView:
     """All members and edges of a flow."""
-    members: list[c.FlowMember] = []
+    members = await read_members(backend, flow.flow_id)
     edges: list[c.EdgeSnapshot] = []
-    cursor: str | None = None
-    while True:
-        page = await backend.list_flow_members(c.ListFlowMembersArgs(flow_id=flow.flow_id, cursor=cursor, limit=_PAGE))
-        members += page.members
-        cursor = page.next_cursor
-        if cursor is None:
-            break
+    args = c.ListEdgesArgs(flow_id=flow.flow_id, limit=_PAGE)
     while flow.edge_count:
-        found = await backend.list_edges(c.ListEdgesArgs(flow_id=flow.flow_id, cursor=cursor, limit=_PAGE))
-        edges += found.edges
-        cursor = found.next_cursor
-        if cursor is None:
+        page = await backend.list_edges(args)
+        edges += page.edges
+        if page.next_cursor is None:
             break
+        args = replace(args, cursor=page.next_cursor)
     return FlowView(flow=flow, members=tuple(members), edges=tuple(edges))
+
+
+async def read_members(backend: EngineBackend, flow_id: FlowId) -> list[c.FlowMember]:
+    """All members of a flow."""
+    found: list[c.FlowMember] = []
+    args = c.ListFlowMembersArgs(flow_id=flow_id, limit=_PAGE)
+    while True:
+        page = await backend.list_flow_members(args)
+        found += page.members
+        if page.next_cursor is None:
+            return found
+        args = replace(args, cursor=page.next_cursor)
 
 
 def _timing(member: c.FlowMember) -> Timing:
