@@ -1,6 +1,6 @@
 """Arguments that are results of other executions: left open in a payload, filled in where the call is run.
 
-A payload says where they go by path, `["given", [[[0], "plan"], [["found", 2], ["search", "search-2"]]]]`: the first
+A payload says where they go by path, `"given": [[[0], "plan"], [["found", 2], ["search", "search-2"]]]`: the first
 argument is what the edge called `plan` gives, the third of `found` a list of what the edges named there give, as far
 as they do. So no value that a caller passes is ever mistaken for one of them.
 """
