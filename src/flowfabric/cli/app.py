@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from flowfabric import __version__
-from flowfabric.cli import lanes, secrets
+from flowfabric.cli import flows, lanes, secrets
 from flowfabric.cli.bench import bench
 from flowfabric.cli.changing import cancel, replay, retry
 from flowfabric.cli.dev.command import dev
@@ -57,5 +57,6 @@ _COMMANDS: Sequence[Callable[..., None]] = (
 )
 for _command in _COMMANDS:
     app.command()(_command)
+app.add_typer(flows.app, name="flow")
 app.add_typer(lanes.app, name="lanes")
 app.add_typer(secrets.app, name="secrets")
