@@ -258,15 +258,17 @@ async def test_without_summary_frames_there_is_no_summary(fabric_kit: FabricKit)
     assert await handle.summary() is None
 
 
-async def test_code_without_a_loop_reads_it_as_an_iterator(embedded_url: str) -> None:
+async def test_code_without_a_loop_reads_it_as_an_iterator(tmp_path: Path) -> None:
+    url = f"embedded://{tmp_path}"
+
     def script() -> tuple[list[str], list[str], object]:
-        with SyncFabric.connect(embedded_url) as fabric:
+        with SyncFabric.connect(url) as fabric:
             handle = fabric.submit(speak, ["a", "b", "c"])
             items = list(handle.stream())
             rest = [item.text for item in handle.stream(after=items[0].cursor)]
             return [item.text for item in items], rest, handle.summary()
 
-    async with asyncio.timeout(WITHIN_S), worker.working(embedded_url):
+    async with asyncio.timeout(WITHIN_S), worker.working(url):
         assert await asyncio.to_thread(script) == (["a", "b", "c"], ["b", "c"], None)
 
 
