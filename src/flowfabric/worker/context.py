@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Coroutine, MutableMapping
+from collections.abc import Callable, Coroutine, MutableMapping
 from datetime import datetime
 from typing import Any, Final, Protocol, TypeVar
 
@@ -13,6 +13,7 @@ from flowfabric.core.ids import ExecutionId, LaneId, Namespace
 from flowfabric.worker.attempt import Stop
 from flowfabric.worker.durable import DurableContext
 from flowfabric.worker.journal import Journal
+from flowfabric.worker.spending import Purse, SpendingContext
 
 T = TypeVar("T")
 
@@ -59,6 +60,8 @@ class Link(Protocol):
 
     def journal(self) -> Journal: ...
 
+    def purse(self, records: Callable[[], Journal]) -> Purse: ...
+
     def wait(self, call: Coroutine[Any, Any, T]) -> T: ...
 
 
@@ -82,20 +85,21 @@ class Flag:
         return self.is_set()
 
 
-class Context(DurableContext):
+class Context(DurableContext, SpendingContext):
     """The first parameter of a handler that asks for it.
 
     The same in async handlers, in threads and in processes. Once the attempt is over, `progress` and `check` raise:
     that is how a thread learns of it, an async handler is cancelled anyway.
     """
 
-    __slots__ = ("_link", "_log", "_snapshot")
+    __slots__ = ("_link", "_log", "_opened_purse", "_snapshot")
 
     def __init__(self, link: Link) -> None:
         super().__init__()
         self._link = link
         self._log: logging.LoggerAdapter[logging.Logger] | None = None
         self._snapshot: c.ExecutionSnapshot | None = None
+        self._opened_purse: Purse | None = None
 
     def __repr__(self) -> str:
         return f"Context({self.task!r}, {self.execution_id!r}, attempt {self.attempt_index})"
@@ -190,6 +194,12 @@ class Context(DurableContext):
 
     def _open_journal(self) -> Journal:
         return self._link.journal()
+
+    @property
+    def _purse(self) -> Purse:
+        if self._opened_purse is None:
+            self._opened_purse = self._link.purse(lambda: self._records)
+        return self._opened_purse
 
 
 class _ExecutionLog(logging.LoggerAdapter[logging.Logger]):

@@ -15,6 +15,7 @@ from flowfabric.worker.calls import decoded, encoded
 from flowfabric.worker.context import Context
 from flowfabric.worker.outcomes import Interrupted
 from flowfabric.worker.process_child import Job
+from flowfabric.worker.process_purse import spoken
 from flowfabric.worker.processes import ProcessDied, Processes, died
 from flowfabric.worker.threads import Threads, is_async
 
@@ -165,7 +166,9 @@ class ProcessHandler(Handler):
                 kill()
 
         try:
-            return await self._home.processes.run(job, started, context.progress)
+            return await self._home.processes.run(
+                job, started, context.progress, lambda spend: spoken(context._purse, spend)
+            )
         except ProcessDied as error:
             raise died(error) from error
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -13,6 +13,8 @@ from flowfabric.core.ids import ExecutionId, LaneId, Namespace
 from flowfabric.errors import ExecutionNotFound, InvalidInput
 from flowfabric.worker.attempt import Attempt, Stop, Suspension
 from flowfabric.worker.journal import Journal
+from flowfabric.worker.purse import WorkerPurse
+from flowfabric.worker.spending import Purse
 
 if TYPE_CHECKING:
     from flowfabric.worker.attempts import Attempts
@@ -70,6 +72,9 @@ class WorkerLink:
 
     def journal(self) -> Journal:
         return Journal(self._attempt, self._home)
+
+    def purse(self, records: Callable[[], Journal]) -> Purse:
+        return WorkerPurse(records())
 
     @property
     def is_lease_healthy(self) -> bool:

@@ -10,7 +10,7 @@ import importlib
 import os
 import signal
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from datetime import datetime
 from multiprocessing import parent_process
 from multiprocessing.connection import Connection, wait
@@ -28,6 +28,8 @@ from flowfabric.worker.calls import decoded, encoded
 from flowfabric.worker.context import Context
 from flowfabric.worker.journal import Journal
 from flowfabric.worker.outcomes import Cancel, Fail, Outcome, Retry, Snooze, category_of, reason_of
+from flowfabric.worker.process_purse import PipePurse, Spend, Spoken
+from flowfabric.worker.spending import Purse
 
 T = TypeVar("T")
 
@@ -72,7 +74,7 @@ class Raised(msgspec.Struct, tag="raised", array_like=True):
     until_ms: int | None = None
 
 
-Answer: TypeAlias = Ready | Progress | Returned | Raised
+Answer: TypeAlias = Ready | Progress | Spend | Returned | Raised
 
 
 class _ParentLink:
@@ -111,6 +113,9 @@ class _ParentLink:
     def journal(self) -> Journal:
         raise self._no_connection()
 
+    def purse(self, records: Callable[[], Journal]) -> Purse:
+        return PipePurse(self._pipe, lambda spend: send(self._pipe, spend))
+
     def _no_connection(self) -> InvalidInput:
         return InvalidInput("ctx", self.task, "a CPU handler has no connection; pass what it needs as arguments")
 
@@ -138,7 +143,7 @@ def _leave_with_the_parent() -> None:
         os._exit(1)
 
 
-def send(pipe: Connection, message: Answer | Job) -> None:
+def send(pipe: Connection, message: Answer | Job | Spoken) -> None:
     pipe.send_bytes(to_msgpack(message))
 
 

@@ -75,7 +75,7 @@ async def wait_for_signal(
     place = c.FreshWaitpoint.new() if at is None else _made_before(at)
     assert place.waitpoint_key is not None
     wait = Wait(Single(place.waitpoint_key, ByName(name)), (place,), _terms(**options))
-    end = await _wait(journal, "ctx.wait_for_signal", f"signal:{name}", wait)
+    end = await wait_until_over(journal, "ctx.wait_for_signal", f"signal:{name}", wait)
     if end.is_timeout:
         raise SignalTimeout(f"no signal {name!r} came in time")
     if not end.told:
@@ -88,7 +88,7 @@ async def wait_for(
 ) -> tuple[Signal[Any], ...]:
     """The signals that met the condition, as they came; none when an operator ended the wait."""
     wait = Wait(condition, bindings(condition, journal.open_waitpoints), _terms(**options))
-    end = await _wait(journal, "ctx.wait_for", "condition", wait)
+    end = await wait_until_over(journal, "ctx.wait_for", "condition", wait)
     if end.is_timeout:
         raise SignalTimeout("the signals that were waited for did not come in time")
     return tuple(Signal.read(each, kind) for each in end.told)
@@ -98,7 +98,7 @@ async def sleep(journal: Journal, duration: Duration) -> None:
     duration_ms = ms("duration", duration)
     if duration_ms:
         terms = Terms(c.SuspensionReasonCode.STEP_BOUNDARY, duration_ms, TimeoutBehavior.AUTO_RESUME)
-        await _wait(journal, "ctx.sleep", "sleep", Wait(TimeoutOnly(), (c.FreshWaitpoint.new(),), terms))
+        await wait_until_over(journal, "ctx.sleep", "sleep", Wait(TimeoutOnly(), (c.FreshWaitpoint.new(),), terms))
 
 
 def bindings(condition: ResumeCondition, made: Mapping[WaitpointKey, Waitpoint]) -> tuple[c.WaitpointBinding, ...]:
@@ -115,7 +115,7 @@ def _made_before(at: Waitpoint) -> c.PendingWaitpoint:
     return c.PendingWaitpoint(waitpoint_id=at.id, waitpoint_key=at.key)
 
 
-async def _wait(journal: Journal, what: str, name: str, wait: Wait) -> WaitEnd:
+async def wait_until_over(journal: Journal, what: str, name: str, wait: Wait) -> WaitEnd:
     """How the wait ended; while it has not, the execution is suspended, and `Suspended` unwinds the handler."""
     journal.check(what)
     at = journal.take(name)
@@ -134,7 +134,7 @@ async def _suspend(journal: Journal, at: Occurrence, wait: Wait) -> WaitEnd:
     args = _suspension(journal, at, wait)
     async with journal.gate.alone():
         journal.attempt.check()
-        await journal.keep_latest()
+        await journal.keep()
         try:
             await journal.ask(journal.home.suspend(journal.attempt, args))
         except FlowFabricError as refusal:

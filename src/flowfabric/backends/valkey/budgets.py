@@ -32,14 +32,7 @@ class ValkeyBudgets(ValkeyAdmissions):
             dimension_count=len(args.dimensions),
             dimensions=_limits(args),
         )
-        await self.attach_limit(
-            c.AttachLimitArgs(
-                scope_type=args.scope_type,
-                scope_id=args.scope_id,
-                limit_kind=c.LimitKind.BUDGET,
-                limit_id=args.budget_id,
-            )
-        )
+        await self.attach_created(c.LimitKind.BUDGET, args.budget_id, args.scope_type, args.scope_id)
         if fields.status == "ALREADY_SATISFIED":
             return c.BudgetAlreadySatisfied(budget_id=args.budget_id)
         return c.BudgetCreated(budget_id=args.budget_id)
