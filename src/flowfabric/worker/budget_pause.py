@@ -36,8 +36,11 @@ class Answer(msgspec.Struct, forbid_unknown_fields=True):
 async def decide(journal: Journal, name: str, budget_id: BudgetId) -> str | None:
     """None to try again, else why not. The handler is unwound until somebody has answered."""
     key = WaitpointKey(f"budget:{budget_id}")
-    terms = Terms(c.SuspensionReasonCode.PAUSED_BY_BUDGET)
-    pause = Wait(Single(key, ByName(SIGNAL)), (c.FreshWaitpoint.new(key),), terms)
+
+    def pause() -> Wait:
+        terms = Terms(c.SuspensionReasonCode.PAUSED_BY_BUDGET)
+        return Wait(Single(key, ByName(SIGNAL)), (c.FreshWaitpoint.new(key),), terms)
+
     while True:
         end = await wait_until_over(journal, "ctx.use", f"budget:{name}", pause)
         try:
