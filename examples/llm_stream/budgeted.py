@@ -60,9 +60,13 @@ async def paused(handle: Handle[str]) -> None:
 async def main() -> None:
     with tempfile.TemporaryDirectory(prefix="flowfabric-budgeted-") as directory:
         url = f"embedded://{directory}"
-        async with asyncio.timeout(AT_MOST_S), Fabric.connect(url) as fabric, Engine(fabric.backend):
-            async with worker.working(url):
-                await play(fabric)
+        async with (
+            asyncio.timeout(AT_MOST_S),
+            Fabric.connect(url) as fabric,
+            Engine(fabric.backend),
+            worker.working(url),
+        ):
+            await play(fabric)
 
 
 if __name__ == "__main__":

@@ -339,6 +339,17 @@ class TestAskingAPerson:
             await (await run(fabric_kit, worker, spend)).result()
 
 
+async def test_nobody_is_asked_where_another_budget_refuses_anyway(fabric_kit: FabricKit, worker: Worker) -> None:
+    for policy in ("suspend", "reject", "suspend"):
+        await fabric_kit.budgets.create({"tokens": 10}, on_hard_limit=policy, lane="default")
+
+    @worker.task
+    async def spend(ctx: Context) -> None:
+        await ctx.use(tokens=11)
+
+    assert await (await run(fabric_kit, worker, spend)).status() == "failed"
+
+
 async def test_handlers_in_threads_spend_with_wait(fabric_kit: FabricKit, worker: Worker) -> None:
     budget = await fabric_kit.budgets.create({"tokens": 10}, on_hard_limit="suspend", lane="default")
 

@@ -58,10 +58,11 @@ class WorkerPurse:
             for budget_id, result in told.items():
                 if isinstance(result, c.SoftBreach):
                     usage.soft_breaches[budget_id] = result
-            breach = next(((each, said) for each, said in told.items() if isinstance(said, c.HardBreach)), None)
-            if breach is None:
+            refused = [(each, said) for each, said in told.items() if isinstance(said, c.HardBreach)]
+            if not refused:
                 return usage
-            await self._make_room(at, *breach)
+            # Nobody is asked in vain: a budget that does not ask has the last word.
+            await self._make_room(at, *min(refused, key=lambda each: each[1].on_hard_limit == c.OnHardLimit.SUSPEND))
 
     async def _report_to(self, budget_id: BudgetId, amounts: Amounts, key: str) -> c.ReportUsageResult:
         args = c.ReportUsageArgs(

@@ -125,7 +125,7 @@ class Budgets(Service):
         name = notice.dimension
         limits = status.soft_limits if notice.kind == "soft" else status.hard_limits
         numbers = f"{status.usage.get(name, 0)} of {limits.get(name, 0)}"
-        _logger.warning("budget %s has met its %s limit: %s of %s used", notice.budget_id, notice.kind, numbers, name)
+        _logger.info("budget %s has met its %s limit: %s of %s used", notice.budget_id, notice.kind, numbers, name)
         if self._on_notice is None:
             return
         try:
