@@ -122,3 +122,13 @@ async def test_explain_names_the_limit_its_numbers_and_the_next_look(fabric_kit:
     said = await second(spend.with_options(budgets=[budget]))
     assert said.startswith(f"waits for budget {budget}: tokens 10 of 10 (looked at again in ")
     assert said.endswith("; it is reset in 60 min; raise its limit or reset it")
+
+
+async def test_a_kit_runs_what_waits_for_slots_until_all_of_it_is_done(fabric_kit: FabricKit) -> None:
+    worker = Worker()
+    worker.add(nothing)
+    quota = await fabric_kit.quotas.create(max_concurrent=1)
+    handles = [await fabric_kit.submit(nothing.with_options(quotas=[quota])) for _ in range(5)]
+    await fabric_kit.run_until_idle(worker)
+    assert {await each.status() for each in handles} == {"completed"}
+    assert (await fabric_kit.quotas.status(quota)).running == 0
