@@ -12,6 +12,7 @@ from flowfabric.core import contracts as c
 from flowfabric.core.ids import ExecutionId, LaneId, Namespace
 from flowfabric.errors import ExecutionNotFound, InvalidInput
 from flowfabric.worker.attempt import Attempt, Stop, Suspension
+from flowfabric.worker.growing import GrowingFlow
 from flowfabric.worker.journal import Journal
 from flowfabric.worker.purse import WorkerPurse
 from flowfabric.worker.spending import Purse
@@ -75,6 +76,9 @@ class WorkerLink:
 
     def purse(self, records: Callable[[], Journal]) -> Purse:
         return WorkerPurse(records())
+
+    def flow(self) -> GrowingFlow:
+        return GrowingFlow(self._attempt, self._home)
 
     @property
     def is_lease_healthy(self) -> bool:

@@ -26,6 +26,7 @@ from flowfabric.errors import InvalidInput
 from flowfabric.worker.attempt import Stop
 from flowfabric.worker.calls import decoded, encoded
 from flowfabric.worker.context import Context
+from flowfabric.worker.growing import GrowingFlow
 from flowfabric.worker.journal import Journal
 from flowfabric.worker.outcomes import Cancel, Fail, Outcome, Retry, Snooze, category_of, reason_of
 from flowfabric.worker.process_purse import PipePurse, Spend, Spoken
@@ -115,6 +116,9 @@ class _ParentLink:
 
     def purse(self, records: Callable[[], Journal]) -> Purse:
         return PipePurse(self._pipe, lambda spend: send(self._pipe, spend))
+
+    def flow(self) -> GrowingFlow:
+        raise self._no_connection()
 
     def _no_connection(self) -> InvalidInput:
         return InvalidInput("ctx", self.task, "a CPU handler has no connection; pass what it needs as arguments")
