@@ -1,5 +1,5 @@
 -- Making a flow, and taking executions and edges into it.
--- @uses digits edge flow group index_key lease member record reply tasks update
+-- @uses digits edge flow flow_failure group index_key lease member record reply tasks update
 local M = {}
 
 M.MAX_NODES, M.MAX_EDGES = 20000, 100000
@@ -43,7 +43,7 @@ function M.enlist(f, x)
   if x.lifecycle_phase ~= "terminal" then return end
   flow.add(f, flow.COUNTED[x.terminal_outcome], 1)
   if x.terminal_outcome ~= "success" and x.terminal_outcome ~= "skipped" then
-    flow.note_failure(f, "member " .. tasks.uuid(x), x.id)
+    flow_failure.note(f, "member " .. tasks.uuid(x), x.id)
   end
 end
 

@@ -1,5 +1,5 @@
 -- Writing a part of a graph that was checked: members, edges and joins, and what follows from them at once.
--- @uses advance edge edge_life flow flow_making group_policy member submit tasks terminal update writes
+-- @uses advance edge edge_life flow flow_making group_policy member parked submit tasks terminal update writes
 local M = {}
 
 local BLOCKED = {
@@ -26,14 +26,16 @@ local function create_member(f, m, now)
   flow_making.enlist(f, m.x)
 end
 
+-- Answers what is to be offered to claims that wait, when all of the graph is in place.
 local function create_members(g)
   local collected = writes.collector()
-  collected.accepted = {}
+  collected.accepted, collected.wakes_later = {}, true
   for _, m in ipairs(g.members) do
     m.x.writes = collected
     create_member(g.f, m, g.now)
   end
   writes.flush(collected)
+  return collected
 end
 
 -- Members that were there before: a downstream waits for its new edges, and an upstream that has ended resolves them.
@@ -70,7 +72,7 @@ function M.write(g, r, parent)
     if not r.commit then member.add_work(f, "abandon", "-", 0, now + ABANDONED_MS) end
   end
   tasks.know(run, f)
-  create_members(g)
+  local created = create_members(g)
   for _, each in ipairs(g.groups) do group_policy.store(each.stored, each.wanted, now) end
   flow_making.link_all(f, g.edges, now)
   if g.is_unordered then flow.set(f, "unordered", "1") end
@@ -78,6 +80,7 @@ function M.write(g, r, parent)
   connect_known(g, run)
   if r.commit then M.commit(f, run, parent) end
   advance.drive(run)
+  parked.offer_all(f.tag, created, now)
 end
 
 return M

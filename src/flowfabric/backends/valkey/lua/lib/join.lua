@@ -1,5 +1,5 @@
 -- The end of a member reaches its downstream: edges are resolved, joins decided, children promoted or skipped.
--- @uses edge flow group member tasks transition update
+-- @uses edge flow flow_failure group member tasks transition update
 local M = {}
 
 local function unblocked(eligibility, reason)
@@ -17,7 +17,7 @@ local SKIPPED = {event = "skipped", stream_reason = "dependency_impossible"}
 -- A failure that no join took: with fail_fast it ends the flow at once, otherwise when all members have ended.
 function M.fail_flow(run, f, where, execution_id)
   if flow.has_ended(f) then return end
-  flow.note_failure(f, where, execution_id)
+  flow_failure.note(f, where, execution_id)
   if f.failure_policy ~= "fail_fast" then return end
   flow.set(f, "public_flow_state", "failed")
   tasks.add(run, "cancel", f, "-", 0)
