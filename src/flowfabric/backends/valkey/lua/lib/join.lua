@@ -51,11 +51,21 @@ local function inject(f, x, e)
   return true
 end
 
+-- Nearly all start so: nothing but their dependencies ever held them back.
+local function is_usual(x)
+  return x.writes and x.eligibility_state == "blocked_by_dependencies" and x.attempt_state == "pending_first_attempt"
+    and not x.delay_until and not x.blocking_detail and not x.admission and not x.waits_for and not x.limit_pass
+    and not x.reserved_budgets
+end
+
 -- Its join is satisfied, or it has none: eligible, or what is left of its delay (D23).
 function M.promote(run, f, x)
   if not x or x.lifecycle_phase ~= "runnable" or f.staged or flow.has_ended(f) then return end
   if x.child_flow_id then
     if not x.child_released_at then release_child_flow(run, f, x) end
+  elseif is_usual(x) then
+    flow.add(f, "moving_count", 1)
+    transition.unblock_usual(x, run.now)
   elseif x.eligibility_state == "blocked_by_dependencies" then
     transition.apply(x, run.now, tonumber(x.delay_until or 0) > run.now and LATER or READY)
   end

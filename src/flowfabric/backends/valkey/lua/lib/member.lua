@@ -12,7 +12,7 @@ end
 
 -- Removals of a batch are written before its additions, so a member that moves twice in one batch would end up in both
 -- places: what was collected is written in between.
-local function write_earlier(x)
+function M.write_earlier(x)
   local collected = x.writes
   if not collected then return end
   local touched = collected.touched or {}
@@ -26,7 +26,7 @@ end
 
 -- Before a transition: what it is compared with.
 function M.leaves(x)
-  write_earlier(x)
+  M.write_earlier(x)
   return {moving = M.is_moving(x), phase = x.lifecycle_phase}
 end
 
@@ -57,6 +57,7 @@ function M.arrives(x, now, before)
   if not f then return end
   flow.add(f, "moving_count", (is_moving and 1 or 0) - (before.moving and 1 or 0))
   f.is_started = f.is_started or starts
+  if starts and x.writes then x.writes.flow_states[f.id] = "running" end
   -- Nobody can claim it any more.
   if returns(x, before) and flow.has_ended(f) then M.add_work(f, "cancel", "-", 0, now) end
   if not x.flow then flow.settle(f, now) end
