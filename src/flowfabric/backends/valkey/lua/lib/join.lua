@@ -81,6 +81,10 @@ end
 function M.count(run, f, e, counter)
   local g = group.load(f, e.down)
   local decided = group.count(g, counter, run.now)
+  -- Also when it was decided before: whether a failure fails the flow must not hang on who ended first.
+  if g.group_state == "impossible" and g.failed > 0 then
+    M.fail_flow(run, f, "join " .. e.down, f.tag .. ":" .. e.up)
+  end
   if not decided then return g.group_state == "pending" and "pending" or "already_fired", "" end
   if group.cancels_rest(g) then tasks.add(run, "siblings", f, e.down, 0) end
   local x, detail = tasks.member(run, f, e.down), ""
@@ -88,7 +92,6 @@ function M.count(run, f, e, counter)
     if x and e.ref ~= "" and inject(f, x, e) then detail = "data_injected" end
     M.promote(run, f, x)
   else
-    if g.failed > 0 then M.fail_flow(run, f, "join " .. e.down, f.tag .. ":" .. e.up) end
     -- What fail_fast ends is cancelled, all of it.
     if not flow.has_ended(f) and M.skip(run, x) then detail = "child_skipped" end
   end
