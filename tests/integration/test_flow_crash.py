@@ -16,7 +16,6 @@ from flowfabric import open_backend
 from flowfabric.backends.ports import EngineBackend
 from flowfabric.core import contracts as c
 from flowfabric.core.ids import EdgeId, ExecutionId, FlowId, LaneId, Namespace
-from flowfabric.core.partition import flow_partition, lane_partitions
 from flowfabric.errors import FlowFabricError
 from tests.integration.test_embedded_crash import server_pid
 from tests.servers import kill9
@@ -71,9 +70,7 @@ class Processes:
 
 def diamond(backend: EngineBackend) -> c.SubmitFlowArgs:
     """One, several, one: where the lane's stand-alone executions live, so that one log tells all."""
-    flow_id = FlowId.new()
-    while flow_partition(flow_id, backend.partitions) != lane_partitions(LANE, backend.partitions)[0]:
-        flow_id = FlowId.new()
+    flow_id = FlowId.for_lane(LANE, backend.partitions)
     ids = [ExecutionId.for_flow(flow_id, backend.partitions) for _ in range(WIDTH + 2)]
     pairs = [(ids[0], each) for each in ids[1:-1]] + [(each, ids[-1]) for each in ids[1:-1]]
     return c.SubmitFlowArgs(

@@ -104,6 +104,18 @@ function M.link_all(f, edges, now)
   flow.add(f, "edge_count", #edges)
 end
 
+-- A member, as far as a new edge needs it: of one that waits in a graph that is not complete, which a large graph asks
+-- about thousands of times, that is its state alone.
+function M.waiting_member(f, id)
+  local core = "ff:exec:" .. f.tag .. ":" .. id .. ":core"
+  if f.staged ~= "building" then return record.load(core) end
+  local found = redis.call("HMGET", core, "lifecycle_phase", "eligibility_state")
+  if found[1] ~= "runnable" or found[2] ~= "blocked_by_dependencies" then return record.load(core) end
+  local x = record.at(core)
+  x.lifecycle_phase, x.eligibility_state = found[1], found[2]
+  return x
+end
+
 -- The execution of a member; nil when it is none of this flow.
 function M.member(f, id)
   if id:sub(1, #f.tag + 1) ~= f.tag .. ":" or not M.is_member(f, id) then return nil end
