@@ -6,9 +6,10 @@ checker refuses a lease where an attempt belongs.
 
 from __future__ import annotations
 
+import os
 import re
 from typing import Annotated, ClassVar, Self, TypeAlias
-from uuid import UUID, uuid4
+from uuid import UUID
 
 import msgspec
 
@@ -24,6 +25,13 @@ _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _UUID_TEXT = re.compile(_UUID)
 _EXECUTION_TEXT = re.compile(r"\{fp:(0|[1-9][0-9]{0,4})\}:" + _UUID)
 _LANE_TEXT = re.compile(r"[\x20-\x7e]*")
+
+
+def _random_uuid() -> str:
+    """The text of a random UUID, by a third of the work that the standard library does for it."""
+    digits = os.urandom(16).hex()
+    variant = "89ab"[int(digits[16], 16) & 3]
+    return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
 
 
 class TextId(str):
@@ -57,12 +65,12 @@ class UuidId(TextId):
 
     @classmethod
     def new(cls) -> Self:
-        return cls(str(uuid4()))
+        return cls.trusted(_random_uuid())
 
     @classmethod
     def new_beginning(cls) -> str:
         """What the ids begin with that one call may make: all but their last group, in which they are counted."""
-        return str(uuid4())[:24]
+        return _random_uuid()[:24]
 
     @classmethod
     def _checked(cls, text: object) -> str:
@@ -80,7 +88,7 @@ class ExecutionId(TextId):
     @classmethod
     def for_flow(cls, flow_id: FlowId, config: PartitionConfig) -> Self:
         """A fresh id for a member of `flow_id`."""
-        return cls.deterministic_for_flow(flow_id, config, str(uuid4()))
+        return cls.deterministic_for_flow(flow_id, config, _random_uuid())
 
     @classmethod
     def for_lane(
@@ -96,7 +104,7 @@ class ExecutionId(TextId):
         Its concurrency key decides the shard, or its idempotency key when it has no other.
         """
         return cls.deterministic_for_lane(
-            lane_id, config, str(uuid4()), idempotency_key=idempotency_key, concurrency_key=concurrency_key
+            lane_id, config, _random_uuid(), idempotency_key=idempotency_key, concurrency_key=concurrency_key
         )
 
     @classmethod
@@ -149,7 +157,7 @@ class FlowId(UuidId):
 
         A fresh one, or that of a uuid, of which the last digits are changed until the flow belongs there.
         """
-        given = uuid4() if uuid is None else UUID(str(uuid))
+        given = UUID(_random_uuid() if uuid is None else str(uuid))
         place, number = execution_partition(lane_id, config, str(given)), given.int
         head, first = number & ~0xFFFF, number & 0xFFFF
         for step in range(0x10000):  # all checksums there are come up once

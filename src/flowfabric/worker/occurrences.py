@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import NamedTuple
 
 
@@ -53,28 +51,52 @@ class Gate:
         self._is_alone = False
         self._change = asyncio.Event()
 
-    @asynccontextmanager
-    async def beside(self) -> AsyncIterator[None]:
+    def beside(self) -> _Beside:
+        return _Beside(self)
+
+    def alone(self) -> _Alone:
+        return _Alone(self)
+
+    async def begin_step(self) -> None:
         while self._is_alone:
             await self._changed()
         self._steps += 1
-        try:
-            yield
-        finally:
-            self._steps -= 1
-            self._change.set()
 
-    @asynccontextmanager
-    async def alone(self) -> AsyncIterator[None]:
+    def end_step(self) -> None:
+        self._steps -= 1
+        self._change.set()
+
+    async def begin_alone(self) -> None:
         while self._is_alone or self._steps:
             await self._changed()
         self._is_alone = True
-        try:
-            yield
-        finally:
-            self._is_alone = False
-            self._change.set()
+
+    def end_alone(self) -> None:
+        self._is_alone = False
+        self._change.set()
 
     async def _changed(self) -> None:
         self._change.clear()
         await self._change.wait()
+
+
+class _Beside:
+    def __init__(self, gate: Gate) -> None:
+        self._gate = gate
+
+    async def __aenter__(self) -> None:
+        await self._gate.begin_step()
+
+    async def __aexit__(self, *_: object) -> None:
+        self._gate.end_step()
+
+
+class _Alone:
+    def __init__(self, gate: Gate) -> None:
+        self._gate = gate
+
+    async def __aenter__(self) -> None:
+        await self._gate.begin_alone()
+
+    async def __aexit__(self, *_: object) -> None:
+        self._gate.end_alone()

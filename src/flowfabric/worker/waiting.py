@@ -5,7 +5,7 @@ The handler is run again when the wait is over; the suspension carries the name 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypedDict
 
 from flowfabric.client.options import Duration, ms
@@ -72,10 +72,15 @@ async def wait_for_signal(
     journal: Journal, name: str, kind: Any, at: Waitpoint | None, options: WaitOptions
 ) -> Signal[Any]:
     """The signal of this name, at a new waitpoint unless one was made before."""
-    place = c.FreshWaitpoint.new() if at is None else _made_before(at)
-    assert place.waitpoint_key is not None
-    wait = Wait(Single(place.waitpoint_key, ByName(name)), (place,), _terms(**options))
+
+    def wait() -> Wait:
+        place = c.FreshWaitpoint.new() if at is None else _made_before(at)
+        assert place.waitpoint_key is not None
+        return Wait(Single(place.waitpoint_key, ByName(name)), (place,), _terms(**options))
+
     end = await _wait(journal, "ctx.wait_for_signal", f"signal:{name}", wait)
+    if at is not None:
+        journal.used.add(at.id)  # its end has closed it
     if end.is_timeout:
         raise SignalTimeout(f"no signal {name!r} came in time")
     if not end.told:
@@ -87,8 +92,9 @@ async def wait_for(
     journal: Journal, condition: ResumeCondition, kind: Any, options: WaitOptions
 ) -> tuple[Signal[Any], ...]:
     """The signals that met the condition, as they came; none when an operator ended the wait."""
-    wait = Wait(condition, bindings(condition, journal.open_waitpoints), _terms(**options))
-    end = await _wait(journal, "ctx.wait_for", "condition", wait)
+    places = bindings(condition, journal.open_waitpoints)
+    end = await _wait(journal, "ctx.wait_for", "condition", lambda: Wait(condition, places, _terms(**options)))
+    journal.used.update(place.waitpoint_id for place in places)
     if end.is_timeout:
         raise SignalTimeout("the signals that were waited for did not come in time")
     return tuple(Signal.read(each, kind) for each in end.told)
@@ -98,7 +104,7 @@ async def sleep(journal: Journal, duration: Duration) -> None:
     duration_ms = ms("duration", duration)
     if duration_ms:
         terms = Terms(c.SuspensionReasonCode.STEP_BOUNDARY, duration_ms, TimeoutBehavior.AUTO_RESUME)
-        await _wait(journal, "ctx.sleep", "sleep", Wait(TimeoutOnly(), (c.FreshWaitpoint.new(),), terms))
+        await _wait(journal, "ctx.sleep", "sleep", lambda: Wait(TimeoutOnly(), (c.FreshWaitpoint.new(),), terms))
 
 
 def bindings(condition: ResumeCondition, made: Mapping[WaitpointKey, Waitpoint]) -> tuple[c.WaitpointBinding, ...]:
@@ -115,18 +121,16 @@ def _made_before(at: Waitpoint) -> c.PendingWaitpoint:
     return c.PendingWaitpoint(waitpoint_id=at.id, waitpoint_key=at.key)
 
 
-async def _wait(journal: Journal, what: str, name: str, wait: Wait) -> WaitEnd:
+async def _wait(journal: Journal, what: str, name: str, make: Callable[[], Wait]) -> WaitEnd:
     """How the wait ended; while it has not, the execution is suspended, and `Suspended` unwinds the handler."""
     journal.check(what)
     at = journal.take(name)
     try:
         await journal.loaded()
-        end = journal.end_of(at) or await _suspend(journal, at, wait)
+        return journal.end_of(at) or await _suspend(journal, at, make())
     except BaseException:
         journal.give_back(at)
         raise
-    journal.used.update(place.waitpoint_id for place in wait.waitpoints)  # its end has closed them
-    return end
 
 
 async def _suspend(journal: Journal, at: Occurrence, wait: Wait) -> WaitEnd:

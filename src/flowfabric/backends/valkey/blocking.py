@@ -1,4 +1,4 @@
-"""Blocking reads of streams, on connections of their own: none while nobody waits, and never more than a limit.
+"""Blocking reads of streams, on connections of their own: none where nobody waits, and never more than a limit.
 
 One server: one connection reads all streams. In a cluster a blocking read covers one slot, so the streams of each slot
 have their own connection; beyond the limit slots take turns. However many wait for a stream, it is read once.
@@ -24,6 +24,7 @@ _GRACE_MS: Final = 5_000  # how late the answer of a blocking read may be before
 _FIRST_PAUSE_S: Final = 0.02
 _LONGEST_PAUSE_S: Final = 1.0
 _REARM_PAUSE_S: Final = 0.002
+_LINGER_S: Final = 1.0  # one wait often follows another: so long a connection is kept for it
 
 
 class Source:
@@ -121,6 +122,7 @@ class _Reader(Generic[S]):
         self._rearming: asyncio.Task[None] | None = None
         self._pause = _FIRST_PAUSE_S
         self._is_lost = False
+        self._asked = asyncio.Event()
         self.task = asyncio.create_task(self._run())
 
     @property
@@ -131,6 +133,7 @@ class _Reader(Generic[S]):
         """The source of this key; a read that is out is ended, so that the next one covers it."""
         if key not in self._sources:
             self._sources[key] = make(key)
+        self._asked.set()
         if self._reading and key not in self._reading and self._rearming is None:
             self._rearming = asyncio.create_task(self._rearm())
         return self._sources[key]
@@ -179,6 +182,17 @@ class _Reader(Generic[S]):
         self._sources = {key: source for key, source in self._sources.items() if source.is_wanted}
         return bool(self._sources)
 
+    async def _is_wanted_soon(self) -> bool:
+        """Whether somebody comes while the connection waits for it, which it does not where others need it."""
+        _, crowded = self._reads.turn_ms()
+        self._asked.clear()
+        try:
+            async with asyncio.timeout(0 if crowded else _LINGER_S):
+                await self._asked.wait()
+        except TimeoutError:
+            return False
+        return self._is_wanted()
+
     async def _read(self) -> None:
         block_ms, _ = self._reads.turn_ms()
         if not self._is_wanted():
@@ -188,7 +202,7 @@ class _Reader(Generic[S]):
         try:
             self._connection = connection
             self._client_id = cast("int", await connection.send("CLIENT", "ID"))
-            while self._is_wanted():
+            while self._is_wanted() or await self._is_wanted_soon():
                 await self._learn()
                 block_ms, crowded = self._reads.turn_ms()
                 reply = await self._read_once(connection, block_ms)

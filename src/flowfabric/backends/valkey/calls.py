@@ -63,7 +63,7 @@ class Fields:
 
     def entries(self, at: int) -> list[Fields]:
         """A field that is a list of lists, each with fields of its own."""
-        return [Fields(self.operation, self.status, each) for each in self._list(at) if isinstance(each, list)]
+        return [type(self)(self.operation, self.status, each) for each in self._list(at) if isinstance(each, list)]
 
     def _list(self, at: int) -> list[Reply]:
         value = self.values[at]
@@ -137,9 +137,13 @@ def argument_list(spec: FunctionSpec, named: Mapping[str, Value]) -> list[str | 
             out.extend(_items(value))
             present = len(out)
             continue
-        out.append(_scalar(arg.default or "" if value is None else value))
-        if value is not None:
+        if value is None:
+            out.append(arg.default or "")
+        elif isinstance(value, str | bytes | int):
+            out.append(value)
             present = len(out)
+        else:
+            raise TypeError(f"{spec.function}: {arg.name} is one value, got {value!r}")
     return out if present == len(out) else out[: max(present, _required(spec))]
 
 
@@ -169,12 +173,6 @@ def _required(spec: FunctionSpec) -> int:
         if not arg.rest and not arg.optional and arg.default is None:
             needed = at
     return needed
-
-
-def _scalar(value: Value) -> str | bytes | int:
-    if isinstance(value, str | bytes | int):
-        return value
-    raise TypeError(f"expected one value, got {value!r}")
 
 
 def _items(value: Value) -> Iterable[str | bytes]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import cast
 
 from flowfabric.backends.valkey.calls import Fields, FunctionCaller, Value
 from flowfabric.core import batch as b
@@ -57,18 +57,25 @@ class ValkeySignals:
         return _page(fields)
 
 
+class _Unpacked(Fields):
+    """Fields that came packed, and so are text already."""
+
+    __slots__ = ()
+
+    def text(self, at: int) -> str:
+        return cast("str", self.values[at])
+
+    def raw(self, at: int) -> bytes:
+        return self.text(at).encode()
+
+
 def read_resumption(packed: bytes) -> b.Resumption | None:
     """What a claim tells of a resumed attempt (lua/lib/resumption.lua); None when it has to be asked for."""
     try:
-        values = _as_bytes(from_msgpack(packed))
-    except (ValueError, TypeError):  # a payload that is no text: packing knows no bytes
+        fields = _Unpacked("claim_batch", "OK", from_msgpack(packed))
+        return b.Resumption(fields.number(7), _page(fields))
+    except (ValueError, TypeError, IndexError):  # a payload that is no text: packing knows no bytes
         return None
-    fields = Fields("claim_batch", "OK", values)
-    return b.Resumption(fields.number(7), _page(fields))
-
-
-def _as_bytes(value: Any) -> Any:
-    return value.encode() if isinstance(value, str) else [_as_bytes(each) for each in value]
 
 
 def _page(fields: Fields) -> c.ListResumeSignalsPage:

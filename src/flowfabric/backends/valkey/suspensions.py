@@ -20,6 +20,7 @@ _MINUTE_MS = 60_000
 _WEEK_MS = 7 * 24 * 60 * _MINUTE_MS
 # Where the store sorts what has no time-out.
 _NO_TIMEOUT = 9_999_999_999_999
+_USUAL_POLICY = c.ResumePolicy()
 
 
 class ValkeySuspensions:
@@ -40,7 +41,7 @@ class ValkeySuspensions:
             requested_by=args.requested_by,
             timeout_at=args.timeout_at,
             resume_condition_json=args.resume_condition_json,
-            resume_policy_json=args.resume_policy.to_json(),
+            resume_policy_json="" if args.resume_policy == _USUAL_POLICY else args.resume_policy.to_json(),
             continuation_metadata_pointer=args.continuation_metadata_pointer,
             timeout_behavior=args.timeout_behavior,
             idempotency_key=args.idempotency_key,

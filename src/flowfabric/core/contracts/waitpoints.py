@@ -33,7 +33,8 @@ class FreshWaitpoint(Checked, frozen=True, kw_only=True, tag_field="binding", ta
     def new(cls, waitpoint_key: str | None = None) -> Self:
         """With a new id, and a key made of it unless one is given."""
         waitpoint_id = WaitpointId.new()
-        return cls(waitpoint_id=waitpoint_id, waitpoint_key=WaitpointKey(waitpoint_key or f"wpk:{waitpoint_id}"))
+        key = WaitpointKey(waitpoint_key) if waitpoint_key else WaitpointKey.trusted(f"wpk:{waitpoint_id}")
+        return cls(waitpoint_id=waitpoint_id, waitpoint_key=key)
 
 
 class PendingWaitpoint(Checked, frozen=True, kw_only=True, tag_field="binding", tag="use_pending"):

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from flowfabric.core import contracts as c
 from flowfabric.core.partition import Partition
 from flowfabric.engine.service import Service, Surroundings
+
+# A page costs the store a fifteenth of a millisecond an entry, during which it does nothing else. So a batch is looked
+# at in parts, and those of one partition follow each other that much sooner.
+_PARTS: Final = 4
 
 
 class IndexRepair(Service):
@@ -17,6 +23,10 @@ class IndexRepair(Service):
         self._at = -1  # the index of the partition under way, or of the last one
         self._page: str | None = None
         self._passes = 0
+
+    def next_in_ms(self) -> float:
+        pause_ms = super().next_in_ms()
+        return pause_ms if self._page is None else pause_ms / _PARTS
 
     def cursor(self) -> str | None:
         return f"{self._at} {self._page or ''}".rstrip() if self._at >= 0 else None
@@ -36,7 +46,8 @@ class IndexRepair(Service):
         if partition is None:
             self._end_pass()
             return 0
-        args = c.RepairIndexesArgs(partition=partition, cursor=self._page, limit=self.around.settings.batch)
+        limit = max(1, self.around.settings.batch // _PARTS)
+        args = c.RepairIndexesArgs(partition=partition, cursor=self._page, limit=limit)
         self._at, self._page = partition.index, None
         try:
             async with self.around.slots.one():

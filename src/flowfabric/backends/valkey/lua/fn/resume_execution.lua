@@ -20,7 +20,5 @@ return function(K, A)
   end
 
   suspension.close(x, "resumed", now)
-  waking.wake(x, now, A.trigger_type, A.resume_delay_ms)
-
-  return reply.ok(record.public_state(x))
+  return reply.ok(waking.wake(x, now, A.trigger_type, A.resume_delay_ms))
 end

@@ -37,7 +37,7 @@ return function(K, A)
   local plan, wrong = suspending.plan(A, list, timeout_in_ms, now)
   if wrong then return wrong end
 
-  suspending.open(x, now, A, list, plan)
+  suspending.open(x, now, A, list, plan, s)
   local satisfiers = suspending.credit(x, A, list, plan)
   if satisfiers then
     suspension.close(x, "resumed", now, {satisfiers = satisfiers, early = true})

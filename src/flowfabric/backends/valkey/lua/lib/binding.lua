@@ -62,9 +62,10 @@ local function mint(x, each, w, now, at, tokens_later)
 end
 
 local function find(x, each, now, mode, at, tokens_later)
-  local w = waitpoint.load(x.tag, each.id)
+  local is_new = mode ~= "1" and (mode ~= "by_key" or each.key ~= "")
+  local w = (not is_new or waitpoint.exists(x.tag, each.id)) and waitpoint.load(x.tag, each.id) or nil
   if w and w.execution_id ~= x.id then return reply.refuse("invalid_waitpoint_for_execution") end
-  if mode ~= "1" and (mode ~= "by_key" or each.key ~= "") then return mint(x, each, w, now, at, tokens_later) end
+  if is_new then return mint(x, each, w, now, at, tokens_later) end
   local refusal = check_pending(x, w, now, mode == "1")
   if refusal then return refusal end
   each.pending, each.key, each.minted = w, w.waitpoint_key, token.of(w)

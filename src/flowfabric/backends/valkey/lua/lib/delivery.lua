@@ -29,6 +29,12 @@ local function check_target(x, s, w, now, buffers)
   end
 end
 
+-- What an open suspension waits for, read once.
+local function wanted_by(s)
+  s.wanted = s.wanted or condition.stored(s.resume_condition_json)
+  return s.wanted
+end
+
 -- The waitpoints that take a signal: where the execution waits for one of this name, else the pending ones, which keep
 -- whatever comes. With a key those that have it.
 local function takers(x, s, A, now)
@@ -38,7 +44,7 @@ local function takers(x, s, A, now)
   end
   if x.lifecycle_phase == "terminal" then return found end
   if s and x.lifecycle_phase == "suspended" then
-    local wanted = condition.stored(s.resume_condition_json)
+    local wanted = wanted_by(s)
     for _, id in ipairs(suspension.waitpoint_ids(s)) do
       local w = waitpoint.of(x, id)
       if w and w.state == "active" and condition.takes(wanted, w.waitpoint_key, A.signal_name) then add(w) end
@@ -71,17 +77,19 @@ local function buffer(x, now, A, w)
 end
 
 local function evaluate(x, now, A, w, s)
-  local wanted = condition.stored(s.resume_condition_json)
+  local wanted = wanted_by(s)
   local tally = progress.load(x, s.suspension_id, wanted, w)
   local effect = progress.credit(wanted, tally, signal.view(A), w)
   local counted = counts(w, now, not UNMATCHED[effect])
+  local at_once = effect == SATISFIED and not w.signal_count and not wanted.tree
   signal.record(x, now, A, w.id, effect)
-  progress.save(x, wanted, tally, w)
+  if not at_once then progress.save(x, wanted, tally, w) end
   if effect == SATISFIED then
     suspension.close(x, "resumed", now, {
       suspension = s, satisfiers = progress.satisfiers(x, wanted, tally), closer = A.signal_id,
-      fields = {[w.id] = counted},
+      fields = {[w.id] = counted}, at_once = at_once and w.id,
     })
+    x.told = {waitpoint_id = w.id, waitpoint_key = w.waitpoint_key, signal = A, at = now}
     local delay_ms = A.resume_delay_ms or resume_policy.delay(s.resume_policy_json)
     waking.wake(x, now, "signal " .. A.signal_id, delay_ms)
   else

@@ -34,8 +34,13 @@ local function tail(x, outcome)
 end
 
 -- A line: event, execution, attempt, epoch and outcome.
+function M.line(x, name, outcome) return name .. " " .. x.id .. tail(x, outcome) end
+
+-- Two lines of one step that is written at once.
+function M.append_both(x, now, first, second) write(x.tag, 2, digits.of(now), first .. "\n" .. second) end
+
 function M.append(x, name, now, outcome)
-  local line = name .. " " .. x.id .. tail(x, outcome)
+  local line = M.line(x, name, outcome)
   local collected = x.writes or x.beside
   if not collected then return write(x.tag, 1, digits.of(now), line) end
   local lines = collected.lines

@@ -1,6 +1,6 @@
 -- Claims that found nothing and wait: whoever adds work makes them in their worker's place and sends it the answer. So
 -- an idle worker starts without having to ask first. A claim that waits is made once; its worker holds slots for it.
--- @uses index_key wake work writes
+-- @uses admission answered attached capability index_key lanes places taking wake work writes
 local M = {}
 
 -- Where bytes stand in a row; messages have them behind the rows, since packing knows no bytes.
@@ -54,17 +54,55 @@ local function message(request, rows, expires_at)
   return request.lease_ids .. string.format("%08x", #packed) .. packed .. table.concat(payloads)
 end
 
+local function listens(request) return redis.call("PUBSUB", "NUMSUB", channel(request))[2] > 0 end
+
+-- The claim is made: its worker gets the rows, and it waits no more.
+local function send(at, name, request, rows, expires_at)
+  redis.call("PUBLISH", channel(request), message(request, rows, expires_at))
+  redis.call("HDEL", at, name)
+end
+
 -- Make one claim that waits; how many it got. One whose worker does not listen any more is forgotten.
 local function make(tag, at, name, packed, now, permits)
   local request = cmsgpack.unpack(packed)
+  if not listens(request) then
+    redis.call("HDEL", at, name)
+    return 0
+  end
   request.is_handed = true  -- what has limits is for workers that ask
-  local to = channel(request)
-  local listens = redis.call("PUBSUB", "NUMSUB", to)[2] > 0
-  local rows, expires_at = {}, nil
-  if listens then rows, expires_at = work.claim_next(tag, request, now, permits) end
-  if #rows > 0 then redis.call("PUBLISH", to, message(request, rows, expires_at)) end
-  if #rows > 0 or not listens then redis.call("HDEL", at, name) end
+  local rows, expires_at = work.claim_next(tag, request, now, permits)
+  if #rows > 0 then send(at, name, request, rows, expires_at) end
   return #rows
+end
+
+-- Does nothing but a worker stand between this execution and its run, and nobody before it? Where limits may apply it
+-- takes the way of all.
+local function is_next(x)
+  if x.writes or x.flow_id or x.concurrency_key or x.budget_ids or x.quota_policy_id then return false end
+  if redis.call("EXISTS", index_key.lane(x, places.eligible(x)), attached.key(x.tag)) > 0 then return false end
+  return not admission.lane_obstacle(x, true) and (lanes.free(x) or 1) > 0
+end
+
+-- A claim that waits and can have this execution, which stands in no queue yet: {at, name, request}; or nil.
+function M.taker(x)
+  local at = key(x.tag, x.lane_id)
+  local waiting = redis.call("HRANDFIELD", at, LOOKS, "WITHVALUES")
+  if #waiting == 0 or not is_next(x) then return nil end
+  for i = 1, #waiting, 2 do
+    local is_readable, request = pcall(cmsgpack.unpack, waiting[i + 1])
+    if is_readable and not capability.check(x.required_capabilities, request.capabilities) and listens(request) then
+      return {at = at, name = waiting[i], request = request}
+    end
+  end
+end
+
+-- It has the execution, whose suspension ends in this step.
+function M.give(x, now, taker, woken)
+  local payloads = taking.payloads()
+  local rows = {taking.take(x, now, taker.request, 1, payloads, woken)}
+  answered.remember(x.tag, taker.request)
+  taking.add_payloads(payloads)
+  send(taker.at, taker.name, taker.request, rows, payloads.earliest)
 end
 
 -- Hand `count` new executions of a lane to those who wait, as far as they go. A claim that cannot be read is forgotten

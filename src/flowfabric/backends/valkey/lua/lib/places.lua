@@ -17,11 +17,12 @@ local QUEUES = {
 local NO_TIMEOUT = 9999999999999
 
 -- Work that needs capabilities waits in a queue of its own, so that a worker without them never sees it.
+function M.eligible(x) return x.required_capabilities and "eligible:" .. x.required_capabilities or "eligible" end
+
 function M.queue(x)
   if x.lifecycle_phase ~= "runnable" then return x.lifecycle_phase end
   local name = QUEUES[x.eligibility_state]
-  if name == "eligible" and x.required_capabilities then return "eligible:" .. x.required_capabilities end
-  return name
+  return name == "eligible" and M.eligible(x) or name
 end
 
 local function queue_score(x, name, now)

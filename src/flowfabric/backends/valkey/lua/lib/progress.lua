@@ -33,9 +33,10 @@ local function load_tokens(x, suspension_id)
   return tally
 end
 
--- By slot from 0: the signal that used it up.
+-- By slot from 0: the signal that used it up. Where none came yet there is nothing to read.
 local function load_slots(w)
   local tally = {slots = {}, count = 0}
+  if not w.signal_count then return tally end
   local flat = redis.call("HGETALL", waitpoint.condition_key(w))
   for i = 1, #flat, 2 do
     local slot = flat[i]:match("^matcher:(%d+):signal_id$")

@@ -41,17 +41,20 @@ local function limit_of(x, A)
   return policy.count(policy.stored(x), "max_signals_per_execution", DEFAULT_LIMIT)
 end
 
--- May one more be kept?
+-- May one more be kept? The first one always may.
 function M.check_room(x, A)
+  x.signals = redis.call("ZCARD", M.list_key(x))
+  if x.signals == 0 then return nil end
   local limit = limit_of(x, A)
-  if limit > 0 and redis.call("ZCARD", M.list_key(x)) >= limit then
+  if limit > 0 and x.signals >= limit then
     return reply.refuse("signal_limit_exceeded", limit)
   end
 end
 
 -- The time of its arrival; those of one millisecond follow one another by thousandths of it.
 local function place_in_order(x, now)
-  local before = redis.call("ZCOUNT", M.list_key(x), digits.of(now), "(" .. digits.of(now + 1))
+  local before = x.signals == 0 and 0
+    or redis.call("ZCOUNT", M.list_key(x), digits.of(now), "(" .. digits.of(now + 1))
   return ("%.3f"):format(now + math.min(before, 999) / 1000)
 end
 

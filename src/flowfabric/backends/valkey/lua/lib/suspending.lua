@@ -50,8 +50,8 @@ local function additional_json(list)
   return cjson.encode(rest)
 end
 
--- Keep it. Nothing that is empty or usual is stored.
-function M.open(x, now, A, list, plan)
+-- Keep it in place of the last one. Nothing that is empty or usual is stored.
+function M.open(x, now, A, list, plan, last)
   local set = {"suspension_id", A.suspension_id, "waitpoint_id", list[1].id, "created_at", digits.of(now)}
   local function add(name, value, usual)
     if value and value ~= "" and value ~= usual then set[#set + 1], set[#set + 2] = name, value end
@@ -67,7 +67,7 @@ function M.open(x, now, A, list, plan)
   add("additional_waitpoints_json", additional_json(list))
   add("idempotency_key", A.idempotency_key)
   add("lease_id", A.lease_id)
-  suspension.store(x, set)
+  suspension.store(x, set, last)
   binding.activate(x, list, now, A.suspension_id)
 end
 

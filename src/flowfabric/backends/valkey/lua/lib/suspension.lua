@@ -30,22 +30,25 @@ end
 -- Its waitpoints, the first one first.
 function M.waitpoint_ids(s)
   local ids = {s.waitpoint_id}
-  local ok, more = pcall(cjson.decode, s.additional_waitpoints_json or "[]")
+  if not s.additional_waitpoints_json then return ids end
+  local ok, more = pcall(cjson.decode, s.additional_waitpoints_json)
   for _, each in ipairs(ok and type(more) == "table" and more or {}) do
     if type(each) == "table" and type(each.waitpoint_id) == "string" then ids[#ids + 1] = each.waitpoint_id end
   end
   return ids
 end
 
--- Take the place of the last one. fields: names and values in turn.
-function M.store(x, fields)
-  redis.call("DEL", M.key(x))
+-- Take the place of the last one, if there was one. fields: names and values in turn.
+function M.store(x, fields, last)
+  if last then redis.call("DEL", M.key(x)) end
   redis.call("HSET", M.key(x), unpack(fields))
 end
 
+local function has_tree(s) return (s.resume_condition_json or ""):find('"tree"', 1, true) end
+
 -- Its end closes its conditions and all its waitpoints, whatever brought it (D1). by: suspension? (when it was read),
 -- satisfiers? (the signals that count), closer? (the last of them), early? (nobody had to wait), fields? (of a
--- waitpoint to set, by id).
+-- waitpoint to set, by id), at_once? (a waitpoint whose first signal sufficed).
 function M.close(x, reason, now, by)
   by = by or {}
   local s, key = by.suspension or M.load(x), M.key(x)
@@ -58,8 +61,14 @@ function M.close(x, reason, now, by)
   add("closer_signal_id", by.closer)
   add("satisfied_early", by.early and "1")
   redis.call("HSET", key, unpack(set))
-  redis.call("DEL", key .. ":satisfied_set", key .. ":satisfied_set:signals", key .. ":member_map")
-  for _, id in ipairs(M.waitpoint_ids(s)) do waitpoint.close(x.tag, id, reason, now, by.fields and by.fields[id]) end
+  if has_tree(s) then
+    redis.call("DEL", key .. ":satisfied_set", key .. ":satisfied_set:signals", key .. ":member_map")
+  end
+  for _, id in ipairs(M.waitpoint_ids(s)) do
+    waitpoint.close(x.tag, id, reason, now, by.fields and by.fields[id], by.at_once == id)
+  end
+  for i = 1, #set, 2 do s[set[i]] = set[i + 1] end
+  x.closed_suspension = s
 end
 
 -- A replay begins without it, and nothing that was sent before is met at a waitpoint that was pending.

@@ -24,8 +24,7 @@ end
 local function wake(x, now, s, behavior)
   local signals = behavior == "auto_resume_with_timeout_signal" and leave_signal(x, now, s) or nil
   suspension.close(x, "timed_out_auto_resume", now, {satisfiers = signals})
-  waking.wake(x, now, "timeout")
-  return reply.ok("auto_resume", x.public_state)
+  return reply.ok("auto_resume", waking.wake(x, now, "timeout"))
 end
 
 -- It goes on waiting, for an operator or its signals, without an end.

@@ -27,12 +27,13 @@ function M.answer(x, kind, number, payloads)
   return row
 end
 
--- Start or resume. The request names the worker; with the ids of this claim it is the owner to be.
-function M.take(x, now, request, number, payloads)
+-- Start or resume. The request names the worker; with the ids of this claim it is the owner to be. woken: how its
+-- suspension ends, when it does so in the same step.
+function M.take(x, now, request, number, payloads, woken)
   local kind = "resumed"
   request.lease_id, request.attempt_id = call_ids.of(request, number)
   if x.attempt_state == "attempt_interrupted" then
-    attempt.resume(x, now, request)
+    attempt.resume(x, now, request, woken)
   else
     kind = attempt.next_kind(x)
     attempt.start(x, now, request, kind)

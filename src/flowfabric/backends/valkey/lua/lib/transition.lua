@@ -36,6 +36,16 @@ function M.apply(x, now, step, set, outcome)
   member.arrives(x, now, before)
 end
 
+-- Two steps in one, of an execution that nobody sees between them: no member of a flow, without a concurrency key and
+-- limits. clear: the fields that go with both.
+function M.apply_both(x, now, first, outcome, second, set, clear)
+  index.leave(x)
+  local line = event.line(x, first.event, outcome)
+  update.change(x, now, second.state, set, clear, second.is_timed)
+  index.enter(x, now)
+  event.append_both(x, now, line, event.line(x, second.event))
+end
+
 -- The same from one usual state (step.from) to another, for what has nothing unusual about it: no concurrency key, no
 -- capabilities, no time-outs, no field that goes. The rest is what update.change_usual takes.
 function M.apply_usual(x, now, step, outcome, ...)

@@ -17,6 +17,8 @@ function M.buffer_key(w) return M.key(w.tag, w.id) .. ":signals" end
 
 function M.condition_key(w) return M.key(w.tag, w.id) .. ":condition" end
 
+function M.exists(tag, id) return redis.call("EXISTS", M.key(tag, id)) == 1 end
+
 -- The record, or nil.
 function M.load(tag, id)
   if not M.is_id(id) then return nil end
@@ -26,6 +28,9 @@ function M.load(tag, id)
   for i = 1, #flat, 2 do w[flat[i]] = flat[i + 1] end
   return w
 end
+
+-- Its waitpoint_key; "" when there is none.
+function M.name(tag, id) return redis.call("HGET", M.key(tag, id), "waitpoint_key") or "" end
 
 -- The execution's own; another's is as good as none.
 function M.of(x, id)
@@ -78,13 +83,13 @@ function M.activate(w, now, suspension_id)
   M.expect_no_more(w.tag, w.id)
 end
 
--- more: further fields, names and values in turn.
-function M.close(tag, id, reason, now, more)
+-- more: further fields, names and values in turn. has_none: no condition of its own.
+function M.close(tag, id, reason, now, more, has_none)
   local w, set = {tag = tag, id = id}, {"state", "closed", "closed_at", digits.of(now), "close_reason", reason}
   for i = 1, more and #more or 0 do set[6 + i] = more[i] end
   M.write(w, set)
   local condition = M.condition_key(w)
-  if redis.call("EXISTS", condition) == 1 then
+  if not has_none and redis.call("EXISTS", condition) == 1 then
     redis.call("HSET", condition, "closed", "1", "closed_at", digits.of(now), "closed_reason", reason)
   end
 end

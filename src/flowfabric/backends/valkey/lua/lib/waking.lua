@@ -19,16 +19,23 @@ local WOKEN_LATER = {
   },
 }
 
+local function wake_now(x, now, outcome)
+  local taker = parked.taker(x)
+  if taker then return parked.give(x, now, taker, {step = WOKEN, outcome = outcome}) end
+  x.wakes_later = true
+  transition.apply(x, now, WOKEN, nil, outcome)
+  parked.offer(x, now)
+end
+
 -- suspended -> runnable, now or after a delay, which the record says (D3). outcome: what woke it. It is the last
--- step of whoever makes it: a claim that waits gets the execution at once.
+-- step of whoever makes it: a claim that waits gets the execution at once. Answers the public state it woke to.
 function M.wake(x, now, outcome, delay_ms)
-  if delay_ms and delay_ms > 0 then
-    transition.apply(x, now, WOKEN_LATER, {"delay_until", now + delay_ms}, outcome)
-  else
-    x.wakes_later = true
-    transition.apply(x, now, WOKEN, nil, outcome)
-    parked.offer(x, now)
+  if not delay_ms or delay_ms == 0 then
+    wake_now(x, now, outcome)
+    return "waiting"
   end
+  transition.apply(x, now, WOKEN_LATER, {"delay_until", now + delay_ms}, outcome)
+  return "delayed"
 end
 
 return M
