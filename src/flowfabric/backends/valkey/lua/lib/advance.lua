@@ -4,7 +4,7 @@ local M = {}
 
 local TASKS = {
   ended = join.ended, siblings = cascade.siblings, cancel = cascade.cancel, release = cascade.release,
-  cancel_child = cascade.cancel_child, abandon = cascade.abandon,
+  cancel_child = cascade.cancel_child, abandon = cascade.abandon, orphan = cascade.orphan,
 }
 
 -- How the member ends that stands for a flow, by the end of that flow.

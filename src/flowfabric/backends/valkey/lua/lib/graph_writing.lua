@@ -6,8 +6,6 @@ local BLOCKED = {
   lifecycle_phase = "runnable", eligibility_state = "blocked_by_dependencies", blocking_reason = "waiting_for_children",
   attempt_state = "pending_first_attempt",
 }
--- A graph that was begun and not committed within this time is given up.
-local ABANDONED_MS = 3600000
 
 -- A member that waits for something is created waiting: it cannot be claimed before its edges are in place (D19).
 local function create_member(f, m, now)
@@ -21,7 +19,10 @@ local function create_member(f, m, now)
   if m.child_flow_id then add("child_flow_id", m.child_flow_id) end
   local waits = m.edge_count or f.staged
   if waits or m.child_flow_id then new.state = BLOCKED end
-  if m.child_flow_id and not waits then add("child_released_at", now) end
+  if m.child_flow_id and not waits then
+    add("child_released_at", now)
+    member.add_work(f, "orphan", m.uuid, 0, now + member.ABANDONED_MS)
+  end
   submit.accept(m.x, nil, m.A, new, now)
   flow_making.enlist(f, m.x)
 end
@@ -69,7 +70,7 @@ function M.write(g, r, parent)
   if r.create then
     r.staged = (not r.commit and "building") or (is_held and "held") or nil
     flow_making.create(f, now, r)
-    if not r.commit then member.add_work(f, "abandon", "-", 0, now + ABANDONED_MS) end
+    if not r.commit then member.add_work(f, "abandon", "-", 0, now + member.ABANDONED_MS) end
   end
   tasks.know(run, f)
   local created = create_members(g)

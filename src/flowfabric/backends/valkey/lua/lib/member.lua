@@ -44,9 +44,12 @@ function M.add_work(f, kind, subject, from, due)
   if kind == "ended" then flow.add(f, "work_count", added) end
 end
 
-function M.drop_work(f, kind)
-  redis.call("ZREM", index_key.partition(f, "flow_work"), item(f, kind, "-", 0))
+function M.drop_work(f, kind, subject)
+  redis.call("ZREM", index_key.partition(f, "flow_work"), item(f, kind, subject or "-", 0))
 end
+
+-- A graph that was begun and not committed, or a flow that was announced and did not come, is given up after this time.
+M.ABANDONED_MS = 3600000
 
 -- After it: count it, unless whoever moves many of the flow does so in the end.
 function M.arrives(x, now, before)
