@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from flowfabric import __version__
-from flowfabric.cli import lanes, secrets
+from flowfabric.cli import flows, lanes, secrets
 from flowfabric.cli.bench import bench
 from flowfabric.cli.changing import cancel, replay, retry
 from flowfabric.cli.dev.command import dev
@@ -19,6 +19,7 @@ from flowfabric.cli.running import show_tracebacks
 from flowfabric.cli.serving import engine, worker
 from flowfabric.cli.submitting import submit
 from flowfabric.cli.suspensions import link, resume, signal, suspended, waitpoints
+from flowfabric.cli.tailing import tail
 from flowfabric.cli.trimming import trim
 from flowfabric.cli.workers import workers
 
@@ -50,11 +51,12 @@ def flowfabric(
 
 _COMMANDS: Sequence[Callable[..., None]] = (
     *(dev, worker, engine),
-    *(submit, ls, show, explain, events, cancel, replay, retry),
+    *(submit, ls, show, explain, events, tail, cancel, replay, retry),
     *(suspended, waitpoints, link, signal, resume),
     *(workers, trim, doctor, bench),
 )
 for _command in _COMMANDS:
     app.command()(_command)
+app.add_typer(flows.app, name="flow")
 app.add_typer(lanes.app, name="lanes")
 app.add_typer(secrets.app, name="secrets")

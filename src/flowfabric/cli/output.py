@@ -77,6 +77,11 @@ class Output:
             sys.stdout.write("".join(map(_plain, cells)) + "\n")
             sys.stdout.flush()
 
+    def text(self, text: str) -> None:
+        """A piece of a line, at once."""
+        sys.stdout.write(text)
+        sys.stdout.flush()
+
     def event(self, name: str, text: str, **fields: Any) -> None:
         """Something happened, in a command that goes on: a line for people, or an object with the fields."""
         if self.as_json:
@@ -105,6 +110,15 @@ class Output:
         sys.stderr.write(f"{text}\n")
 
     @contextmanager
+    def live_lines(self) -> Iterator[LiveLines | None]:
+        """Lines that are drawn anew in place; None where nobody looks at them."""
+        if not self.is_rich:
+            yield None
+            return
+        with Live(console=self.console, auto_refresh=False, transient=True, vertical_overflow="crop") as shown:
+            yield LiveLines(shown)
+
+    @contextmanager
     def live(self) -> Iterator[LiveTable | None]:
         """A table that is drawn anew in place, below what is printed meanwhile; None where nobody looks at it."""
         if not self.is_rich:
@@ -112,6 +126,14 @@ class Output:
             return
         with Live(console=self.console, auto_refresh=False, transient=True) as shown:
             yield LiveTable(shown)
+
+
+class LiveLines:
+    def __init__(self, shown: Live) -> None:
+        self._shown = shown
+
+    def update(self, lines: Sequence[Row]) -> None:
+        self._shown.update(Text("\n").join(Text.assemble(*line) for line in lines), refresh=True)
 
 
 class LiveTable:
