@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Coroutine
 from dataclasses import dataclass
-from typing import Any
 
 import pytest
 from pydantic import BaseModel
@@ -15,7 +13,7 @@ from flowfabric import Context, Fail, SyncFabric, Worker
 from flowfabric.client.failures import ExecutionSkipped, FlowEnded
 from flowfabric.config import Settings
 from flowfabric.core import contracts as c
-from flowfabric.core.ids import ExecutionId
+from flowfabric.core.partition import flow_partition
 from flowfabric.core.states import PublicState
 from flowfabric.errors import Conflict, InvalidInput, NotFound
 from flowfabric.testing import FabricKit, StillOpen
@@ -224,20 +222,11 @@ async def test_a_cancelled_flow_says_so(fabric_kit: FabricKit) -> None:
         await flow.handle.node("plan").replay()
 
 
-async def test_who_waits_learns_that_a_flow_was_closed_whose_members_stay(
-    fabric_kit: FabricKit, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_who_waits_learns_that_a_flow_was_closed_whose_members_stay(fabric_kit: FabricKit) -> None:
     async with fabric_kit.flow("research") as flow:
         flow.add(plan, "tides")
-    begun, wait_for_execution = asyncio.Event(), fabric_kit.backend.wait_for_execution
-
-    def noticed(execution_id: ExecutionId, *, timeout_ms: int) -> Coroutine[Any, Any, PublicState | None]:
-        begun.set()
-        return wait_for_execution(execution_id, timeout_ms=timeout_ms)
-
-    monkeypatch.setattr(fabric_kit.backend, "wait_for_execution", noticed)
     waiting = asyncio.create_task(flow.handle.wait(30))
-    await begun.wait()
+    await flow.handle.status()  # the wait goes over the same line, and was there before
     await flow.handle.cancel(policy="flow_only")
     assert await waiting == "cancelled"
     assert (await flow.handle.describe()).left_count == 1
@@ -369,6 +358,27 @@ async def test_a_cpu_handler_is_given_results_too(fabric_kit: FabricKit) -> None
     assert await flow.handle == 27
 
 
+async def test_a_flow_lives_where_its_lane_does(fabric_kit: FabricKit) -> None:
+    partitions = fabric_kit.backend.partitions
+    for lane in ("default", "agents", "gpu"):
+        async with fabric_kit.flow("research", lane=lane) as flow:
+            inner = flow.add_flow("inner", after=flow.add(plan.with_options(lane=lane), "tides"))
+            inner.add(tell.with_options(lane=lane), "inner")
+        alone = await fabric_kit.submit(plan.with_options(lane=lane), "alone")
+        ids = [alone.id, *(node.id for node in (*flow.nodes.values(), *inner.nodes.values()))]
+        assert {each.tag for each in ids} == {flow_partition(flow.id, partitions).tag}
+        assert flow_partition(inner.flow_id, partitions) == flow_partition(flow.id, partitions)
+
+
+async def test_a_key_belongs_to_a_name_and_a_lane(fabric_kit: FabricKit) -> None:
+    def flow_id(name: str, key: str, lane: str = "default") -> str:
+        return fabric_kit.flow(name, lane=lane, idempotency_key=key).id
+
+    ids = {flow_id("a", "b"), flow_id("a", "b", "agents"), flow_id("b", "b"), flow_id("a/b", "c"), flow_id("a", "b/c")}
+    assert len(ids) == 5
+    assert flow_id("a", "b", "agents") == flow_id("a", "b", "agents")
+
+
 async def test_the_events_of_a_flow_are_those_of_its_members(fabric_kit: FabricKit) -> None:
     await fabric_kit.submit(plan, "alone")
     async with fabric_kit.flow("research") as flow:
@@ -376,6 +386,7 @@ async def test_the_events_of_a_flow_are_those_of_its_members(fabric_kit: FabricK
         second = flow.add(search, "a", first)
     await fabric_kit.run_until_idle(worker)
     seen = [(event.execution_id, event.event) async for event in flow.handle.events()]
+    assert seen.pop()[1] == "flow_completed"
     assert {each for each, _ in seen} == {first.id, second.id}
     assert [each for each, event in seen if event == "completed"] == [first.id, second.id]
 
