@@ -343,6 +343,13 @@ async def test_what_a_failed_handler_added_is_not_sent(fabric_kit: FabricKit) ->
     assert (await flow.handle.describe()).node_count == 1
 
 
+async def test_a_drawn_node_is_not_awaited(fabric_kit: FabricKit) -> None:
+    async with fabric_kit.flow("research") as flow:
+        node = flow.add(plan, "tides")
+        with pytest.raises(InvalidInput, match=r"ask flow\.handle\.node"):
+            await node
+
+
 async def test_an_execution_without_a_flow_cannot_add_to_one(fabric_kit: FabricKit) -> None:
     handle = await fabric_kit.submit(grow, 1)
     await fabric_kit.run_until_idle(worker)

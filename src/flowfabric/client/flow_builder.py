@@ -129,6 +129,11 @@ class FlowBuilder:
         self.children.append(child)
         return child
 
+    async def result(self, given: Given[R]) -> R:
+        """Only a handler waits for nodes, of those that it has added; see GrowingFlow."""
+        problem = "has no result before its flow is submitted; then ask flow.handle.node(node).result()"
+        raise InvalidInput("node", given, problem)
+
     def check_given(self, field: str, given: object) -> None:
         """Refuse what is no node of this flow."""
         if not isinstance(given, Given):
