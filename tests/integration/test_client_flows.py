@@ -266,6 +266,16 @@ async def test_flows_in_flows_start_and_end_with_their_nodes(fabric_kit: FabricK
     assert (await child.describe()).parent_execution_id == inner.node.id
 
 
+async def test_a_flow_in_which_a_flow_failed_is_not_replayed_by_halves(fabric_kit: FabricKit) -> None:
+    async with fabric_kit.flow("outer") as flow:
+        flow.add_flow("inner").add(boom)
+        bad = flow.add(boom)
+    await fabric_kit.run_until_idle(worker)
+    with pytest.raises(Conflict, match="inner failed, and a flow in a flow is not run again"):
+        await flow.handle.replay()
+    assert await flow.handle.node(bad).status() == "failed"
+
+
 async def test_a_running_member_adds_to_its_flow(fabric_kit: FabricKit) -> None:
     async with fabric_kit.flow("research") as flow:
         node = flow.add(grow, 3)

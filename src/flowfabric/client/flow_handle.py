@@ -17,7 +17,7 @@ from flowfabric.core import limits
 from flowfabric.core.ids import ExecutionId, FlowId
 from flowfabric.core.partition import flow_partition
 from flowfabric.core.states import PublicState
-from flowfabric.errors import InvalidInput, NotFound
+from flowfabric.errors import Conflict, InvalidInput, NotFound
 
 T = TypeVar("T")
 
@@ -136,12 +136,19 @@ class FlowHandle:
         return await self._backend.cancel_flow(args)
 
     async def replay(self) -> list[ExecutionId]:
-        """Run once more what failed, and with it what was skipped because of that; which members they are."""
+        """Run once more what failed, and with it what was skipped because of that; which members they are.
+
+        Refused when a flow in this one failed, because that is not run again; the other members can be replayed by
+        themselves, with `handle.node(...).replay()`.
+        """
         view = await self.view()
-        failed = [each.execution_id for each in view.members if each.public_state in _FAILED]
-        for execution_id in failed:
-            await self._backend.replay_execution(c.ReplayExecutionArgs(execution_id=execution_id))
-        return failed
+        failed = [each for each in view.members if each.public_state in _FAILED]
+        if flows := [view.labels[each.execution_id] for each in failed if each.child_flow_id]:
+            message = f"replay {self.id}: {', '.join(flows)} failed, and a flow in a flow is not run again"
+            raise Conflict(message, code="replay_not_allowed", flow_id=str(self.id))
+        for each in failed:
+            await self._backend.replay_execution(c.ReplayExecutionArgs(execution_id=each.execution_id))
+        return [each.execution_id for each in failed]
 
     async def set_tags(self, tags: Mapping[str, str]) -> None:
         """Add tags or overwrite their values; other tags stay."""
