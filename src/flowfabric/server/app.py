@@ -14,7 +14,7 @@ from flowfabric.backends.ports import EngineBackend
 from flowfabric.errors import FlowFabricError
 from flowfabric.server import problems
 from flowfabric.server.middleware import Guard
-from flowfabric.server.routes import events, health, ports, work
+from flowfabric.server.routes import events, health, ports, submitting, work
 from flowfabric.server.service import Service
 from flowfabric.server.settings import ServerSettings
 
@@ -27,9 +27,10 @@ def create_app(backend: EngineBackend, settings: ServerSettings | None = None) -
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         yield
         service.stopping.set()
+        await service.gatherer.close()
 
     app = Starlette(
-        routes=[*health.ROUTES, *work.ROUTES, *events.ROUTES, *ports.routes()],
+        routes=[*health.ROUTES, *submitting.ROUTES, *work.ROUTES, *events.ROUTES, *ports.routes()],
         middleware=_middleware(service.settings),
         exception_handlers={
             FlowFabricError: problems.on_flowfabric_error,

@@ -9,6 +9,7 @@ from typing import Any, Final
 from starlette.requests import Request
 from starlette.responses import Response
 
+from flowfabric.backends.gathering import Gatherer
 from flowfabric.backends.http.operations import Scope
 from flowfabric.backends.http.shapes import to_wire
 from flowfabric.backends.ports import EngineBackend
@@ -29,6 +30,7 @@ class Service:
         self.settings = settings
         self.tokens = Tokens(settings.tokens)
         self.rates = Rates(settings.rate_per_second, settings.rate_burst)
+        self.gatherer = Gatherer(backend)
         self.stopping = asyncio.Event()
         self.streams = 0  # that are open
         self._submitters: dict[str, Submitter] = {}

@@ -13,6 +13,7 @@ from flowfabric import __version__
 from flowfabric.backends.http.operations import PREFIX
 from flowfabric.core.ids import LaneId
 from flowfabric.errors import FlowFabricError
+from flowfabric.server.openapi import document
 from flowfabric.server.service import Service, answer
 
 _READY_S: Final = 2.0
@@ -43,4 +44,14 @@ async def store(request: Request) -> Response:
     return answer({"version": __version__, "partitions": service.backend.partitions})
 
 
-ROUTES: Final = [Route("/healthz", healthz), Route("/readyz", readyz), Route(f"{PREFIX}/store", store)]
+async def openapi(_: Request) -> Response:
+    """The document that describes all addresses."""
+    return answer(document())
+
+
+ROUTES: Final = [
+    Route("/healthz", healthz),
+    Route("/readyz", readyz),
+    Route("/openapi.json", openapi),
+    Route(f"{PREFIX}/store", store),
+]

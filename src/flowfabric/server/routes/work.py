@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Final
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -27,7 +28,7 @@ from flowfabric.server.tokens import Token
 class WaitingClaim(Checked, frozen=True, kw_only=True):
     """Claim up to `count` executions of these lanes; where there are none, wait for some at most `wait_ms`."""
 
-    lanes: tuple[LaneId, ...] = (LaneId("default"),)
+    lanes: tuple[LaneId, ...] = msgspec.field(default_factory=lambda: (LaneId("default"),))
     worker_id: WorkerId
     worker_instance_id: WorkerInstanceId
     lease_ttl_ms: LeaseTtlMs = 30_000
