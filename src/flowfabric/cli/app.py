@@ -9,6 +9,7 @@ import typer
 
 from flowfabric import __version__
 from flowfabric.cli import lanes, secrets
+from flowfabric.cli import server as serving_http
 from flowfabric.cli.bench import bench
 from flowfabric.cli.changing import cancel, replay, retry
 from flowfabric.cli.dev.command import dev
@@ -49,7 +50,7 @@ def flowfabric(
 
 
 _COMMANDS: Sequence[Callable[..., None]] = (
-    *(dev, worker, engine),
+    *(dev, worker, engine, serving_http.server),
     *(submit, ls, show, explain, events, cancel, replay, retry),
     *(suspended, waitpoints, link, signal, resume),
     *(workers, trim, doctor, bench),
@@ -58,3 +59,4 @@ for _command in _COMMANDS:
     app.command()(_command)
 app.add_typer(lanes.app, name="lanes")
 app.add_typer(secrets.app, name="secrets")
+app.add_typer(serving_http.app, name="token")
