@@ -14,8 +14,34 @@ PAGE = (Path(__file__).resolve().parents[2] / "docs/reference/cli.md").read_text
 SECTIONS = {
     part.partition("\n")[0]: part for part in re.split(r"^### ", PAGE.partition("## Commands")[2], flags=re.M)[1:]
 }
-LOOKING = {"ls", "show", "explain", "events", "workers", "lanes", "doctor", "suspended", "waitpoints", "secrets list"}
-CHANGING = {"submit", "cancel", "replay", "retry", "trim", "signal", "resume", "secrets rotate"}
+LOOKING = {
+    "ls",
+    "show",
+    "explain",
+    "events",
+    "workers",
+    "lanes",
+    "doctor",
+    "suspended",
+    "waitpoints",
+    "secrets list",
+} | {
+    "flow ls",
+    "flow show",
+    "flow tree",
+}
+CHANGING = {
+    "flow cancel",
+    "flow replay",
+    "submit",
+    "cancel",
+    "replay",
+    "retry",
+    "trim",
+    "signal",
+    "resume",
+    "secrets rotate",
+}
 GOING_ON = {"dev", "worker", "engine", "bench"}
 
 

@@ -105,3 +105,8 @@ def test_the_critical_path_is_the_chain_that_ended_last() -> None:
     edges = [("a", "b"), ("a", "c"), ("b", "d"), ("c", "d"), ("d", "e")]
     assert critical_path(timings, edges) == ["a", "c", "d"]
     assert critical_path({"x": Timing(None, None)}, []) == []
+
+
+def test_what_ended_after_its_downstream_had_started_is_not_on_the_critical_path() -> None:
+    timings = {"a": Timing(0, 10), "late": Timing(0, 90), "joined": Timing(12, 100)}
+    assert critical_path(timings, [("a", "joined"), ("late", "joined")]) == ["a", "joined"]

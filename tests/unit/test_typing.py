@@ -83,6 +83,46 @@ async def bulks(fabric: Fabric) -> None:
     double.call("3")  # error: expected "int"
 
 
+@task
+def judge(found: list[Report], strict: bool = True) -> float:
+    return 1.0
+
+
+async def flows(fabric: Fabric, scripts: SyncFabric) -> None:
+    async with fabric.flow("research", failure_policy="fail_fast") as flow:
+        number = flow.add(double, 3)
+        reveal_type(number)  # is: Node[int]
+        text = flow.add(with_context, number)
+        reveal_type(text)  # is: Node[str]
+        reports = flow.map(research, ["a", "b"])
+        reveal_type(reports)  # is: list[Node[Report]]
+        reveal_type(flow.quorum(1, reports))  # is: Given[list[Report]]
+        verdict = flow.add(judge, flow.any(reports), after=[text.ended, number.failed])
+        reveal_type(verdict)  # is: Node[float]
+        flow.add(research, text, number)
+        flow.add(research, "tides", depth=number.result)
+        flow.add(judge, [each.result for each in reports], strict=False)
+        reveal_type(flow.add("by name", text, more=number))  # is: Node[Any]
+        flow.add(double, text)  # error: "Node[str]"
+        flow.add(double, "3")  # error: "A"
+        flow.add(double)  # error: "add" of "FlowBuilder"
+        flow.add(judge, text)  # error: "Node[str]"
+        flow.add(judge, flow.all([text]))  # error: "Node[str]"
+        flow.add(research, "tides", depth=text.result)  # error: "str"
+        flow.add(research, "tides", width=3)  # error: "width"
+        flow.map(double, ["3"])  # error: "map" of "FlowBuilder"
+        flow.add(double, 3, after="text")  # error: "add" of "FlowBuilder"
+        inner = flow.add_flow("inner", after=verdict)
+        inner.add(double, 4)
+    reveal_type(flow.handle.node(verdict))  # is: Handle[float]
+    reveal_type(await flow.handle.node(text))  # is: str
+    reveal_type(await flow.handle.wait(timeout=1))  # is: FlowState
+    with scripts.flow("research") as drawn:
+        number = drawn.add(double, 3)
+    reveal_type(drawn.handle.node(number).result())  # is: int
+    reveal_type(drawn.handle.wait())  # is: FlowState
+
+
 def tasks() -> None:
     reveal_type(research)  # is: Task[[topic: str, depth: int =], Report]
     reveal_type(double)  # is: Task[[number: int], int]

@@ -40,6 +40,15 @@ def in_a_thread(ctx: Context, number: int) -> float:
     return number / 2
 
 
+@worker.task
+async def growing(ctx: Context) -> None:
+    reveal_type(ctx.flow.add(plain, 3))  # is: Node[str]
+    reveal_type(ctx.flow.map(plain, [1, 2]))  # is: list[Node[str]]
+    ctx.flow.add(plain, "3")  # error: "A"
+    async with ctx.flow as flow:
+        flow.add(elsewhere, after=flow.this)
+
+
 @worker.task(cpu=True)
 def computing(number: int) -> int:
     return number

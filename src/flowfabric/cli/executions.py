@@ -158,6 +158,8 @@ def _print_found(found: dict[str, Any], out: Output) -> None:
         ("started", time_text(found["started_at"])),
         ("ended", time_text(found["completed_at"])),
     ]
+    if found["flow_id"]:
+        pairs.append(("flow", found["flow_id"]))
     pairs += [(f"tag {key}", value) for key, value in found["tags"].items()]
     if found["progress_pct"] is not None or found["progress_message"]:
         pairs.append(("progress", f"{found['progress_pct'] or 0}% {found['progress_message'] or ''}".strip()))

@@ -13,6 +13,7 @@ Url: TypeAlias = Annotated[str | None, typer.Option("--url", metavar="URL", help
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help=JSON_HELP)]
 Id: TypeAlias = Annotated[str, typer.Argument(metavar="ID", help="The execution.", show_default=False)]
 Ids: TypeAlias = Annotated[list[str], typer.Argument(metavar="ID", help="Executions.", show_default=False)]
+FlowArgument: TypeAlias = Annotated[str, typer.Argument(metavar="FLOW", help="The flow.", show_default=False)]
 LaneFilter: TypeAlias = Annotated[str | None, typer.Option("--lane", metavar="LANE", help="Only this lane.")]
 NamespaceFilter: TypeAlias = Annotated[
     str | None, typer.Option("--namespace", metavar="NAME", help="Only this namespace.")

@@ -105,6 +105,15 @@ class Output:
         sys.stderr.write(f"{text}\n")
 
     @contextmanager
+    def live_lines(self) -> Iterator[LiveLines | None]:
+        """Lines that are drawn anew in place; None where nobody looks at them."""
+        if not self.is_rich:
+            yield None
+            return
+        with Live(console=self.console, auto_refresh=False, transient=True, vertical_overflow="crop") as shown:
+            yield LiveLines(shown)
+
+    @contextmanager
     def live(self) -> Iterator[LiveTable | None]:
         """A table that is drawn anew in place, below what is printed meanwhile; None where nobody looks at it."""
         if not self.is_rich:
@@ -112,6 +121,14 @@ class Output:
             return
         with Live(console=self.console, auto_refresh=False, transient=True) as shown:
             yield LiveTable(shown)
+
+
+class LiveLines:
+    def __init__(self, shown: Live) -> None:
+        self._shown = shown
+
+    def update(self, lines: Sequence[Row]) -> None:
+        self._shown.update(Text("\n").join(Text.assemble(*line) for line in lines), refresh=True)
 
 
 class LiveTable:

@@ -7,9 +7,16 @@ from flowfabric.client.failures import (
     ExecutionExpired,
     ExecutionFailed,
     ExecutionSkipped,
+    FlowEnded,
 )
+from flowfabric.client.flow_handle import FlowHandle
+from flowfabric.client.flow_view import FlowView
+from flowfabric.client.flows import Flow
 from flowfabric.client.handle import Handle, Progress
-from flowfabric.client.sync import SyncFabric, SyncHandle
+from flowfabric.client.nodes import Node
+from flowfabric.client.sync import SyncFabric
+from flowfabric.client.sync_flows import SyncFlow, SyncFlowHandle
+from flowfabric.client.sync_handle import SyncHandle
 from flowfabric.client.tasks import Call, Task, TaskContext, TaskOptions, named, task
 
 __all__ = [
@@ -20,9 +27,16 @@ __all__ = [
     "ExecutionFailed",
     "ExecutionSkipped",
     "Fabric",
+    "Flow",
+    "FlowEnded",
+    "FlowHandle",
+    "FlowView",
     "Handle",
+    "Node",
     "Progress",
     "SyncFabric",
+    "SyncFlow",
+    "SyncFlowHandle",
     "SyncHandle",
     "Task",
     "TaskContext",

@@ -12,9 +12,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain, repeat
 from typing import Any, Final, TypeAlias, get_type_hints
 
-import msgspec
-
 from flowfabric.client import payloads
+from flowfabric.client.given import Envelope, Inputs, Place, fill, opened
 from flowfabric.client.options import OPTION_NAMES
 from flowfabric.core import limits
 from flowfabric.errors import InvalidInput
@@ -25,14 +24,6 @@ _POSITIONAL: Final = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSIT
 _BY_NAME: Final = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 _QUOTED: Final = re.compile(r"'(\w+)'")
 _PLAIN: Final = frozenset({int, str, bool, type(None)})  # JSON has them as they are
-
-
-class _Envelope(msgspec.Struct, forbid_unknown_fields=True):
-    args: list[msgspec.Raw] = []
-    kwargs: dict[str, msgspec.Raw] = {}
-
-
-_opened: Final = msgspec.json.Decoder(_Envelope).decode
 
 
 def typed_signature(function: Callable[..., Any], name: str) -> inspect.Signature:
@@ -81,8 +72,39 @@ class ArgumentCodec:
         if len(payload) > limits.PAYLOAD_MAX_BYTES:
             limits.payload(f"arguments of {self._task}", payload)
         if kwargs or not self._is_plain(args):
-            self._values(payloads.decode(payload, _opened, "arguments"))
+            self._values(payloads.decode(payload, opened, "arguments"))
         return payload
+
+    def encode_open(self, args: tuple[Any, ...], kwargs: dict[str, Any], given: Sequence[Place]) -> bytes:
+        """A call some of whose arguments are given later; the others are checked as ever."""
+        self._check(args, kwargs)
+        touched = {place.path[0] for place in given}
+        each: Iterable[tuple[int | str, Any]] = [*enumerate(args), *kwargs.items()]
+        for key, value in each:
+            data = payloads.encode(value, self._name_of(key))
+            if key not in touched:
+                payloads.decode(data, self._decoder_of(key), self._name_of(key))
+        payload = payloads.to_json({"args": args, "kwargs": kwargs, "given": given})
+        return limits.payload(f"arguments of {self._task}", payload)
+
+    def has(self, name: str) -> bool:
+        """Whether the function has a parameter of this name."""
+        return name in self._signature.parameters
+
+    def type_of(self, key: int | str) -> Any:
+        """What the parameter at this place, or of this name, is annotated with."""
+        if isinstance(key, str):
+            found = self._signature.parameters.get(key)
+            return Any if found is None else found.annotation
+        return self._types[key] if key < len(self._types) else self._more_type
+
+    def _decoder_of(self, key: int | str) -> payloads.Decode:
+        if isinstance(key, str):
+            return self._by_name.get(key, self._more_kwargs)
+        return self._decoders[key] if key < len(self._decoders) else self._more_args
+
+    def _name_of(self, key: int | str) -> str:
+        return key if isinstance(key, str) else self._name_at(key)
 
     def _is_plain(self, args: tuple[Any, ...]) -> bool:
         """Whether the worker will surely read these: plain values of exactly the types it asks for."""
@@ -92,13 +114,15 @@ class ArgumentCodec:
                 return False
         return True
 
-    def decode(self, payload: bytes) -> Arguments:
+    def decode(self, payload: bytes, inputs: Inputs | None = None) -> Arguments:
         """The arguments in a payload; one that does not fit the signature is refused with the parameter's name."""
-        envelope: _Envelope = payloads.decode(payload, _opened, "arguments")
+        envelope: Envelope = payloads.decode(payload, opened, "arguments")
+        if envelope.given:
+            fill(envelope, inputs or {})
         self._check(envelope.args, envelope.kwargs)
         return self._values(envelope)
 
-    def _values(self, envelope: _Envelope) -> Arguments:
+    def _values(self, envelope: Envelope) -> Arguments:
         decoders, named = self._decoders, self._by_name
         if len(envelope.args) > len(decoders):
             decoders = decoders + [self._more_args] * (len(envelope.args) - len(decoders))

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
-from functools import lru_cache
 from types import TracebackType
 from typing import Any, Final, ParamSpec, Self, TypeAlias, TypeVar, overload
 
 from flowfabric.backends import open_backend
 from flowfabric.backends.gathering import Gatherer
 from flowfabric.backends.ports import EngineBackend
+from flowfabric.client.flow_handle import FlowHandle
+from flowfabric.client.flows import Flow
 from flowfabric.client.handle import Handle, Submission
 from flowfabric.client.operations import Operations
-from flowfabric.client.options import OPTION_NAMES
 from flowfabric.client.submission import Submitter
-from flowfabric.client.tasks import Call, Task, named
+from flowfabric.client.tasks import Call, Task, by_name
 from flowfabric.config import Settings
 from flowfabric.core import batch as b
 from flowfabric.core import contracts as c
 from flowfabric.core.codec import relocate
-from flowfabric.core.ids import ExecutionId, Namespace
+from flowfabric.core.ids import ExecutionId, FlowId, Namespace
 from flowfabric.errors import FlowFabricError, InvalidInput
 
 P = ParamSpec("P")
@@ -97,7 +97,7 @@ class Fabric(Operations):
         its name takes them beside the arguments: `submit("research", "tides", priority=5)`.
         """
         if isinstance(task, str):
-            task, kwargs = _by_name(task, kwargs)
+            task, kwargs = by_name(task, kwargs)
         payload = _task(task).encode_arguments(*args, **kwargs)
         return self._handle(task, await self._gatherer.submit(self._submitter.args(task, payload)))
 
@@ -144,6 +144,25 @@ class Fabric(Operations):
         """A handle for an execution whose id is known; with its task the result has the task's type."""
         return Handle(self.backend, ExecutionId(execution_id), None if task is None else _task(task))
 
+    def flow(
+        self,
+        name: str,
+        *,
+        failure_policy: c.FailurePolicy | str = c.FailurePolicy.CONTINUE,
+        idempotency_key: str | None = None,
+        tags: Mapping[str, str] | None = None,
+    ) -> Flow:
+        """A graph of tasks, drawn in a block and submitted as a whole at its end.
+
+        `failure_policy` says what a failure means that no node takes: "continue", and what does not depend on it goes
+        on, or "fail_fast". With an idempotency key, the same flow again is the same flow.
+        """
+        return Flow(self, name, failure_policy=failure_policy, idempotency_key=idempotency_key, tags=tags)
+
+    def flow_handle(self, flow_id: str) -> FlowHandle:
+        """A handle for a flow whose id is known."""
+        return FlowHandle(self.backend, FlowId(flow_id))
+
     def _handle(self, task: Task[..., R], outcome: c.CreateExecutionResult) -> Handle[R]:
         return Handle(self.backend, outcome.execution_id, task, submission=_SUBMISSIONS[type(outcome)])
 
@@ -154,21 +173,10 @@ def _task(given: Task[P, R]) -> Task[P, R]:
     return given
 
 
-def _by_name(name: str, kwargs: dict[str, Any]) -> tuple[Task[..., Any], dict[str, Any]]:
-    """A task that is only known by name, and its arguments: what is called like an option is one."""
-    options: Any = {key: value for key, value in kwargs.items() if key in OPTION_NAMES}
-    if not options:
-        return _named(name), kwargs
-    return _named(name).with_options(**options), {key: value for key, value in kwargs.items() if key not in options}
-
-
-_named = lru_cache(maxsize=1_000)(named)
-
-
 def _calls(first: Any, second: Iterable[tuple[Any, ...]] | None) -> list[_Encoded]:
     if second is None:
         return [_opened(at, call) for at, call in enumerate(first)]
-    task = _named(first) if isinstance(first, str) else _task(first)
+    task = by_name(first, {})[0] if isinstance(first, str) else _task(first)
     return [(task, _encoded(task, at, args)) for at, args in enumerate(second)]
 
 

@@ -5,6 +5,7 @@ ExecutionEnded      execution_id, task, attempts, reason, category
   ExecutionCancelled  on request
   ExecutionExpired    its deadline came first
   ExecutionSkipped    what it depended on did not happen
+FlowEnded           flow_id, state, failed_execution_id, reason
 """
 
 from __future__ import annotations
@@ -78,3 +79,27 @@ def failure_of(snapshot: c.ExecutionSnapshot, task: str | None = None) -> Execut
     """The exception for an execution that ended without a result; None for any other."""
     kind = _BY_STATE.get(snapshot.public_state)
     return kind(snapshot, task) if kind else None
+
+
+class FlowEnded(Conflict):
+    """A flow failed or was cancelled."""
+
+    default_code = "flow_ended"
+
+    def __init__(self, flow: c.FlowSnapshot, reason: str | None = None) -> None:
+        self.flow_id = flow.flow_id
+        self.state = flow.public_flow_state
+        self.failed_execution_id = flow.failed_execution_id  # a failure that nothing took
+        self.reason = reason or flow.cancel_reason
+        verb = "was cancelled" if self.state is c.FlowState.CANCELLED else "failed"
+        first = f" with {self.failed_execution_id}" if self.failed_execution_id and verb == "failed" else ""
+        why = f": {self.reason}" if self.reason else ""
+        super().__init__(f"flow {flow.flow_kind} {self.flow_id} {verb}{first}{why}", flow_id=str(self.flow_id))
+
+    @property
+    def family(self) -> Family:
+        return Family.CONFLICT
+
+    @property
+    def error_class(self) -> ErrorClass:
+        return ErrorClass.TERMINAL

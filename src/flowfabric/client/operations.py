@@ -137,6 +137,26 @@ class Operations:
         """All that bears on why an execution runs or does not."""
         return await self.backend.explain_execution(ExecutionId(execution_id))
 
+    async def flows(
+        self,
+        *,
+        name: str | None = None,
+        namespace: str | None = None,
+        status: c.FlowStatus | str | None = None,
+        cursor: str | None = None,
+        limit: int = 100,
+    ) -> c.ListFlowsPage:
+        """Flows that match all of it, newest first, a page at a time; go on with `next_cursor` until it is None."""
+        return await self.backend.list_flows(
+            c.ListFlowsArgs(
+                flow_kind=name,
+                namespace=_namespace(namespace),
+                status=status,  # type: ignore[arg-type]  # checked there
+                cursor=cursor,
+                limit=limit,
+            )
+        )
+
     async def _set_lane(self, lane: str, state: LaneState) -> None:
         await self.backend.set_lane_state(c.SetLaneStateArgs(lane_id=LaneId(lane), state=state))
 

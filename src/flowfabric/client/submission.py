@@ -23,7 +23,7 @@ class Submitter:
 
     def __init__(self, partitions: PartitionConfig, namespace: Namespace, creator: str) -> None:
         self._partitions = partitions
-        self._namespace = namespace
+        self.namespace = namespace
         self._creator = limits.label("creator", creator, 0, limits.CREATOR_IDENTITY_MAX_BYTES)
         self._uuids = OrderedUuids()
         self._forms: WeakKeyDictionary[Task[..., Any], _Form] = WeakKeyDictionary()
@@ -31,6 +31,10 @@ class Submitter:
     def args(self, task: Task[..., Any], payload: bytes) -> c.CreateExecutionArgs:
         """For a call of the task; the payload is what encode_arguments answered, or a Call has checked."""
         return self._form(task).filled(payload)
+
+    def member_args(self, task: Task[..., Any], payload: bytes, execution_id: ExecutionId) -> c.CreateExecutionArgs:
+        """For a member of a flow, whose id is known."""
+        return self._form(task).filled(payload, execution_id)
 
     def check(self, tasks: Iterable[Task[..., Any]]) -> None:
         """Refuse tasks whose options contradict each other."""
@@ -52,7 +56,7 @@ class Submitter:
             execution_id=ExecutionId.for_lane(
                 options.lane_id, self._partitions, idempotency_key=once, concurrency_key=in_turn
             ),
-            namespace=self._namespace,
+            namespace=self.namespace,
             lane_id=options.lane_id,
             execution_kind=task.name,
             payload_encoding=payloads.ENCODING,
@@ -80,10 +84,10 @@ class _Form:
         has_key = blank.idempotency_key is not None or blank.concurrency_key is not None
         self._tag = blank.execution_id.tag if has_key or partitions.lane_shards == 1 else None
 
-    def filled(self, payload: bytes) -> c.CreateExecutionArgs:
+    def filled(self, payload: bytes, execution_id: ExecutionId | None = None) -> c.CreateExecutionArgs:
         # All of it was checked, as what is set here was.
         args: c.CreateExecutionArgs = self._blank.__copy__()  # type: ignore[attr-defined]
-        force_setattr(args, "execution_id", self._new_id())
+        force_setattr(args, "execution_id", execution_id or self._new_id())
         force_setattr(args, "input_payload", payload)
         return args
 

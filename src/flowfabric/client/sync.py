@@ -1,21 +1,21 @@
-"""SyncFabric: Fabric for scripts, Django and Flask. Every method is the one of Fabric or Handle, run in a portal."""
+"""SyncFabric: Fabric for scripts, Django and Flask. Every method is the one of Fabric, run in a portal."""
 
 from __future__ import annotations
 
 import atexit
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from functools import wraps
 from types import TracebackType
-from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeAlias, TypeVar, overload
+from typing import Any, Concatenate, ParamSpec, Self, TypeAlias, TypeVar, overload
 
 from flowfabric.client.fabric import Fabric
-from flowfabric.client.handle import Handle, Submission
-from flowfabric.client.options import Duration
+from flowfabric.client.handle import Handle
 from flowfabric.client.portal import Portal
+from flowfabric.client.sync_flows import SyncFlow, SyncFlowHandle
+from flowfabric.client.sync_handle import SyncHandle
 from flowfabric.client.tasks import Call, Task
 from flowfabric.config import Settings
 from flowfabric.core import contracts as c
-from flowfabric.core.ids import ExecutionId
 from flowfabric.errors import FlowFabricError
 
 P = ParamSpec("P")
@@ -23,18 +23,6 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 SyncSubmissions: TypeAlias = list["SyncHandle[R] | FlowFabricError"]
-
-
-def _of_handle(
-    method: Callable[Concatenate[Handle[Any], P], Coroutine[Any, Any, T]],
-) -> Callable[Concatenate[SyncHandle[Any], P], T]:
-    """The method of a handle, run in the portal."""
-
-    @wraps(method)
-    def run(self: SyncHandle[Any], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return self._portal.run(method, self._handle, *args, **kwargs)
-
-    return run
 
 
 def _of_fabric(
@@ -47,51 +35,6 @@ def _of_fabric(
         return self._portal.run(method, self._fabric, *args, **kwargs)
 
     return run
-
-
-class SyncHandle(Generic[R]):
-    """One execution; `result()` waits for what the task returns."""
-
-    def __init__(self, portal: Portal, handle: Handle[R]) -> None:
-        self._portal = portal
-        self._handle = handle
-
-    def __repr__(self) -> str:
-        return f"Sync{self._handle!r}"
-
-    @property
-    def id(self) -> ExecutionId:
-        return self._handle.id
-
-    @property
-    def submission(self) -> Submission | None:
-        return self._handle.submission
-
-    def result(self, timeout: Duration | None = None) -> R:
-        """As Handle.result."""
-        return self._portal.run(self._handle.result, timeout)
-
-    def events(self, *, cursor: str | None = None) -> Iterator[c.Event]:
-        """As Handle.events."""
-        return self._portal.iterate(self._handle.events(cursor=cursor))
-
-    wait = _of_handle(Handle.wait)
-    raw_result = _of_handle(Handle.raw_result)
-    status = _of_handle(Handle.status)
-    describe = _of_handle(Handle.describe)
-    progress = _of_handle(Handle.progress)
-    attempts = _of_handle(Handle.attempts)
-    history = _of_handle(Handle.history)
-    signal = _of_handle(Handle.signal)
-    waitpoints = _of_handle(Handle.waitpoints)
-    link = _of_handle(Handle.link)
-    resume = _of_handle(Handle.resume)
-    cancel = _of_handle(Handle.cancel)
-    replay = _of_handle(Handle.replay)
-    change_priority = _of_handle(Handle.change_priority)
-    explain = _of_handle(Handle.explain)
-    tags = _of_handle(Handle.tags)
-    set_tags = _of_handle(Handle.set_tags)
 
 
 class SyncFabric:
@@ -163,7 +106,24 @@ class SyncFabric:
         """As Fabric.handle."""
         return SyncHandle(self._portal, self._fabric.handle(execution_id, task))
 
+    def flow(
+        self,
+        name: str,
+        *,
+        failure_policy: c.FailurePolicy | str = c.FailurePolicy.CONTINUE,
+        idempotency_key: str | None = None,
+        tags: Mapping[str, str] | None = None,
+    ) -> SyncFlow:
+        """As Fabric.flow, in a `with`."""
+        flow = self._fabric.flow(name, failure_policy=failure_policy, idempotency_key=idempotency_key, tags=tags)
+        return SyncFlow(self._portal, flow)
+
+    def flow_handle(self, flow_id: str) -> SyncFlowHandle:
+        """As Fabric.flow_handle."""
+        return SyncFlowHandle(self._portal, self._fabric.flow_handle(flow_id))
+
     counts = _of_fabric(Fabric.counts)
+    flows = _of_fabric(Fabric.flows)
     events = _of_fabric(Fabric.events)
     signal = _of_fabric(Fabric.signal)
     suspended = _of_fabric(Fabric.suspended)

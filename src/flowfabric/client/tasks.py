@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from copy import copy
 from dataclasses import dataclass
-from functools import cached_property, update_wrapper
+from functools import cached_property, lru_cache, update_wrapper
 from typing import Any, Concatenate, Final, Generic, ParamSpec, TypeVar, Unpack, cast, get_args, get_origin, overload
 
 from flowfabric.client import payloads
 from flowfabric.client.arguments import ArgumentCodec, Arguments, typed_signature
-from flowfabric.client.options import Options, TaskOptions, check_names
+from flowfabric.client.given import Inputs, Place
+from flowfabric.client.options import OPTION_NAMES, Options, TaskOptions, check_names
 from flowfabric.core import limits
 from flowfabric.errors import InvalidInput
 
@@ -48,11 +49,13 @@ class _TypedFunction:
         return ArgumentCodec(self._name, self._signature.replace(parameters=taken))
 
     @cached_property
-    def result(self) -> payloads.Decode:
+    def result_type(self) -> Any:
         kind = self._signature.return_annotation
-        if get_origin(kind) in (Awaitable, Coroutine):
-            kind = get_args(kind)[-1]
-        return payloads.decoder(kind, f"result of {self._name}")
+        return get_args(kind)[-1] if get_origin(kind) in (Awaitable, Coroutine) else kind
+
+    @cached_property
+    def result(self) -> payloads.Decode:
+        return payloads.decoder(self.result_type, f"result of {self._name}")
 
     @cached_property
     def _signature(self) -> inspect.Signature:
@@ -98,15 +101,31 @@ class Task(Generic[P, R]):
         """The call as a payload. A call that does not fit the signature is refused with the parameter's name."""
         return self._typed.arguments.encode(args, kwargs)
 
-    def decode_arguments(self, payload: bytes) -> Arguments:
+    def encode_open(self, args: tuple[Any, ...], kwargs: dict[str, Any], given: Sequence[Place]) -> bytes:
+        """The call as a payload whose arguments at these places are results that are still to come."""
+        return self._typed.arguments.encode_open(args, kwargs, given)
+
+    def decode_arguments(self, payload: bytes, inputs: Inputs | None = None) -> Arguments:
         """The arguments in a payload, each of the type its parameter is annotated with."""
-        return self._typed.arguments.decode(payload)
+        return self._typed.arguments.decode(payload, inputs)
 
     def encode_result(self, value: R) -> bytes:
         return payloads.encode(value, f"result of {self.name}")
 
     def decode_result(self, payload: bytes) -> R:
         return cast("R", payloads.decode(payload, self._typed.result, f"result of {self.name}"))
+
+    @property
+    def result_type(self) -> Any:
+        """What the function is said to return; Any where it says nothing."""
+        return self._typed.result_type
+
+    def has_parameter(self, name: str) -> bool:
+        return self._typed.arguments.has(name)
+
+    def parameter_type(self, key: int | str) -> Any:
+        """What the parameter at this place, or of this name, is annotated with."""
+        return self._typed.arguments.type_of(key)
 
     @property
     def takes_context(self) -> bool:
@@ -163,6 +182,17 @@ def named(name: str, **options: Unpack[Options]) -> Task[..., Any]:
         raise InvalidInput("task", name, "was made by its name; its function is not here")
 
     return Task(elsewhere, name=name, options=TaskOptions(**options))
+
+
+def by_name(name: str, kwargs: dict[str, Any]) -> tuple[Task[..., Any], dict[str, Any]]:
+    """A task that is only known by name, and its arguments: what is called like an option is one."""
+    options: Any = {key: value for key, value in kwargs.items() if key in OPTION_NAMES}
+    if not options:
+        return _named(name), kwargs
+    return _named(name).with_options(**options), {key: value for key, value in kwargs.items() if key not in options}
+
+
+_named = lru_cache(maxsize=1_000)(named)
 
 
 def _own_name(function: Callable[..., Any]) -> str:

@@ -120,7 +120,10 @@ class Timing(NamedTuple):
 
 
 def critical_path(timings: Mapping[N, Timing], edges: Iterable[tuple[N, N]]) -> list[N]:
-    """The chain that decided when the last node ended: from it back to whichever upstream ended last, and so on."""
+    """The chain that decided when the last node ended: from it back to whichever upstream ended last, and so on.
+
+    An upstream that ended when its downstream had started, because others were enough, decided nothing.
+    """
     upstreams: dict[N, list[N]] = {}
     for upstream, downstream in edges:
         upstreams.setdefault(downstream, []).append(upstream)
@@ -131,9 +134,10 @@ def critical_path(timings: Mapping[N, Timing], edges: Iterable[tuple[N, N]]) -> 
     ended = [node for node in timings if timings[node].ended_at is not None and timings[node].started_at is not None]
     if not ended:
         return []
-    path = [max(ended, key=end_of)]
+    path = [max(reversed(ended), key=end_of)]  # of those that ended together, the one that came last
     while True:
-        before = [node for node in upstreams.get(path[-1], []) if end_of(node)]
+        started_at = timings[path[-1]].started_at or 0
+        before = [node for node in upstreams.get(path[-1], []) if 0 < end_of(node) <= started_at]
         if not before:
             return path[::-1]
-        path.append(max(before, key=end_of))
+        path.append(max(reversed(before), key=end_of))

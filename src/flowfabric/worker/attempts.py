@@ -17,7 +17,7 @@ from flowfabric.core import limits
 from flowfabric.core.ids import LaneId
 from flowfabric.errors import FlowFabricError, Invalid
 from flowfabric.worker import outcomes
-from flowfabric.worker.attempt import Attempt, Stop, Suspension
+from flowfabric.worker.attempt import Attempt, Stop, Suspension, stop_for
 from flowfabric.worker.context import Context
 from flowfabric.worker.endings import completion
 from flowfabric.worker.handlers import Handler
@@ -260,6 +260,9 @@ class Attempts:
             # The store will not have this result, so the execution would run for ever: it fails instead.
             self.held.add(attempt)
             self._fail(attempt, outcomes.bounded(str(error)), outcomes.INVALID_RESULT, retryable=False)
+            return
+        if stop_for(error) is Stop.CANCELLED:  # between two renewals; that is how joins end what they do not need
+            self._stats.cancelled += 1
             return
         self._stats.lost += 1
         _logger.warning("the end of %s attempt %d was refused: %s", attempt.execution_id, attempt.attempt_index, error)

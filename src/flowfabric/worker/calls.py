@@ -2,26 +2,50 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
 from flowfabric.client import payloads
 from flowfabric.client.arguments import Arguments
+from flowfabric.client.given import Inputs, as_inputs, filled
 from flowfabric.client.payloads import ENCODING
 from flowfabric.client.tasks import Task
+from flowfabric.core.contracts import ExecutionInput
 from flowfabric.errors import InvalidInput
 from flowfabric.worker.outcomes import INVALID_PAYLOAD, INVALID_RESULT, Fail
 
 
-def decoded(task: Task[..., Any], payload: bytes, encoding: str | None) -> Arguments:
-    """The arguments in a payload; an empty payload is a call without any."""
-    if encoding not in (ENCODING, None):
-        reason = f"the payload is {encoding}, this worker reads {ENCODING}"
-        raise Fail(reason, category=INVALID_PAYLOAD, retryable=False)
+def decoded(
+    task: Task[..., Any], payload: bytes, encoding: str | None, inputs: Sequence[ExecutionInput] = ()
+) -> Arguments:
+    """The arguments in a payload, with what other members of a flow give; an empty payload is a call without any."""
+    _check_encoding("payload", encoding)
     try:
-        return task.decode_arguments(payload or b"{}")
+        return task.decode_arguments(payload or b"{}", _given(inputs) if inputs else None)
     except InvalidInput as error:
         raise Fail(str(error), category=INVALID_PAYLOAD, retryable=False) from error
+
+
+def completed_payload(payload: bytes, inputs: Sequence[ExecutionInput]) -> bytes:
+    """The payload with what other members of a flow give."""
+    try:
+        return filled(payload, _given(inputs)) if inputs and payload else payload
+    except InvalidInput as error:
+        raise Fail(str(error), category=INVALID_PAYLOAD, retryable=False) from error
+
+
+def _given(inputs: Sequence[ExecutionInput]) -> Inputs:
+    for each in inputs:
+        if each.payload:
+            _check_encoding(f"result of {each.upstream_execution_id}", each.encoding)
+    return as_inputs({each.data_passing_ref: each.payload for each in inputs})
+
+
+def _check_encoding(what: str, encoding: str | None) -> None:
+    if encoding not in (ENCODING, None):
+        reason = f"the {what} is {encoding}, this worker reads {ENCODING}"
+        raise Fail(reason, category=INVALID_PAYLOAD, retryable=False)
 
 
 def encoded(task: Task[..., Any], value: Any) -> bytes:

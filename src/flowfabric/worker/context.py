@@ -12,6 +12,7 @@ from flowfabric.core import contracts as c
 from flowfabric.core.ids import ExecutionId, LaneId, Namespace
 from flowfabric.worker.attempt import Stop
 from flowfabric.worker.durable import DurableContext
+from flowfabric.worker.growing import GrowingFlow
 from flowfabric.worker.journal import Journal
 
 T = TypeVar("T")
@@ -59,6 +60,8 @@ class Link(Protocol):
 
     def journal(self) -> Journal: ...
 
+    def flow(self) -> GrowingFlow: ...
+
     def wait(self, call: Coroutine[Any, Any, T]) -> T: ...
 
 
@@ -89,13 +92,14 @@ class Context(DurableContext):
     that is how a thread learns of it, an async handler is cancelled anyway.
     """
 
-    __slots__ = ("_link", "_log", "_snapshot")
+    __slots__ = ("_flow", "_link", "_log", "_snapshot")
 
     def __init__(self, link: Link) -> None:
         super().__init__()
         self._link = link
         self._log: logging.LoggerAdapter[logging.Logger] | None = None
         self._snapshot: c.ExecutionSnapshot | None = None
+        self._flow: GrowingFlow | None = None
 
     def __repr__(self) -> str:
         return f"Context({self.task!r}, {self.execution_id!r}, attempt {self.attempt_index})"
@@ -178,6 +182,18 @@ class Context(DurableContext):
     async def tags(self) -> dict[str, str]:
         """The execution's labels, read from the store at the first call."""
         return (self._snapshot or await self.describe()).tags
+
+    @property
+    def flow(self) -> GrowingFlow:
+        """The flow that it is a member of, to add nodes to: `ctx.flow.add(task, ...)`."""
+        if self._flow is None:
+            self._flow = self._link.flow()
+        return self._flow
+
+    async def _send_additions(self) -> None:
+        """What was added to the flow goes before the end of the handler."""
+        if self._flow is not None:
+            await self._flow.send()
 
     def wait(self, call: Coroutine[Any, Any, T]) -> T:
         """For handlers in threads: run an async call on the worker's loop, `tags = ctx.wait(ctx.tags())`."""

@@ -11,7 +11,7 @@ from flowfabric.client.options import ms
 from flowfabric.client.tasks import Task
 from flowfabric.errors import InvalidInput
 from flowfabric.worker.attempt import Attempt
-from flowfabric.worker.calls import decoded, encoded
+from flowfabric.worker.calls import completed_payload, decoded, encoded
 from flowfabric.worker.context import Context
 from flowfabric.worker.outcomes import Interrupted
 from flowfabric.worker.process_child import Job
@@ -62,12 +62,14 @@ class Handler:
         attempt.started = True
         try:
             work = attempt.work
-            args, kwargs = decoded(self.task, work.input_payload, work.payload_encoding)
+            args, kwargs = decoded(self.task, work.input_payload, work.payload_encoding, work.inputs)
             if self._middleware:
                 value = await self._through_middleware(attempt, args, kwargs)
             else:
                 value = await self.call(attempt, args, kwargs)
             payload = encoded(self.task, value)
+            if attempt.context is not None:
+                await attempt.context._send_additions()
         except (KeyboardInterrupt, GeneratorExit):
             raise
         except BaseException as error:  # whatever it is, the attempt has an end
@@ -153,7 +155,7 @@ class ProcessHandler(Handler):
             lane=attempt.lane_id,
             namespace=context.namespace,
             deadline=context.deadline,
-            payload=attempt.work.input_payload,
+            payload=completed_payload(attempt.work.input_payload, attempt.work.inputs),
             encoding=attempt.work.payload_encoding,
         )
 

@@ -12,6 +12,7 @@ from flowfabric.core import contracts as c
 from flowfabric.core.ids import ExecutionId, LaneId, Namespace
 from flowfabric.errors import ExecutionNotFound, InvalidInput
 from flowfabric.worker.attempt import Attempt, Stop, Suspension
+from flowfabric.worker.growing import GrowingFlow
 from flowfabric.worker.journal import Journal
 
 if TYPE_CHECKING:
@@ -70,6 +71,9 @@ class WorkerLink:
 
     def journal(self) -> Journal:
         return Journal(self._attempt, self._home)
+
+    def flow(self) -> GrowingFlow:
+        return GrowingFlow(self._attempt, self._home)
 
     @property
     def is_lease_healthy(self) -> bool:

@@ -26,6 +26,7 @@ from flowfabric.errors import InvalidInput
 from flowfabric.worker.attempt import Stop
 from flowfabric.worker.calls import decoded, encoded
 from flowfabric.worker.context import Context
+from flowfabric.worker.growing import GrowingFlow
 from flowfabric.worker.journal import Journal
 from flowfabric.worker.outcomes import Cancel, Fail, Outcome, Retry, Snooze, category_of, reason_of
 
@@ -109,6 +110,9 @@ class _ParentLink:
         raise self._no_connection()
 
     def journal(self) -> Journal:
+        raise self._no_connection()
+
+    def flow(self) -> GrowingFlow:
         raise self._no_connection()
 
     def _no_connection(self) -> InvalidInput:

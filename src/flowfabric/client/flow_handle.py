@@ -1,0 +1,203 @@
+"""A handle for a flow: one graph as its submitter sees it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Generator, Mapping
+from typing import Any, Final, TypeVar, overload
+from uuid import UUID, uuid5
+
+from msgspec.structs import replace
+
+from flowfabric.backends.ports import EngineBackend
+from flowfabric.client.failures import FlowEnded
+from flowfabric.client.flow_view import FlowView, read_members, read_view
+from flowfabric.client.handle import Handle, Submission
+from flowfabric.client.nodes import Node
+from flowfabric.client.options import Duration, ms
+from flowfabric.core import contracts as c
+from flowfabric.core import limits
+from flowfabric.core.ids import ExecutionId, FlowId
+from flowfabric.core.partition import flow_partition
+from flowfabric.core.states import PublicState
+from flowfabric.errors import InvalidInput, NotFound
+
+T = TypeVar("T")
+
+_LOOK_AGAIN_S: Final = 0.1  # for what no execution's end tells
+_LOOK_AT_LEAST_S: Final = 1.0
+_FAILED: Final = (PublicState.FAILED, PublicState.EXPIRED)
+
+
+class FlowHandle:
+    """One flow. `await handle` is the result of its only leaf.
+
+    It holds no connection and no state: make as many as you like, in any process, with `fabric.flow_handle(id)`.
+    `submission` says whether it was "created" or was there already ("duplicate"); None when nothing was submitted.
+    """
+
+    def __init__(
+        self,
+        backend: EngineBackend,
+        flow_id: FlowId,
+        *,
+        nodes: Mapping[str, Node[Any]] | None = None,
+        submission: Submission | None = None,
+    ) -> None:
+        self._backend = backend
+        self._nodes = dict(nodes or {})
+        self.id = flow_id
+        self.submission = submission
+
+    def __repr__(self) -> str:
+        return f"FlowHandle({str(self.id)!r})"
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        return self.result().__await__()
+
+    async def result(self, timeout: Duration | None = None) -> Any:  # noqa: ASYNC109 - the store waits, not we
+        """Wait for the end, and return the result of the one node that completed and that no other waits for.
+
+        Results of other nodes: `handle.node(node).result()`. Raises FlowEnded when the flow failed or was cancelled,
+        and TimeoutError when it had not ended in time, which changes nothing for the flow.
+        """
+        if await self.wait(timeout) is not c.FlowState.COMPLETED:
+            raise await self._failure()
+        view = await self.view()
+        ends = [each for each in view.leaves if each.public_state is PublicState.COMPLETED]
+        if len(ends) != 1:
+            names = ", ".join(view.labels[each.execution_id] for each in ends) or "none"
+            problem = f"must have one completed leaf to have a result, and has: {names}; ask handle.node(...).result()"
+            raise InvalidInput("flow", self.id, problem)
+        return await self._handle_of(ends[0].execution_id).result()
+
+    async def wait(self, timeout: Duration | None = None) -> c.FlowState:  # noqa: ASYNC109 - the store waits, not we
+        """Wait for the end, whichever it is, and say which; TimeoutError when it had not ended in time."""
+        seconds = None if timeout is None else ms("timeout", timeout) / 1000
+        try:
+            async with asyncio.timeout(seconds):
+                while not (state := await self.status()).has_ended:
+                    await self._wait_for_more()
+                return state
+        except TimeoutError:
+            raise TimeoutError(
+                f"{self!r} is {await self.status()} after {seconds:g} seconds and goes on; wait again, cancel(), or "
+                "see view() for what it waits for"
+            ) from None
+
+    async def status(self) -> c.FlowState:
+        """How it stands."""
+        return (await self.describe()).public_flow_state
+
+    async def describe(self) -> c.FlowSnapshot:
+        """How it stands, with its counts, tags and joins."""
+        snapshot = await self._backend.describe_flow(self.id)
+        if snapshot is None:
+            raise NotFound(f"{self.id}: no such flow", code="flow_not_found", flow_id=str(self.id))
+        return snapshot
+
+    async def view(self) -> FlowView:
+        """All of it, members and edges, to be drawn or looked through: `print((await handle.view()).tree())`."""
+        return await read_view(self._backend, await self.describe())
+
+    async def members(self, *, cursor: str | None = None, limit: int = 100) -> c.ListFlowMembersPage:
+        """Its members, in the order in which they came."""
+        return await self._backend.list_flow_members(c.ListFlowMembersArgs(flow_id=self.id, cursor=cursor, limit=limit))
+
+    @overload
+    def node(self, node: Node[T]) -> Handle[T]: ...
+    @overload
+    def node(self, node: str) -> Handle[Any]: ...
+    def node(self, node: Node[Any] | str) -> Handle[Any]:
+        """The execution of a node, given by itself or by its name."""
+        if isinstance(node, Node):
+            return Handle(self._backend, node.id, node.task)
+        if node in self._nodes:
+            return self.node(self._nodes[node])
+        tag = flow_partition(self.id, self._backend.partitions).tag
+        return Handle(self._backend, ExecutionId(f"{tag}:{uuid5(UUID(self.id), node)}"))
+
+    async def events(self, *, cursor: str | None = None) -> AsyncIterator[c.Event]:
+        """What has happened and happens to its members, until it has ended; `cursor` is that of the last event seen."""
+        args = c.ReadEventsArgs(partition=flow_partition(self.id, self._backend.partitions), cursor=cursor, limit=1_000)
+        members: set[ExecutionId] = set()
+        has_ended = False
+        while True:
+            page = await self._backend.read_events(args)
+            if any(each.event == c.EventKind.CREATED or not members for each in page.events):
+                members = {each.execution_id for each in await read_members(self._backend, self.id)}
+            for event in page.events:
+                if event.execution_id in members:
+                    yield event
+            args = replace(args, cursor=page.cursor)
+            if page.events or page.more:
+                continue
+            if has_ended:  # known before the page was read: its last line was in it
+                return
+            flow = await self.describe()
+            has_ended = flow.public_flow_state.has_ended and not flow.left_count
+            if not has_ended:
+                await asyncio.sleep(_LOOK_AGAIN_S)
+
+    async def cancel(
+        self,
+        reason: str = "",
+        *,
+        policy: c.CancellationPolicy | str = c.CancellationPolicy.CANCEL_ALL,
+        wait: bool = False,
+    ) -> c.CancelFlowResult:
+        """Close it: from now on none of its members starts. With `wait`, answer when all of them were reached.
+
+        "cancel_all" ends all, "cancel_pending" all but the running ones, "flow_only" none.
+        """
+        args = c.CancelFlowArgs(
+            flow_id=self.id,
+            reason=reason,
+            cancellation_policy=policy,  # type: ignore[arg-type]  # checked there
+            wait=wait,
+        )
+        return await self._backend.cancel_flow(args)
+
+    async def replay(self) -> list[ExecutionId]:
+        """Run once more what failed, and with it what was skipped because of that; which members they are."""
+        view = await self.view()
+        failed = [each.execution_id for each in view.members if each.public_state in _FAILED]
+        for execution_id in failed:
+            await self._backend.replay_execution(c.ReplayExecutionArgs(execution_id=execution_id))
+        return failed
+
+    async def set_tags(self, tags: Mapping[str, str]) -> None:
+        """Add tags or overwrite their values; other tags stay."""
+        await self._backend.set_flow_tags(c.SetFlowTagsArgs(flow_id=self.id, tags=dict(tags)))
+
+    async def _wait_for_more(self) -> None:
+        """Until the member that came last and has not ended does; its flow has moved on then."""
+        members = await read_members(self._backend, self.id)
+        left = [each.execution_id for each in members if each.completed_at is None]
+        if left:
+            await self._wait_for_member(left[-1])
+        elif not await self._backend.continue_flow(self.id):  # the rest of a large step, or more members are to come
+            await asyncio.sleep(_LOOK_AGAIN_S)
+
+    async def _wait_for_member(self, execution_id: ExecutionId) -> None:
+        """Until it has ended, or the flow has without it: one that is only closed leaves members behind."""
+        ending = self._backend.wait_for_execution(execution_id, timeout_ms=limits.MAX_DURATION_MS)
+        waiting = asyncio.ensure_future(ending)
+        try:
+            while not waiting.done() and not (await self.status()).has_ended:
+                await asyncio.wait([waiting], timeout=_LOOK_AT_LEAST_S)
+            if waiting.done():
+                waiting.result()
+        finally:
+            waiting.cancel()
+
+    async def _failure(self) -> FlowEnded:
+        flow = await self.describe()
+        failed = flow.failed_execution_id and await self._backend.describe_execution(flow.failed_execution_id)
+        return FlowEnded(flow, failed.failure_reason if failed else None)
+
+    def _handle_of(self, execution_id: ExecutionId) -> Handle[Any]:
+        for node in self._nodes.values():
+            if node.id == execution_id:
+                return self.node(node)
+        return Handle(self._backend, execution_id)

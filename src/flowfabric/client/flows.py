@@ -1,0 +1,119 @@
+"""A flow as its submitter writes it: nodes are added in a block, and the whole graph is sent at the block's end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Self, TypeVar
+from uuid import NAMESPACE_URL, uuid5
+
+from flowfabric.client.flow_builder import FlowBuilder, checked_policy
+from flowfabric.client.flow_graph import graph_of
+from flowfabric.client.flow_handle import FlowHandle
+from flowfabric.client.nodes import Node
+from flowfabric.client.submission import Submitter
+from flowfabric.core import contracts as c
+from flowfabric.core import limits
+from flowfabric.core.ids import ExecutionId, FlowId, Namespace
+from flowfabric.core.partition import flow_partition
+from flowfabric.core.tags import tag_map
+from flowfabric.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from flowfabric.client.fabric import Fabric
+
+R = TypeVar("R")
+
+
+class Flow(FlowBuilder):
+    """`async with fabric.flow("research") as flow: ...`; when the block raises, nothing is sent.
+
+    `handle` is there afterwards. `id` is known from the start.
+    """
+
+    def __init__(
+        self,
+        fabric: Fabric,
+        name: str,
+        *,
+        failure_policy: c.FailurePolicy | str = c.FailurePolicy.CONTINUE,
+        idempotency_key: str | None = None,
+        tags: Mapping[str, str] | None = None,
+    ) -> None:
+        self.id = _flow_id(fabric.namespace, name, idempotency_key)
+        partitions = fabric.backend.partitions
+        super().__init__(name, partitions, flow_partition(self.id, partitions).tag, self.id)
+        self.failure_policy = checked_policy(failure_policy)
+        self.tags = tag_map(tags or {})
+        self._fabric = fabric
+        self._handle: FlowHandle | None = None
+
+    @property
+    def handle(self) -> FlowHandle:
+        """The submitted flow."""
+        if self._handle is None:
+            raise InvalidInput("flow", self.name, "has no handle yet: it is submitted at the end of its block")
+        return self._handle
+
+    def _enter(self, node: Node[R]) -> Node[R]:
+        if self._handle is not None:
+            raise InvalidInput("flow", self.name, "was submitted; a running member adds to its flow with ctx.flow")
+        return super()._enter(node)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            await self.submit()
+
+    async def submit(self) -> FlowHandle:
+        """Send the graph; what is wrong with it is refused before that."""
+        submitter, backend = self._fabric._submitter, self._fabric.backend
+        whole = submission(self, self.id, self.failure_policy, submitter)
+        flows = [whole, *child_submissions(self, submitter)]
+        outcomes = [await backend.submit_flow(args) for args in flows]
+        if self.tags:
+            await backend.set_flow_tags(c.SetFlowTagsArgs(flow_id=self.id, tags=self.tags))
+        for node in self.nodes.values():
+            node.is_sent = True
+        is_known = isinstance(outcomes[0], c.FlowAlreadySubmitted)
+        self._handle = FlowHandle(backend, self.id, nodes=self.nodes, submission="duplicate" if is_known else "created")
+        return self._handle
+
+
+def submission(
+    flow: FlowBuilder,
+    flow_id: FlowId,
+    policy: c.FailurePolicy,
+    submitter: Submitter,
+    parent: ExecutionId | None = None,
+) -> c.SubmitFlowArgs:
+    """The flow as the store takes it."""
+    return c.SubmitFlowArgs(
+        flow_id=flow_id,
+        flow_kind=flow.name,
+        namespace=submitter.namespace,
+        failure_policy=policy,
+        parent_execution_id=parent,
+        **graph_of(flow, submitter)._asdict(),
+    )
+
+
+def child_submissions(flow: FlowBuilder, submitter: Submitter) -> Iterator[c.SubmitFlowArgs]:
+    """The flows in a flow, each after the one that it is in."""
+    for child in flow.children:
+        if child.node.is_sent:
+            continue
+        yield submission(child, child.flow_id, child.failure_policy, submitter, child.node.id)
+        yield from child_submissions(child, submitter)
+
+
+def _flow_id(namespace: Namespace, name: str, key: str | None) -> FlowId:
+    """A new one, or always the same for a key."""
+    if key is None:
+        return FlowId.new()
+    limits.label("idempotency_key", key, 1, limits.IDEMPOTENCY_KEY_MAX_BYTES)
+    return FlowId(str(uuid5(NAMESPACE_URL, f"flowfabric:{namespace}/{name}/{key}")))

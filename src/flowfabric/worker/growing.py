@@ -1,0 +1,77 @@
+"""`ctx.flow`: a running member adds nodes to its own flow."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from flowfabric.client.flow_builder import FlowBuilder
+from flowfabric.client.flow_graph import graph_of, in_parts
+from flowfabric.client.flows import child_submissions
+from flowfabric.client.nodes import Node
+from flowfabric.client.submission import Submitter
+from flowfabric.core import contracts as c
+from flowfabric.core.ids import FlowId
+from flowfabric.errors import InvalidInput
+from flowfabric.worker.attempt import Attempt
+
+if TYPE_CHECKING:
+    from flowfabric.worker.attempts import Attempts
+
+
+class GrowingFlow(FlowBuilder):
+    """The flow of the running member, which is `this`; nodes are added as to `fabric.flow(...)`.
+
+    What was added is sent at the end of an `async with ctx.flow:`, or before the handler's return is told to the store.
+    Ids follow from the member's own and the nodes' names, so a handler that is run again does not add them twice.
+    """
+
+    def __init__(self, attempt: Attempt, home: Attempts) -> None:
+        mine = attempt.execution_id
+        super().__init__(attempt.handler.name, home.backend.partitions, mine.tag, mine.uuid)
+        self.this: Node[Any] = Node(self, mine.uuid, mine, attempt.handler.task)
+        self._attempt = attempt
+        self._backend = home.backend
+        self._submitter = Submitter(home.backend.partitions, home.settings.namespace, home.settings.worker_instance_id)
+        self._flow_id: FlowId | None = None
+
+    @property
+    def unsent(self) -> list[Node[Any]]:
+        return [node for node in self.nodes.values() if not node.is_sent]
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            await self.send()
+            return
+        for node in self.unsent:
+            del self.nodes[node.name]
+        self.children = [child for child in self.children if child.node.is_sent]
+
+    async def send(self) -> None:
+        """Add to the flow what was not sent yet."""
+        new = self.unsent
+        if not new:
+            return
+        graph = graph_of(self, self._submitter)
+        children = list(child_submissions(self, self._submitter))
+        flow_id = await self._find_flow()
+        for part in in_parts(graph):
+            self._attempt.check()
+            await self._backend.grow_flow(c.GrowFlowArgs(flow_id=flow_id, **part._asdict()))
+        for args in children:
+            await self._backend.submit_flow(args)
+        for node in new:
+            node.is_sent = True
+
+    async def _find_flow(self) -> FlowId:
+        if self._flow_id is None:
+            found = await self._backend.describe_execution(self._attempt.execution_id)
+            if found is None or found.flow_id is None:
+                raise InvalidInput("ctx.flow", self._attempt.execution_id, "is no member of a flow")
+            self._flow_id = found.flow_id
+        return self._flow_id
