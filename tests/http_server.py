@@ -34,7 +34,7 @@ class HttpServer:
         config = uvicorn.Config(app, port=0, log_config=None, access_log=False)
         self._server = uvicorn.Server(config)
         serving = asyncio.create_task(self._server.serve())
-        while not self._server.started:
+        while not self._server.started:  # noqa: ASYNC110 - it tells nobody
             await asyncio.sleep(0.001)
         self.url = f"http://127.0.0.1:{self._server.servers[0].sockets[0].getsockname()[1]}"
         self._ready.set()

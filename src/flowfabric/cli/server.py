@@ -96,4 +96,4 @@ def new(
         text, entry = new_token(name, scope, namespace or (ALL,))
         path.touch(mode=0o600)
         path.write_bytes(to_json([*known, entry]))
-        out.event("token", text, token=text, name=name, scopes=list(scope), namespaces=list(entry.namespaces))
+        out.event("token", text, token=text, whose=name, scopes=list(scope), namespaces=list(entry.namespaces))

@@ -61,5 +61,3 @@ def _narrowed(token: Token, args: Any) -> Any:
         return replace(args, namespace=token.namespaces[0])
     check_namespace(token, namespace)
     return args
-
-

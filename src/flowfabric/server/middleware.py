@@ -54,6 +54,6 @@ class Guard:
 def _request_id(scope: Scope) -> str:
     """The caller's, when it looks like one; else a new one."""
     for name, value in scope["headers"]:
-        if name == b"x-request-id" and _ID.fullmatch(text := value.decode("latin-1")):
-            return text
+        if name == b"x-request-id" and (found := _ID.fullmatch(value.decode("latin-1"))):
+            return found[0]
     return secrets.token_hex(8)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import aclosing
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from starlette.requests import Request
 from starlette.responses import StreamingResponse
@@ -63,17 +63,16 @@ async def _with_pauses(service: Service, items: AsyncIterator[Item]) -> AsyncIte
     """The items, and None whenever none came for a while."""
     pause = service.settings.keep_alive_ms / 1000
     stopping = asyncio.ensure_future(service.stopping.wait())
-    nothing = object()
-    following: asyncio.Future[object] | None = None
+    following: asyncio.Future[Item | None] | None = None
     try:
         while not stopping.done():
-            following = following or asyncio.ensure_future(_next(items, nothing))
-            await asyncio.wait({following, stopping}, timeout=pause, return_when=asyncio.FIRST_COMPLETED)
+            following = following or asyncio.ensure_future(anext(items, None))
+            waited: set[asyncio.Future[Any]] = {following, stopping}
+            await asyncio.wait(waited, timeout=pause, return_when=asyncio.FIRST_COMPLETED)
             if following.done():
                 item, following = following.result(), None
-                if item is nothing:
+                if item is None:
                     return
-                assert isinstance(item, Item)
                 yield item
             elif not stopping.done():
                 yield None
@@ -85,7 +84,3 @@ async def _with_pauses(service: Service, items: AsyncIterator[Item]) -> AsyncIte
         close = getattr(items, "aclose", None)
         if close is not None:
             await close()
-
-
-async def _next(items: AsyncIterator[Item], nothing: object) -> object:
-    return await anext(items, nothing)

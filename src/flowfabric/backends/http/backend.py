@@ -10,7 +10,7 @@ import msgspec
 
 from flowfabric.backends.http import shapes
 from flowfabric.backends.http.operations import BY_PORT, PREFIX, Operation
-from flowfabric.backends.http.transport import Transport
+from flowfabric.backends.http.transport import Query, Transport
 from flowfabric.backends.ports import OnHanded
 from flowfabric.config import Settings
 from flowfabric.core import batch as b
@@ -64,7 +64,8 @@ class HttpBackend:
 
     async def call(self, operation: Operation, request: msgspec.Struct) -> bytes:
         members = {name: getattr(request, name) for name in request.__struct_fields__}
-        path = operation.path.format(**{name: self._transport.quoted(members.pop(name)) for name in operation.parameters})
+        in_path = {name: self._transport.quoted(members.pop(name)) for name in operation.parameters}
+        path = operation.path.format(**in_path)
         if operation.has_body:
             return await self._transport.request(operation.method, path, body=shapes.to_wire(members))
         return await self._transport.request("GET", path, query=_query(members))
@@ -116,7 +117,7 @@ class HttpBackend:
         on_handed: OnHanded | None = None,
     ) -> AsyncIterator[_Listener]:
         """Claims are not parked over HTTP, so nothing is ever handed."""
-        query = [("lane", lane) for lane in lane_ids] + [("capability", each) for each in capabilities]
+        query: Query = [("lane", lane) for lane in lane_ids] + [("capability", each) for each in capabilities]
         items = self._transport.events(f"{PREFIX}/work/wakeups", query=query)
         try:
             yield _Listener(items)
@@ -163,8 +164,8 @@ _submitted: Final = shapes.outcomes(c.CreateExecutionResult)
 _appended: Final = shapes.outcomes(c.AppendFramesResult)
 
 
-def _query(members: dict[str, Any]) -> list[tuple[str, str]]:
-    found = []
+def _query(members: dict[str, Any]) -> Query:
+    found: Query = []
     for name, value in members.items():
         if value is None:
             continue

@@ -56,4 +56,7 @@ def _struct(name: str, parameters: list[inspect.Parameter], hints: dict[str, Any
 
 def _plain(kind: Any) -> Any:
     """A type that JSON has: any sequence is a tuple."""
-    return tuple[*get_args(kind), ...] if get_origin(kind) is Sequence else kind
+    if get_origin(kind) is not Sequence:
+        return kind
+    (item,) = get_args(kind)
+    return tuple.__class_getitem__((item, ...))

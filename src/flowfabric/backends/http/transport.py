@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from typing import Any, Final, NamedTuple
+from collections.abc import AsyncGenerator, AsyncIterator
+from typing import Any, Final, NamedTuple, TypeAlias
 from urllib.parse import quote, urlsplit
 
 import httpx
@@ -20,6 +20,9 @@ _LONGEST_PAUSE_S: Final = 2.0
 _WAIT_S: Final = 60.0  # the server answers long polls sooner
 
 _read_problem: Final = reader(Problem)
+
+
+Query: TypeAlias = list[tuple[str, str | int | float | bool | None]]
 
 
 class Event(NamedTuple):
@@ -49,9 +52,7 @@ class Transport:
         """A value as a part of an address."""
         return quote(str.__str__(value) if isinstance(value, str) else str(value), safe=":")
 
-    async def request(
-        self, method: str, path: str, *, query: list[tuple[str, str]] | None = None, body: bytes | None = None
-    ) -> bytes:
+    async def request(self, method: str, path: str, *, query: Query | None = None, body: bytes | None = None) -> bytes:
         """The body of the answer. A server that cannot be reached is tried again within the retry budget."""
         until = asyncio.get_running_loop().time() + self._budget_s
         pause = _FIRST_PAUSE_S
@@ -74,8 +75,8 @@ class Transport:
             pause = min(2 * pause, _LONGEST_PAUSE_S)
 
     async def events(
-        self, path: str, *, query: list[tuple[str, str]] | None = None, after: str | None = None
-    ) -> AsyncIterator[Event]:
+        self, path: str, *, query: Query | None = None, after: str | None = None
+    ) -> AsyncGenerator[Event, None]:
         """The events of a stream; after a lost connection it goes on behind the last one."""
         pause = _FIRST_PAUSE_S
         while True:
@@ -90,7 +91,7 @@ class Transport:
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE_S)
 
-    async def _read(self, path: str, query: list[tuple[str, str]] | None, after: str | None) -> AsyncIterator[Event]:
+    async def _read(self, path: str, query: Query | None, after: str | None) -> AsyncIterator[Event]:
         headers = {"Accept": "text/event-stream"} | ({"Last-Event-ID": after} if after else {})
         async with self._client.stream("GET", path, params=query, headers=headers) as answer:
             if answer.status_code != 200:
