@@ -57,6 +57,14 @@ def asks_for_a_step(ctx: Context) -> int:
     return ctx.wait(ctx.step("power", power, 2, 3))
 
 
+@cpu_worker.task(cpu=True)
+def emits(ctx: Context, count: int) -> int:
+    for at in range(count):
+        ctx.emit(str(at))
+    ctx.emit({"done": count}, mode="summary")
+    return count
+
+
 @task(retry=RetryPolicy(max_retries=3, backoff=FixedBackoff(delay_ms=10)))
 async def nap(ms: int) -> int:
     await asyncio.sleep(ms / 1000)

@@ -17,6 +17,7 @@ from flowfabric.backends.ports import (
     RetentionPort,
     SchedulingPort,
 )
+from flowfabric.backends.stream_ports import StreamPort
 from flowfabric.core import batch as b
 from flowfabric.core import contracts as c
 from flowfabric.core import limits
@@ -24,6 +25,7 @@ from flowfabric.core.ids import ExecutionId
 from flowfabric.core.partition import Partition, PartitionFamily
 from flowfabric.core.policy import policy_from_json
 from flowfabric.errors import FlowFabricError, Invalid
+from tests.conformance.bad_streams import BAD_STREAMS
 from tests.conformance.driver import Driver, Subject
 from tests.conformance.invariants import dump
 
@@ -151,6 +153,7 @@ BAD: list[tuple[str, str, Bad]] = [
     ("trim_executions", "keep_last", lambda d, x: d.backend.trim_executions(
         c.TrimExecutionsArgs(keep_last=1, older_than_ms=1))),
     ("trim_executions", "cursor", lambda d, x: d.backend.trim_executions(c.TrimExecutionsArgs(cursor="x"))),
+    *BAD_STREAMS,
 ]  # fmt: skip
 
 
@@ -170,6 +173,7 @@ async def test_bad_input_is_refused_by_name_and_changes_nothing(
 def test_every_port_is_given_bad_input() -> None:
     protocols = (
         ExecutionPort, LeasePort, SchedulingPort, LanePort, BatchPort, ReadPort, EventPort, ListingPort, RetentionPort,
+        StreamPort,
     )  # fmt: skip
     ports = {name for protocol in protocols for name in vars(protocol) if not name.startswith("_")}
     assert ports == {port for port, _, _ in BAD}

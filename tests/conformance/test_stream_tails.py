@@ -114,7 +114,7 @@ class TestTail:
         await until_reading(driver)
         task.cancel()
         await asyncio.wait([task])
-        assert driver.backend._frame_tails._count == 0
+        assert not driver.backend._frame_tails._followed
 
 
 class TestFollow:
@@ -253,16 +253,16 @@ class TestManyAtOnce:
         assert await asyncio.gather(*tasks) == [[b"a"]] * len(LANES)
         await tails.close()
 
-    async def test_beyond_the_limit_a_follower_is_refused(self, driver: Driver) -> None:
+    async def test_beyond_the_limit_another_stream_is_refused(self, driver: Driver) -> None:
         backend = driver.backend
         tails = FrameTails(backend.client, backend._tail, backend._read_after, most=1)
-        x = await running(driver)
-        async with tails.follow(follow_args(x)):
+        x, other = await running(driver), await running(driver)
+        async with tails.follow(follow_args(x)), tails.follow(follow_args(x)):
             with pytest.raises(Limited) as caught:
-                async with tails.follow(follow_args(x)):
+                async with tails.follow(follow_args(other)):
                     pass
             assert (caught.value.code, caught.value.retryable) == ("tail_limit_exceeded", True)
-        async with tails.follow(follow_args(x)):
+        async with tails.follow(follow_args(other)):
             pass
         await tails.close()
 

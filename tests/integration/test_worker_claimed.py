@@ -168,3 +168,16 @@ async def test_a_task_that_is_dropped_is_warned_of(
         del task
         gc.collect()
     assert f"{execution_id} was dropped without an end" in caplog.text
+
+
+async def test_its_holder_appends_frames_while_it_lasts(store: Store, claims: Claims) -> None:
+    task = await claimed(store, claims)
+    first = await task.append_frame("delta", b"tides", '{"model":"m"}', encoding="utf8")
+    await task.append_frame("state", b'{"done":1}', mode=c.StreamMode.SUMMARY)
+    read = c.ReadFramesArgs(execution_id=task.execution_id, attempt_index=0)
+    frames = (await store.backend.read_attempt_stream(read)).frames
+    assert [(frame.frame_type, frame.payload) for frame in frames] == [("delta", b"tides"), ("state", b'{"done":1}')]
+    assert (frames[0].id, frames[0].metadata_json) == (first.entry_id, '{"model":"m"}')
+    await task.complete()
+    with pytest.raises(InvalidInput, match="has been ended"):
+        await task.append_frame("delta", b"too late")

@@ -145,3 +145,49 @@ def test_how_a_stream_stands(x: Execution) -> None:
     x.complete()
     assert describe()[3:6] == ["2", first, last]
     assert describe()[7] == "attempt_success"
+
+
+def of_group(x: Execution, **changes: object) -> Any:
+    """The outcome of one group; fields are named as the function names them."""
+    fields: dict[str, object] = {
+        "uuid": x.id.split(":")[-1], "attempt_index": "0", "lease_id": x.lease, "lease_epoch": "1",
+        "attempt_id": x.attempt, "first_number": 2, "retention_maxlen": 0, "retention_ms": 0,
+        "max_payload_bytes": 65_536, "heads": (["token", "utf8"],), "picks": [1], "payload": "more", **changes,
+    }  # fmt: skip
+    *group, payload = fields.values()
+    (outcome,) = x.fcall("ff_append_frames", [f"ff:part:{x.tag}:events"], msgspec.msgpack.encode([group]), payload)[2]
+    return outcome
+
+
+SUMMARY = (["state", "json", "", "", "", 0, "summary"],)
+
+
+@pytest.mark.parametrize(
+    ("code", "changes"),
+    [
+        ("stream_closed", {"uuid": "00000000-0000-4000-8000-000000000000"}),
+        ("stale_owner_cannot_append", {"lease_id": "another"}),
+        ("stale_owner_cannot_append", {"lease_epoch": "2"}),
+        ("stale_owner_cannot_append", {"attempt_id": "another"}),
+        ("stale_owner_cannot_append", {"attempt_index": "1"}),
+        ("frames_out_of_order", {"first_number": 3}),
+        ("frames_out_of_order", {"first_number": 0}),
+        ("retention_limit_exceeded", {"payload": "x" * 65_537}),
+        ("invalid_input", {"first_number": "two"}),
+        ("invalid_input", {"heads": ([""],)}),
+        ("invalid_input", {"heads": (["token", "utf8", "", "", "", 0, "loud"],)}),
+        ("invalid_input", {"heads": SUMMARY, "payload": "[]"}),
+    ],
+)
+def test_a_refused_group_writes_nothing(x: Execution, code: str, changes: dict[str, object]) -> None:
+    append_many(x, ["a", "b"])
+    before = {key: x.client.dump(key) for key in x.client.keys("*")}
+    assert of_group(x, **changes)[:2] == [0, code]
+    assert {key: x.client.dump(key) for key in x.client.keys("*")} == before
+
+
+def test_a_repeated_group_writes_nothing(x: Execution) -> None:
+    append_many(x, ["a", "b"])
+    before = {key: x.client.dump(key) for key in x.client.keys("*")}
+    assert append_many(x, ["a", "b"])[:2] == [1, "DUPLICATE"]
+    assert {key: x.client.dump(key) for key in x.client.keys("*")} == before

@@ -49,6 +49,7 @@ def test_the_public_names_are_frozen() -> None:
         "SignalTimeout",
         "Single",
         "Snooze",
+        "StreamItem",
         "Suspended",
         "SyncFabric",
         "SyncFlow",

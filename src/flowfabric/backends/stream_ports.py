@@ -48,7 +48,7 @@ class StreamPort(Protocol):
         ...
 
     def follow_attempt_stream(self, args: c.FollowFramesArgs) -> AbstractAsyncContextManager[FrameFollower]:
-        """Read one attempt's stream as it grows, until the attempt ends. How many may do so at once is limited."""
+        """Read one attempt's stream as it grows, until the attempt ends. How many are read at once is limited."""
         ...
 
     async def describe_stream(self, execution_id: ExecutionId, attempt_index: int) -> c.StreamInfo:

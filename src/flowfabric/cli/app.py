@@ -20,6 +20,7 @@ from flowfabric.cli.running import show_tracebacks
 from flowfabric.cli.serving import engine, worker
 from flowfabric.cli.submitting import submit
 from flowfabric.cli.suspensions import link, resume, signal, suspended, waitpoints
+from flowfabric.cli.tailing import tail
 from flowfabric.cli.trimming import trim
 from flowfabric.cli.workers import workers
 
@@ -51,7 +52,7 @@ def flowfabric(
 
 _COMMANDS: Sequence[Callable[..., None]] = (
     *(dev, worker, engine, serving_http.server),
-    *(submit, ls, show, explain, events, cancel, replay, retry),
+    *(submit, ls, show, explain, events, tail, cancel, replay, retry),
     *(suspended, waitpoints, link, signal, resume),
     *(workers, trim, doctor, bench),
 )

@@ -77,6 +77,11 @@ class Output:
             sys.stdout.write("".join(map(_plain, cells)) + "\n")
             sys.stdout.flush()
 
+    def text(self, text: str) -> None:
+        """A piece of a line, at once."""
+        sys.stdout.write(text)
+        sys.stdout.flush()
+
     def event(self, name: str, text: str, **fields: Any) -> None:
         """Something happened, in a command that goes on: a line for people, or an object with the fields."""
         if self.as_json:

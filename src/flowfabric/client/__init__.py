@@ -14,6 +14,7 @@ from flowfabric.client.flow_view import FlowView
 from flowfabric.client.flows import Flow
 from flowfabric.client.handle import Handle, Progress
 from flowfabric.client.nodes import Node
+from flowfabric.client.streaming import StreamItem
 from flowfabric.client.sync import SyncFabric
 from flowfabric.client.sync_flows import SyncFlow, SyncFlowHandle
 from flowfabric.client.sync_handle import SyncHandle
@@ -34,6 +35,7 @@ __all__ = [
     "Handle",
     "Node",
     "Progress",
+    "StreamItem",
     "SyncFabric",
     "SyncFlow",
     "SyncFlowHandle",

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Generator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast
 
 from flowfabric.backends.ports import EngineBackend
-from flowfabric.client import payloads
+from flowfabric.client import payloads, streaming
 from flowfabric.client.failures import failure_of
 from flowfabric.client.options import Duration, ms
 from flowfabric.client.signals import link_to, signal_when_taken, to_execution
+from flowfabric.client.streaming import Attempts, StreamItem
 from flowfabric.client.tasks import Task
 from flowfabric.config import Settings
 from flowfabric.core import contracts as c
@@ -114,6 +115,21 @@ class Handle(Generic[R]):
     def events(self, *, cursor: str | None = None) -> AsyncIterator[c.Event]:
         """What has happened and happens to it, until it has ended; `cursor` is that of the last event seen."""
         return self._backend.tail_events(self.id, cursor=cursor)
+
+    def stream(
+        self, *, after: str | None = None, attempts: Attempts = "latest", live: bool = True
+    ) -> AsyncGenerator[StreamItem, None]:
+        """What it emits, from the beginning or behind the cursor `after`, as it comes, until it has ended.
+
+        Of a retried execution the latest attempt counts: an item with `is_reset` says that another one has begun to
+        emit. With `attempts="all"` the frames of every attempt come, one attempt after the other. `live=False` leaves
+        out best-effort frames.
+        """
+        return streaming.stream(self._backend, self.id, after=after, attempts=attempts, live=live)
+
+    async def summary(self) -> dict[str, Any] | None:
+        """What the summary frames of its latest attempt have made so far; None when there were none."""
+        return await streaming.summary(self._backend, self.id)
 
     async def signal(
         self,

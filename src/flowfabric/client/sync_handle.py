@@ -9,6 +9,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 from flowfabric.client.handle import Handle, Submission
 from flowfabric.client.options import Duration
 from flowfabric.client.portal import Portal
+from flowfabric.client.streaming import Attempts, StreamItem
 from flowfabric.core import contracts as c
 from flowfabric.core.ids import ExecutionId
 
@@ -55,6 +56,12 @@ class SyncHandle(Generic[R]):
         """As Handle.events."""
         return self._portal.iterate(self._handle.events(cursor=cursor))
 
+    def stream(
+        self, *, after: str | None = None, attempts: Attempts = "latest", live: bool = True
+    ) -> Iterator[StreamItem]:
+        """As Handle.stream."""
+        return self._portal.iterate(self._handle.stream(after=after, attempts=attempts, live=live))
+
     wait = _of_handle(Handle.wait)
     raw_result = _of_handle(Handle.raw_result)
     status = _of_handle(Handle.status)
@@ -62,6 +69,7 @@ class SyncHandle(Generic[R]):
     progress = _of_handle(Handle.progress)
     attempts = _of_handle(Handle.attempts)
     history = _of_handle(Handle.history)
+    summary = _of_handle(Handle.summary)
     signal = _of_handle(Handle.signal)
     waitpoints = _of_handle(Handle.waitpoints)
     link = _of_handle(Handle.link)

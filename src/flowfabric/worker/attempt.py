@@ -17,6 +17,7 @@ from flowfabric.worker.outcomes import Interrupted, Suspended
 
 if TYPE_CHECKING:
     from flowfabric.worker.context import Context
+    from flowfabric.worker.emitting import Outgoing
     from flowfabric.worker.handlers import Handler
 
 # A lease whose renewals failed so often in a row is not to be relied on.
@@ -46,8 +47,9 @@ class Attempt:
     """
 
     __slots__ = (
-        "attempt_index", "context", "execution_id", "failures", "fence", "handle", "handler", "kill", "lane_id",
-        "lease_until", "note", "renew_at", "settled", "started", "stop", "stop_event", "suspension", "timer", "work",
+        "attempt_index", "context", "execution_id", "failures", "fence", "frames", "handle", "handler", "kill",
+        "lane_id", "lease_until", "note", "renew_at", "settled", "started", "stop", "stop_event", "suspension",
+        "timer", "work",
     )  # fmt: skip
 
     def __init__(
@@ -71,6 +73,7 @@ class Attempt:
         self.kill: Callable[[], None] | None = None  # of the process it runs in
         self.timer: asyncio.TimerHandle | None = None
         self.context: Context | None = None
+        self.frames: Outgoing | None = None  # that it emitted
         self.note: c.UpdateProgressArgs | None = None  # progress that was not sent yet
 
     def order(self, stop: Stop) -> bool:

@@ -19,6 +19,7 @@ from flowfabric.errors import FlowFabricError, Invalid
 from flowfabric.worker import outcomes
 from flowfabric.worker.attempt import Attempt, Stop, Suspension, stop_for
 from flowfabric.worker.context import Context
+from flowfabric.worker.emitting import Emitter
 from flowfabric.worker.endings import completion
 from flowfabric.worker.handlers import Handler
 from flowfabric.worker.link import WorkerLink
@@ -57,6 +58,7 @@ class Attempts:
         self.loop = asyncio.get_running_loop()
         self.thread_id = threading.get_ident()
         self.calls = SingleCalls(backend, stats, self.held)
+        self.emitter = Emitter(backend, self.calls.start, self._lost)
         self.backend = backend
         self.settings = settings
         self.threads = Threads()
@@ -128,7 +130,7 @@ class Attempts:
             return
         attempt.settled = True
         if attempt.stop is None or attempt.stop is Stop.DRAINING:
-            self.finish(attempt, completion(attempt.execution_id, attempt.fence, payload))
+            self._finish(attempt, completion(attempt.execution_id, attempt.fence, payload))
         else:
             self._end_stopped(attempt)
 
@@ -160,7 +162,7 @@ class Attempts:
             case Stop.TIMED_OUT:
                 self._end_timed_out(attempt)
             case Stop.DRAINING:
-                self.calls.delay(attempt, 0, "handed_back")
+                self._after_frames(attempt, lambda _: self.calls.delay(attempt, 0, "handed_back"))
             case Stop.CANCELLED:
                 self._stats.cancelled += 1
             case _:
@@ -181,9 +183,10 @@ class Attempts:
                 self._fail(attempt, outcomes.reason_of(error), error.category, retryable=error.retryable)
             case Snooze():
                 until = error.until_ms if error.until_ms is not None else self.store_now_ms() + (error.for_ms or 0)
-                self.calls.delay(attempt, until, "snoozed")
+                self._after_frames(attempt, lambda _: self.calls.delay(attempt, until, "snoozed"))
             case Cancel():
-                self.calls.cancel(attempt, outcomes.reason_of(error))
+                reason = outcomes.reason_of(error)
+                self._after_frames(attempt, lambda _: self.calls.cancel(attempt, reason))
             case _:
                 _logger.warning("%s of %s raised", attempt.handler.name, attempt.execution_id, exc_info=error)
                 self._fail(attempt, outcomes.reason_of(error), outcomes.category_of(error, self._categories))
@@ -199,7 +202,28 @@ class Attempts:
             retry_policy_json=None if retryable else "",
             retry_delay_ms=delay_ms,
         )
-        self.finish(attempt, args)
+        self._finish(attempt, args)
+
+    def _finish(self, attempt: Attempt, args: b.FinishArgs) -> None:
+        """Send the end, when all that the attempt emitted has been taken; without it, a success is none."""
+        if attempt.frames is None:
+            self.finish(attempt, args)
+            return
+
+        def end(refusal: FlowFabricError | None) -> None:
+            if refusal is None or isinstance(args, c.FailExecutionArgs):
+                self.finish(attempt, args)
+            else:
+                self._fail(attempt, outcomes.bounded(str(refusal)), outcomes.INVALID_RESULT, retryable=False)
+
+        self._after_frames(attempt, end)
+
+    def _after_frames(self, attempt: Attempt, end: Callable[[FlowFabricError | None], None]) -> None:
+        def then(refusal: FlowFabricError | None) -> None:
+            attempt.frames = None  # it knows the attempt, too
+            end(refusal)
+
+        self.emitter.when_taken(attempt, then)
 
     # Waiting, called by the handler through its context.
 
@@ -208,6 +232,7 @@ class Attempts:
         return await self.calls.see_through(self._suspend(attempt, args))
 
     async def _suspend(self, attempt: Attempt, args: c.SuspendExecutionArgs) -> c.SuspendExecutionResult:
+        await self.emitter.taken(attempt)
         attempt.suspension = Suspension.ASKED
         self.held.discard(attempt)  # a renewal that comes behind it would be refused
         try:
@@ -224,6 +249,7 @@ class Attempts:
     def _suspended(self, attempt: Attempt) -> None:
         attempt.suspension = Suspension.DONE
         attempt.settled = True
+        attempt.frames = None
         self._stats.suspended += 1
         if attempt.timer is not None:
             attempt.timer.cancel()
@@ -239,6 +265,14 @@ class Attempts:
         """The store has refused a call of it, because its lease is gone."""
         self.held.discard(attempt)
         attempt.order(cause)
+
+    def _lost(self, attempt: Attempt, cause: Stop) -> None:
+        """The same, where the handler has not asked."""
+        if attempt.settled or attempt.suspension or attempt.stop:
+            return
+        _logger.warning("%s attempt %d is to stop: its frames are refused", attempt.execution_id, attempt.attempt_index)
+        self.lose(attempt, cause)
+        self.interrupt(attempt)
 
     def answered(self, endings: Sequence[Ending], results: Sequence[b.FinishOutcome]) -> None:
         """The store has taken, or refused, the ends of these."""

@@ -46,6 +46,19 @@ class SuspendOptions(TypedDict, total=False):
     dedup_ttl_ms: int | None
 
 
+class FrameOptions(TypedDict, total=False):
+    """The rest of a frame, as AppendFrameArgs has it."""
+
+    encoding: str | None
+    correlation_id: str | None
+    source: str | None
+    mode: c.StreamMode
+    live: c.LiveFrames
+    retention_maxlen: int | None
+    retention_ms: int | None
+    max_payload_bytes: int
+
+
 class ClaimedTask:
     """An attempt that its holder drives. It is ended once; after that every call is refused here already."""
 
@@ -232,6 +245,23 @@ class ClaimedTask:
         return await self._backend.update_progress(
             c.UpdateProgressArgs(
                 execution_id=self.execution_id, fence=self.fence, progress_pct=pct, progress_message=message
+            )
+        )
+
+    async def append_frame(
+        self, frame_type: str, payload: bytes, metadata_json: str | None = None, **options: Unpack[FrameOptions]
+    ) -> c.AppendFrameResult:
+        """Add a frame to the attempt's stream; repeated, it adds another."""
+        self._check_open()
+        return await self._backend.append_frame(
+            c.AppendFrameArgs(
+                execution_id=self.execution_id,
+                attempt_index=self.attempt_index,
+                fence=self.fence,
+                frame_type=frame_type,
+                payload=payload,
+                metadata_json=metadata_json,
+                **options,
             )
         )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Coroutine, MutableMapping
+from collections.abc import Awaitable, Coroutine, MutableMapping
 from datetime import datetime
 from typing import Any, Final, Protocol, TypeVar
 
@@ -14,6 +14,7 @@ from flowfabric.worker.attempt import Stop
 from flowfabric.worker.durable import DurableContext
 from flowfabric.worker.growing import GrowingFlow
 from flowfabric.worker.journal import Journal
+from flowfabric.worker.streaming import StreamingContext
 
 T = TypeVar("T")
 
@@ -56,6 +57,8 @@ class Link(Protocol):
 
     def progress(self, pct: int | None, message: str | None) -> None: ...
 
+    def emit(self, frame: c.Frame) -> Awaitable[None]: ...
+
     async def describe(self) -> c.ExecutionSnapshot: ...
 
     def journal(self) -> Journal: ...
@@ -85,11 +88,11 @@ class Flag:
         return self.is_set()
 
 
-class Context(DurableContext):
+class Context(StreamingContext, DurableContext):
     """The first parameter of a handler that asks for it.
 
-    The same in async handlers, in threads and in processes. Once the attempt is over, `progress` and `check` raise:
-    that is how a thread learns of it, an async handler is cancelled anyway.
+    The same in async handlers, in threads and in processes. Once the attempt is over, `progress`, `emit` and `check`
+    raise: that is how a thread learns of it, an async handler is cancelled anyway.
     """
 
     __slots__ = ("_flow", "_link", "_log", "_snapshot")

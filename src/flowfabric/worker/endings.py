@@ -24,15 +24,23 @@ _COMPLETE: Final = c.CompleteExecutionArgs(
     execution_id=_EXECUTION, fence=_FENCE, result_payload=b"", result_encoding=ENCODING
 )
 _RENEW: Final = c.RenewLeaseArgs(execution_id=_EXECUTION, attempt_index=0, fence=_FENCE, lease_ttl_ms=1)
+_APPEND: Final = c.AppendFramesArgs(
+    execution_id=_EXECUTION,
+    attempt_index=0,
+    fence=_FENCE,
+    first_number=0,
+    frames=(c.Frame(frame_type="none", payload=b""),),
+)
 
 
-def _like(template: T) -> T:
+def like(template: T) -> T:
+    """A copy whose fields can be set with force_setattr."""
     return template.__copy__()  # type: ignore[attr-defined, no-any-return]
 
 
 def completion(execution_id: ExecutionId, fence: c.LeaseFence, payload: bytes) -> c.CompleteExecutionArgs:
     """`payload` is what Task.encode_result answered, which has checked its size."""
-    args = _like(_COMPLETE)
+    args = like(_COMPLETE)
     force_setattr(args, "execution_id", execution_id)
     force_setattr(args, "fence", fence)
     force_setattr(args, "result_payload", payload)
@@ -40,7 +48,7 @@ def completion(execution_id: ExecutionId, fence: c.LeaseFence, payload: bytes) -
 
 
 def renewal(execution_id: ExecutionId, attempt_index: int, fence: c.LeaseFence, ttl_ms: int) -> c.RenewLeaseArgs:
-    args = _like(_RENEW)
+    args = like(_RENEW)
     force_setattr(args, "execution_id", execution_id)
     force_setattr(args, "attempt_index", attempt_index)
     force_setattr(args, "fence", fence)
@@ -48,9 +56,22 @@ def renewal(execution_id: ExecutionId, attempt_index: int, fence: c.LeaseFence, 
     return args
 
 
+def frames_of(
+    execution_id: ExecutionId, attempt_index: int, fence: c.LeaseFence, first_number: int, frames: tuple[c.Frame, ...]
+) -> c.AppendFramesArgs:
+    """`frames` are within their bounds."""
+    args = like(_APPEND)
+    force_setattr(args, "execution_id", execution_id)
+    force_setattr(args, "attempt_index", attempt_index)
+    force_setattr(args, "fence", fence)
+    force_setattr(args, "first_number", first_number)
+    force_setattr(args, "frames", frames)
+    return args
+
+
 def claim_for(template: b.ClaimExecutionsArgs, count: int, park: int | None) -> b.ClaimExecutionsArgs:
     """The same claim for other counts, which are within their bounds."""
-    args = _like(template)
+    args = like(template)
     force_setattr(args, "count", count)
     force_setattr(args, "park", park)
     return args

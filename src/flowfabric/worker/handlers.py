@@ -14,7 +14,7 @@ from flowfabric.worker.attempt import Attempt
 from flowfabric.worker.calls import completed_payload, decoded, encoded
 from flowfabric.worker.context import Context
 from flowfabric.worker.outcomes import Interrupted
-from flowfabric.worker.process_child import Job
+from flowfabric.worker.process_child import Emitted, Job, Said
 from flowfabric.worker.processes import ProcessDied, Processes, died
 from flowfabric.worker.threads import Threads, is_async
 
@@ -166,8 +166,14 @@ class ProcessHandler(Handler):
             if kill is not None and attempt.stop is not None:
                 kill()
 
+        def said(message: Said) -> None:
+            if isinstance(message, Emitted):
+                context.emit_frame(message.frame)
+            else:
+                context.progress(message.pct, message.message)
+
         try:
-            return await self._home.processes.run(job, started, context.progress)
+            return await self._home.processes.run(job, started, said)
         except ProcessDied as error:
             raise died(error) from error
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Coroutine
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -12,6 +12,7 @@ from flowfabric.core import contracts as c
 from flowfabric.core.ids import ExecutionId, LaneId, Namespace
 from flowfabric.errors import ExecutionNotFound, InvalidInput
 from flowfabric.worker.attempt import Attempt, Stop, Suspension
+from flowfabric.worker.emitting import ROOM
 from flowfabric.worker.growing import GrowingFlow
 from flowfabric.worker.journal import Journal
 
@@ -88,6 +89,15 @@ class WorkerLink:
             execution_id=attempt.execution_id, fence=attempt.fence, progress_pct=pct, progress_message=message
         )
         self._home.loop.call_soon_threadsafe(self._home.calls.progress, attempt, args)
+
+    def emit(self, frame: c.Frame) -> Awaitable[None]:
+        if threading.get_ident() != self._home.thread_id:
+            asyncio.run_coroutine_threadsafe(self._emit(frame), self._home.loop).result()
+            return ROOM
+        return self._home.emitter.emit(self._attempt, frame)
+
+    async def _emit(self, frame: c.Frame) -> None:
+        await self._home.emitter.emit(self._attempt, frame)
 
     async def describe(self) -> c.ExecutionSnapshot:
         if self._attempt.suspension is Suspension.DONE:

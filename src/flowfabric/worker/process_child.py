@@ -10,7 +10,7 @@ import importlib
 import os
 import signal
 import threading
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Coroutine
 from datetime import datetime
 from multiprocessing import parent_process
 from multiprocessing.connection import Connection, wait
@@ -26,6 +26,7 @@ from flowfabric.errors import InvalidInput
 from flowfabric.worker.attempt import Stop
 from flowfabric.worker.calls import decoded, encoded
 from flowfabric.worker.context import Context
+from flowfabric.worker.emitting import ROOM
 from flowfabric.worker.growing import GrowingFlow
 from flowfabric.worker.journal import Journal
 from flowfabric.worker.outcomes import Cancel, Fail, Outcome, Retry, Snooze, category_of, reason_of
@@ -57,6 +58,10 @@ class Progress(msgspec.Struct, tag="progress", array_like=True):
     message: str | None
 
 
+class Emitted(msgspec.Struct, tag="emitted", array_like=True):
+    frame: c.Frame
+
+
 class Returned(msgspec.Struct, tag="returned", array_like=True):
     payload: bytes
 
@@ -73,7 +78,8 @@ class Raised(msgspec.Struct, tag="raised", array_like=True):
     until_ms: int | None = None
 
 
-Answer: TypeAlias = Ready | Progress | Returned | Raised
+Said: TypeAlias = Progress | Emitted  # while it runs
+Answer: TypeAlias = Ready | Said | Returned | Raised
 
 
 class _ParentLink:
@@ -102,6 +108,10 @@ class _ParentLink:
 
     def progress(self, pct: int | None, message: str | None) -> None:
         send(self._pipe, Progress(pct, message))
+
+    def emit(self, frame: c.Frame) -> Awaitable[None]:
+        send(self._pipe, Emitted(frame))  # waits while the pipe is full
+        return ROOM
 
     def check(self) -> None:
         """It would be ended before it could ask."""

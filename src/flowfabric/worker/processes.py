@@ -15,13 +15,13 @@ from typing import Final
 import msgspec
 
 from flowfabric.worker.outcomes import CRASHED, Cancel, Fail, RemoteError, Retry, Snooze
-from flowfabric.worker.process_child import Answer, Job, Progress, Raised, Ready, Returned, send, serve
+from flowfabric.worker.process_child import Answer, Emitted, Job, Progress, Raised, Ready, Returned, Said, send, serve
 from flowfabric.worker.threads import Threads
 
 _answers: Final = msgspec.msgpack.Decoder(Answer)
 
 OnStart = Callable[[Callable[[], None] | None], None]
-OnProgress = Callable[[int | None, str | None], None]
+OnSaid = Callable[[Said], None]
 
 
 class ProcessDied(Exception):
@@ -44,15 +44,15 @@ class Child:
     def alive(self) -> bool:
         return self._process.is_alive()
 
-    def call(self, job: Job, on_progress: OnProgress) -> Returned | Raised:
+    def call(self, job: Job, on_said: OnSaid) -> Returned | Raised:
         """Have it run a job; blocks, so it is called in a thread."""
         try:
             if not self.ready:
                 self._receive()
                 self.ready = True
             send(self._pipe, job)
-            while isinstance(answer := self._receive(), Progress):
-                on_progress(answer.pct, answer.message)
+            while isinstance(answer := self._receive(), Progress | Emitted):
+                on_said(answer)
         except (EOFError, OSError) as cause:
             self._process.join()
             raise ProcessDied(f"the process ended with {self._process.exitcode}") from cause
@@ -84,7 +84,7 @@ class Processes:
         self._all: set[Child] = set()
         self._closed = False
 
-    async def run(self, job: Job, on_start: OnStart, on_progress: OnProgress) -> bytes:
+    async def run(self, job: Job, on_start: OnStart, on_said: OnSaid) -> bytes:
         """The encoded result of a job; what it raised is raised here.
 
         `on_start` is given what kills the process, and None before there is one; when it raises, nothing is run.
@@ -94,7 +94,7 @@ class Processes:
             child = await self._take()
             on_start(child.kill)
             try:
-                answer = await self._threads.run(lambda: child.call(job, on_progress))
+                answer = await self._threads.run(lambda: child.call(job, on_said))
             except BaseException:
                 await self._discard(child)
                 raise

@@ -35,18 +35,18 @@ class SingleCalls:
     def delay(self, attempt: Attempt, until_ms: int, counted_as: str) -> None:
         """Give the attempt back; it goes on at that time. 0 is now."""
         args = c.DelayExecutionArgs(execution_id=attempt.execution_id, fence=attempt.fence, delay_until=until_ms)
-        self._start(self._end(attempt, self._backend.delay_execution(args), counted_as))
+        self.start(self._end(attempt, self._backend.delay_execution(args), counted_as))
 
     def cancel(self, attempt: Attempt, reason: str) -> None:
         args = c.CancelExecutionArgs(execution_id=attempt.execution_id, fence=attempt.fence, reason=reason)
-        self._start(self._end(attempt, self._backend.cancel_execution(args), "cancelled"))
+        self.start(self._end(attempt, self._backend.cancel_execution(args), "cancelled"))
 
     def progress(self, attempt: Attempt, args: c.UpdateProgressArgs) -> None:
         """While one is on its way, only the last of the next ones is kept."""
         is_sending = attempt.note is not None
         attempt.note = args
         if not is_sending:
-            self._start(self._send_progress(attempt))
+            self.start(self._send_progress(attempt))
 
     def return_unknown(self, work: ClaimedWork, message: str, until_ms: int) -> None:
         """Give back what this worker cannot run, and say so where `describe` shows it."""
@@ -60,7 +60,7 @@ class SingleCalls:
             except FlowFabricError as error:
                 _logger.warning("%s could not be handed back: %s", work.execution_id, error)
 
-        self._start(call())
+        self.start(call())
 
     async def _end(self, attempt: Attempt, call: Awaitable[object], counted_as: str) -> None:
         try:
@@ -85,7 +85,7 @@ class SingleCalls:
 
     async def see_through(self, call: Coroutine[Any, Any, T]) -> T:
         """The answer to a call whose effect must be known: cancelling who waits for it neither stops nor leaves it."""
-        task = self._start(call)
+        task = self.start(call)
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
@@ -94,7 +94,8 @@ class SingleCalls:
                 task.exception()  # nobody else asks for it
             raise
 
-    def _start(self, call: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+    def start(self, call: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Have it run to its end, whoever waits for it."""
         task = asyncio.get_running_loop().create_task(call)
         self._tasks.add(task)
         task.add_done_callback(self._ended)

@@ -8,7 +8,7 @@ nothing is missed or seen twice.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Final, NamedTuple
@@ -200,7 +200,7 @@ class Follower:
 
 
 class FrameTails:
-    """All followers of a backend: few connections, and no more followers than a limit."""
+    """All followers of a backend: few connections, and no more streams than a limit."""
 
     def __init__(
         self,
@@ -215,7 +215,7 @@ class FrameTails:
         self.events = events
         self.read = read
         self._most = most
-        self._count = 0
+        self._followed: Counter[str] = Counter()  # how many follow each stream
         self._reads = BlockingReads(
             client,
             _Channel,
@@ -231,15 +231,18 @@ class FrameTails:
 
     @asynccontextmanager
     async def follow(self, args: c.FollowFramesArgs) -> AsyncIterator[Follower]:
-        if self._count >= self._most:
+        key = keys.stream(args.execution_id, args.attempt_index)
+        if len(self._followed) >= self._most and key not in self._followed:
             problem = f"{self._most} streams are followed at once already; try again when some have ended"
             raise Limited(problem, code="tail_limit_exceeded", limit=self._most)
-        self._count += 1
+        self._followed[key] += 1
         follower = Follower(self, args)
         try:
             yield follower
         finally:
-            self._count -= 1
+            self._followed[key] -= 1
+            if not self._followed[key]:
+                del self._followed[key]
             await follower.close()
 
     def channel(self, key: str) -> _Channel:

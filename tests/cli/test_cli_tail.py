@@ -1,0 +1,124 @@
+"""`tail`: text as it comes, anything else a line each, and the exit code says how the execution ended."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from flowfabric.client.fabric import Fabric
+from flowfabric.core import contracts as c
+from tests.cli.harness import Cli, Ran, running
+from tests.cli.waiting import UNKNOWN, claimed, owned
+
+FRAMES: list[dict[str, Any]] = [
+    {"payload": b"Tides ", "encoding": "utf8"},
+    {"payload": b"rise", "encoding": "utf8"},
+    {"payload": b'{"page":1}', "encoding": "json", "metadata_json": '{"model":"m"}', "source": "s"},
+    {"payload": b"\x00\xff", "encoding": "binary"},
+    {"payload": b"and fall.\n", "encoding": "utf8"},
+]
+
+
+async def append(fabric: Fabric, owner: dict[str, Any], *frames: dict[str, Any]) -> None:
+    for frame in frames:
+        await fabric.backend.append_frame(c.AppendFrameArgs(**owner, frame_type="output", **frame))
+
+
+def told(cli: Cli, *, failing: bool = False) -> str:
+    """An execution that emitted all kinds of frames and has ended."""
+
+    async def body(fabric: Fabric) -> str:
+        owner = await owned(fabric)
+        await append(fabric, owner, *FRAMES)
+        held = {name: owner[name] for name in ("execution_id", "fence")}
+        if failing:
+            await fabric.backend.fail_execution(
+                c.FailExecutionArgs(**held, failure_reason="no route", failure_category="error", retry_policy_json="")
+            )
+        else:
+            await fabric.backend.complete_execution(c.CompleteExecutionArgs(**held))
+        return str(owner["execution_id"])
+
+    return cli.on_store(body)
+
+
+def lines(ran: Ran) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in ran.stdout.splitlines()]
+
+
+def test_text_is_printed_as_it_is_and_other_frames_one_a_line(cli: Cli) -> None:
+    ran = cli("tail", told(cli))
+    assert ran.stdout == 'Tides rise\n{"page":1}\noutput: 2 bytes, binary\nand fall.\n'
+    assert ran.stderr == "completed\n"
+
+
+def test_json_has_a_line_for_each_item_and_one_for_the_end(cli: Cli) -> None:
+    items = lines(cli("tail", told(cli), "--json"))
+    assert [item.get("value") for item in items[:3]] == ["Tides ", "rise", {"page": 1}]
+    third = items[2]
+    assert (third["type"], third["mode"], third["attempt_index"]) == ("output", "durable", 0)
+    assert (third["metadata"], third["source"]) == ('{"model":"m"}', "s")
+    assert items[3]["value"] == "AP8="
+    assert items[-1] == {"public_state": "completed"}
+
+
+def test_it_goes_on_behind_a_cursor(cli: Cli) -> None:
+    execution_id = told(cli)
+    cursor = lines(cli("tail", execution_id, "--json"))[0]["cursor"]
+    assert cli("tail", execution_id, "--from", cursor).stdout.startswith("rise\n")
+
+
+def test_an_execution_without_a_result_is_a_conflict(cli: Cli) -> None:
+    execution_id = told(cli, failing=True)
+    ran = cli("tail", execution_id, code=4)
+    assert ran.stdout.endswith("and fall.\n")
+    assert "execution_failed" in ran.stderr
+    assert "no route" in ran.stderr
+    ran = cli("tail", execution_id, "--json", code=4)
+    assert lines(ran)[-1] == {"public_state": "failed"}
+    assert ran.error["code"] == "execution_failed"
+
+
+@pytest.mark.parametrize(
+    ("flags", "stdout", "stderr"),
+    [([], "second", "completed\n"), (["--all"], "first\nsecond", "attempt 1\ncompleted\n")],
+)
+def test_the_latest_attempt_counts_unless_all_are_wanted(cli: Cli, flags: list[str], stdout: str, stderr: str) -> None:
+    async def body(fabric: Fabric) -> str:
+        owner = await owned(fabric)
+        await append(fabric, owner, {"payload": b"first", "encoding": "utf8"})
+        held = {name: owner[name] for name in ("execution_id", "fence")}
+        await fabric.backend.complete_execution(c.CompleteExecutionArgs(**held))
+        await fabric.handle(owner["execution_id"]).replay()
+        again = await claimed(fabric, owner["execution_id"])
+        await append(fabric, again, {"payload": b"second", "encoding": "utf8"})
+        held = {name: again[name] for name in ("execution_id", "fence")}
+        await fabric.backend.complete_execution(c.CompleteExecutionArgs(**held))
+        return str(owner["execution_id"])
+
+    ran = cli("tail", cli.on_store(body), *flags)
+    assert (ran.stdout, ran.stderr) == (stdout + "\n", stderr)
+
+
+def test_it_follows_one_that_runs_until_it_ends(cli: Cli) -> None:
+    owner = cli.on_store(owned)
+    with running("tail", owner["execution_id"], "--json", "--url", cli.url) as tailing:
+        cli.on_store(lambda fabric: append(fabric, owner, {"payload": b"now", "encoding": "utf8"}))
+        assert json.loads(tailing.wait_for("now"))["value"] == "now"
+        cli("cancel", owner["execution_id"])
+        assert json.loads(tailing.wait_for("public_state")) == {"public_state": "cancelled"}
+        assert tailing.process.wait(20) == 4
+
+
+def test_one_that_was_never_claimed_and_is_cancelled_has_nothing_to_tell(cli: Cli) -> None:
+    execution_id = cli.submit("review")
+    cli("cancel", execution_id)
+    assert cli("tail", execution_id, code=4).stdout == ""
+
+
+def test_unknown_executions_and_bad_cursors_are_refused(cli: Cli) -> None:
+    assert cli("tail", UNKNOWN, "--json", code=3).error["code"] == "execution_not_found"
+    ran = cli("tail", told(cli), "--from", "yesterday", "--json", code=2)
+    assert "cursor" in ran.error["message"]
