@@ -45,7 +45,7 @@ docs: setup ## write the generated pages of docs/reference and docs/explanation
 	$(BIN)/python scripts/generate_docs.py
 
 soak: setup ## the long runs: many seeds of the model and race tests, crash loops
-	FLOWFABRIC_SOAK=1 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile tests/conformance tests/integration -k "model or race or composite or crash or failover or starvation or capabilities or stream_load" -x
+	FLOWFABRIC_SOAK=1 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile tests/conformance tests/integration -k "model or race or composite or crash or failover or starvation or capabilities or stream_load or quota or accounting" -x
 
 bench: setup ## run the benchmarks: the price of a job, its growth, throughput and latency beside others, waits, streams, idling
 	$(BIN)/python -m benchmarks.lifecycle
