@@ -12,10 +12,9 @@ from flowfabric.backends.valkey.bundle import Bundle, bundle
 from flowfabric.backends.valkey.calls import FunctionCaller, flat_to_dict
 from flowfabric.backends.valkey.client import Client
 from flowfabric.backends.valkey.embedded_secret import own_secret
-from flowfabric.backends.valkey.events import ValkeyEvents
 from flowfabric.backends.valkey.executions import ValkeyExecutions
 from flowfabric.backends.valkey.explanations import ValkeyExplanations
-from flowfabric.backends.valkey.flow_reads import ValkeyFlowReads
+from flowfabric.backends.valkey.flow_events import ValkeyFlowEvents
 from flowfabric.backends.valkey.flows import ValkeyEdges, ValkeyFlows
 from flowfabric.backends.valkey.lanes import ValkeyLanes
 from flowfabric.backends.valkey.leases import ValkeyLeases
@@ -60,9 +59,8 @@ class ValkeyBackend(
     ValkeyStreams,
     ValkeyFlows,
     ValkeyEdges,
-    ValkeyFlowReads,
+    ValkeyFlowEvents,
     ValkeyBatches,
-    ValkeyEvents,
     ValkeyListing,
     ValkeyRetention,
     ValkeyWakeups,
