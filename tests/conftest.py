@@ -18,6 +18,7 @@ from flowfabric.config import Settings
 from flowfabric.core.partition import PartitionConfig
 from flowfabric.testing import ManualClock
 from tests.conformance.batched import BatchedBackend
+from tests.conformance.over_http import OverHttp
 from tests.servers import (
     TestCluster,
     TestServer,
@@ -31,7 +32,7 @@ settings.register_profile("patient", deadline=None, suppress_health_check=[Healt
 settings.load_profile("patient")
 
 # Where the conformance suites run: one server, one-node and three-node clusters, and the batch surface.
-TOPOLOGIES = ("embedded", "batched", "cluster", "three_nodes")
+TOPOLOGIES = ("embedded", "batched", "cluster", "three_nodes", "http")
 
 
 @pytest.fixture(scope="session")
@@ -87,6 +88,11 @@ def batched_url(embedded_url: str) -> str:
     return embedded_url
 
 
+@pytest.fixture(scope="session")
+def http_url(embedded_url: str) -> str:
+    return embedded_url
+
+
 @pytest.fixture(params=TOPOLOGIES)
 def topology(request: pytest.FixtureRequest) -> str:
     name: str = request.param
@@ -100,7 +106,7 @@ def store_url(request: pytest.FixtureRequest, topology: str) -> str:
 
 
 def kind_of(topology: str) -> type[ValkeyBackend]:
-    return BatchedBackend if topology == "batched" else ValkeyBackend
+    return {"batched": BatchedBackend, "http": OverHttp}.get(topology, ValkeyBackend)
 
 
 async def open_clean(url: str, kind: type[ValkeyBackend] = ValkeyBackend) -> ValkeyBackend:

@@ -1,0 +1,75 @@
+"""Every port at its address, by the table of operations."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from flowfabric.backends.http.operations import OPERATIONS, Operation, Scope
+from flowfabric.backends.http.shapes import FinishRequest
+from flowfabric.core import batch as b
+from flowfabric.errors import FlowFabricError
+from flowfabric.server.access import admit
+from flowfabric.server.decoding import request_of
+from flowfabric.server.service import Service, answer
+
+Handler = Callable[[Request], Awaitable[Response]]
+
+_AUDITED: Final = frozenset({Scope.OPERATE, Scope.ADMIN})
+# What these do not find is 404; None means something else in the answers of others.
+_ABSENT: Final = {
+    "describe_execution": "execution_not_found",
+    "get_execution": "execution_not_found",
+    "get_execution_state": "execution_not_found",
+    "describe_flow": "flow_not_found",
+    "describe_edge": "invalid_dependency",
+    "read_summary": "stream_not_found",
+}
+_SECRET: Final = {"Cache-Control": "no-store"}
+
+
+def routes() -> list[Route]:
+    return [Route(each.path, _handler(each), methods=[each.method], name=each.port) for each in OPERATIONS]
+
+
+def _handler(operation: Operation) -> Handler:
+    call = _call_of(operation)
+
+    async def handle(request: Request) -> Response:
+        service = Service.of(request)
+        token = service.caller(request, operation.scope)
+        given = await request_of(operation, request, service.settings)
+        args = await admit(operation, token, given, service.backend)
+        result = await call(service, args)
+        if operation.scope in _AUDITED and operation.has_body:
+            service.audit(request, token, operation.port, **request.path_params)
+        if result is None and operation.port in _ABSENT:
+            raise FlowFabricError(code=_ABSENT[operation.port], absent=True)
+        return answer(result, headers=_SECRET if operation.port == "read_waitpoint_token" else None)
+
+    handle.__name__ = operation.port
+    return handle
+
+
+def _call_of(operation: Operation) -> Callable[[Service, Any], Awaitable[Any]]:
+    if operation.port == "finish_executions":
+        return _finish
+    if operation.port == "claim_executions":
+        return _claim
+
+    async def call(service: Service, args: Any) -> Any:
+        return await operation.signature.call(service.backend, args)
+
+    return call
+
+
+async def _finish(service: Service, args: FinishRequest) -> Any:
+    return await service.backend.finish_executions(args.args())
+
+
+async def _claim(service: Service, args: b.ClaimExecutionsArgs) -> Any:
+    return await service.backend.claim_executions(args)
