@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Final
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -14,9 +15,12 @@ from flowfabric.backends.ports import EngineBackend
 from flowfabric.errors import FlowFabricError
 from flowfabric.server import problems
 from flowfabric.server.middleware import Guard
-from flowfabric.server.routes import events, health, ports, streams, submitting, work
+from flowfabric.server.routes import approval, events, health, ports, streams, submitting, work
 from flowfabric.server.service import Service
 from flowfabric.server.settings import ServerSettings
+
+# Their addresses go before those of the ports, which some of them stand beside.
+_TOPICS: Final = (health, approval, submitting, work, events, streams)
 
 
 def create_app(backend: EngineBackend, settings: ServerSettings | None = None) -> Starlette:
@@ -30,7 +34,15 @@ def create_app(backend: EngineBackend, settings: ServerSettings | None = None) -
         await service.gatherer.close()
 
     app = Starlette(
-        routes=[*health.ROUTES, *submitting.ROUTES, *work.ROUTES, *events.ROUTES, *streams.ROUTES, *ports.routes()],
+        routes=[
+            *health.ROUTES,
+            *approval.ROUTES,
+            *submitting.ROUTES,
+            *work.ROUTES,
+            *events.ROUTES,
+            *streams.ROUTES,
+            *ports.routes(),
+        ],
         middleware=_middleware(service.settings),
         exception_handlers={
             FlowFabricError: problems.on_flowfabric_error,

@@ -57,6 +57,10 @@ class Service:
             check_scope(token, scope)
         return token
 
+    def visitor(self, request: Request) -> None:
+        """Somebody without a token of the server, who counts by address."""
+        self.rates.take(request.client.host if request.client else "")
+
     def submitter(self, namespace: str) -> Submitter:
         if namespace not in self._submitters:
             self._submitters[namespace] = Submitter(self.backend.partitions, Namespace(namespace), "http")
