@@ -15,8 +15,11 @@ from flowfabric.backends.http.shapes import to_wire
 from flowfabric.backends.ports import EngineBackend
 from flowfabric.client.submission import Submitter
 from flowfabric.core.ids import Namespace
+from flowfabric.engine import Engine
 from flowfabric.server.feeds import Feeds
 from flowfabric.server.items import EncodedFrames
+from flowfabric.server.measuring import Happened
+from flowfabric.server.metrics import Requests
 from flowfabric.server.rates import Rates
 from flowfabric.server.settings import ServerSettings
 from flowfabric.server.tokens import Token, Tokens, check_scope
@@ -30,9 +33,12 @@ _audit: Final = logging.getLogger("flowfabric.audit")
 class Service:
     """One server."""
 
-    def __init__(self, backend: EngineBackend, settings: ServerSettings) -> None:
+    def __init__(self, backend: EngineBackend, settings: ServerSettings, engine: Engine | None = None) -> None:
         self.backend = backend
         self.settings = settings
+        self.engine = engine  # the one beside it, if there is one
+        self.requests = Requests()
+        self.happened = Happened(backend)
         self.tokens = Tokens(settings.tokens)
         self.rates = Rates(settings.rate_per_second, settings.rate_burst)
         self.gatherer = Gatherer(backend)
