@@ -97,7 +97,7 @@ def test_an_execution_that_waits_is_signalled_from_the_command_line(
         assert "go" in cli("waitpoints", asking).stdout
         link = cli("link", asking, "go").stdout.strip()
         assert "token=" in link
-        cli("signal", asking, "go", '"yes"')
+        cli("signal", asking, "go", "--payload", '"yes"')
         eventually(lambda: cli("show", asking, "--json").json["public_state"] == "completed", "it goes on")
         assert worker.end() == 0
 
