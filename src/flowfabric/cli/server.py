@@ -13,7 +13,7 @@ from typer import Argument, Option
 from flowfabric.backends import open_backend
 from flowfabric.backends.http.operations import Scope
 from flowfabric.cli.logs import configure_logging
-from flowfabric.cli.options import AsJson, LogLevel, Url
+from flowfabric.cli.options import AsJson, LogFormat, LogLevel, Url
 from flowfabric.cli.output import Output
 from flowfabric.cli.running import place_of, reporting, store_settings
 from flowfabric.cli.signals import ending
@@ -44,12 +44,13 @@ def server(
     rate: Rate = 0,
     origin: Origin = None,
     log_level: LogLevel = "info",
+    log_format: LogFormat = "text",
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
     """Serve a store over HTTP: the API under /v1, the dashboard at /, and an engine beside them."""
     with reporting(as_json) as out:
-        configure_logging(log_level)
+        configure_logging(log_level, log_format)
         settings = ServerSettings(
             host=host, port=port, tokens=tokens, rate_per_second=rate, origins=tuple(origin or ())
         )
@@ -64,9 +65,8 @@ async def _serve(store: Settings, settings: ServerSettings, out: Output, *, with
         backend = await open_backend(settings=store)
         stack.push_async_callback(backend.close)
         await ensure_secret(backend, store)
-        if with_engine:
-            await stack.enter_async_context(Engine(backend))
-        address = await stack.enter_async_context(listening(backend, settings))
+        engine = await stack.enter_async_context(Engine(backend)) if with_engine else None
+        address = await stack.enter_async_context(listening(backend, settings, engine=engine))
         out.event("server", f"{address} serves {place_of(store)}", url=address, store=place_of(store))
         await heard.asked.wait()
     out.event("stopped", "the server has ended")

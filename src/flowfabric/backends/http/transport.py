@@ -42,7 +42,7 @@ class Transport:
         self._client = httpx.AsyncClient(
             base_url=settings.url.rstrip("/"), headers=headers, timeout=timeout, limits=limits
         )
-        self._peer = urlsplit(settings.url).netloc
+        self._peer = urlsplit(settings.url).netloc.rpartition("@")[2]  # as it is shown: a password is for nobody
 
     async def close(self) -> None:
         await self._client.aclose()
