@@ -15,6 +15,7 @@ from flowfabric.backends.http.shapes import to_wire
 from flowfabric.backends.ports import EngineBackend
 from flowfabric.client.submission import Submitter
 from flowfabric.core.ids import Namespace
+from flowfabric.server.origins import check_origin
 from flowfabric.server.rates import Rates
 from flowfabric.server.settings import ServerSettings
 from flowfabric.server.tokens import Token, Tokens, check_scope
@@ -43,6 +44,8 @@ class Service:
 
     def caller(self, request: Request, scope: Scope | None = None) -> Token:
         """Who calls, let in as far as the scope goes."""
+        if not self.settings.tokens:
+            check_origin(request, self.settings.origins)
         token = self.tokens.find(request.headers.get("authorization"))
         self.rates.take(token.name if self.settings.tokens else (request.client.host if request.client else ""))
         if scope is not None:
