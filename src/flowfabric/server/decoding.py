@@ -17,12 +17,15 @@ from flowfabric.server.settings import ServerSettings
 
 _STRUCTURED: Final = (inspect.StructType, inspect.VarTupleType, inspect.DictType, inspect.ListType)
 
+_HUGE: Final = 16  # times what a route takes
+
 
 async def body_of(request: Request, settings: ServerSettings, *, takes_payloads: bool = False) -> bytes:
     """The body, as long as it is neither too large nor too slow."""
     most = settings.payload_body_bytes if takes_payloads else settings.body_bytes
     size, parts = 0, []
     _check_announced(request, most)
+    request.state.is_cut_off = True  # until it was read: whoever is refused meanwhile could go on sending for ever
     try:
         async with asyncio.timeout(settings.body_timeout_ms / 1000):
             async for part in request.stream():
@@ -34,13 +37,15 @@ async def body_of(request: Request, settings: ServerSettings, *, takes_payloads:
         raise InvalidInput("body", f"{size} bytes", f"must arrive within {settings.body_timeout_ms} ms") from None
     except ClientDisconnect:
         raise InvalidInput("body", f"{size} bytes", "must arrive whole") from None
+    request.state.is_cut_off = False
     return b"".join(parts)
 
 
 def _check_announced(request: Request, most: int) -> None:
-    """A body that says it is too large is not read at all."""
+    """A body that says it is too large is passed over; one that says it is huge ends the connection."""
     announced = request.headers.get("content-length", "")
     if announced.isdecimal() and int(announced) > most:
+        request.state.is_cut_off = int(announced) > _HUGE * most
         raise _too_large(most)
 
 
