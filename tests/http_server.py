@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import atexit
 import threading
-from functools import cache
 
 import uvicorn
 
@@ -46,9 +44,16 @@ class HttpServer:
         self._thread.join(10)
 
 
-@cache
+_servers: dict[str, HttpServer] = {}
+
+
 def server_of(store_url: str) -> HttpServer:
     """The one in front of this store."""
-    server = HttpServer(store_url)
-    atexit.register(server.stop)
-    return server
+    if store_url not in _servers:
+        _servers[store_url] = HttpServer(store_url)
+    return _servers[store_url]
+
+
+def stop_servers() -> None:
+    while _servers:
+        _servers.popitem()[1].stop()
