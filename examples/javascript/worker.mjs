@@ -4,21 +4,16 @@ import { randomUUID } from 'node:crypto'
 
 const [server, lane = 'default'] = process.argv.slice(2)
 const token = process.env.FLOWFABRIC_TOKEN
-const ttl = 30_000
-const me = { worker_id: 'javascript', worker_instance_id: `javascript-${randomUUID()}` }
+const [ttl, me] = [30_000, { worker_id: 'javascript', worker_instance_id: `javascript-${randomUUID()}` }]
 const stopping = new AbortController()
-process.once('SIGTERM', () => stopping.abort())
-process.once('SIGINT', () => stopping.abort())
+for (const name of ['SIGTERM', 'SIGINT']) process.once(name, () => stopping.abort())
 
 const tasks = {
-  // Each task gets its arguments and a context, and answers a JSON value; what it throws is a failure.
+  // Each gets its arguments and a context, and answers a JSON value; what it throws is a failure.
   async shout ({ args: [text] }, context) {
-    const words = text.split(' ')
-    for (const [index, word] of words.entries()) {
-      await context.emit(word.toUpperCase())
-      await context.progress(Math.round(100 * (index + 1) / words.length), word)
-    }
-    return words.join(' ').toUpperCase()
+    for (const word of text.split(' ')) await context.emit(word.toUpperCase())
+    await context.progress(100, 'all said')
+    return text.toUpperCase()
   }
 }
 
@@ -30,8 +25,7 @@ async function post (path, body, signal) {
   return value
 }
 
-const base64 = (value) => Buffer.from(value).toString('base64')
-
+const base64 = value => Buffer.from(value).toString('base64')
 async function run (work) {
   const { execution_id: id, fence, attempt_index } = work
   const say = (operation, body) => post(`/executions/${encodeURIComponent(id)}/${operation}`, { fence, ...body })
@@ -41,8 +35,7 @@ async function run (work) {
   }
   const renewing = setInterval(() => say('renew', { attempt_index, lease_ttl_ms: ttl }).catch(console.error), ttl / 3)
   try {
-    const task = tasks[work.execution_kind]
-    if (!task) throw new Error(`no task is called ${work.execution_kind}`)
+    const task = tasks[work.execution_kind] ?? (() => { throw new Error(`no task is called ${work.execution_kind}`) })
     const result = await task(JSON.parse(Buffer.from(work.input_payload, 'base64')), context)
     await say('complete', { result_payload: base64(JSON.stringify(result ?? null)), result_encoding: 'json' })
   } catch (error) {
@@ -54,11 +47,15 @@ async function run (work) {
 
 const wanted = { ...me, lanes: [lane], lease_ttl_ms: ttl, count: 8, wait_ms: 20_000 }
 await post('/workers', { ...me, namespace: 'default', lanes: [lane], ttl_ms: 2 * ttl, slots: wanted.count })
-const beat = () => post(`/workers/${me.worker_instance_id}/heartbeat`, { namespace: 'default' }).catch(console.error)
-const beating = setInterval(beat, ttl)
+const alive = () => post(`/workers/${me.worker_instance_id}/heartbeat`, { namespace: 'default' }).catch(console.error)
+const beating = setInterval(alive, ttl)
 console.log(`${me.worker_instance_id} works on ${lane}`)
 while (!stopping.signal.aborted) {
-  const claimed = await post('/work/claim', wanted, stopping.signal).catch(error => { if (!stopping.signal.aborted) throw error })
-  await Promise.all((claimed ?? []).map(work => run(work).catch(console.error)))
+  try {
+    const claimed = await post('/work/claim', wanted, stopping.signal)
+    await Promise.all(claimed.filter(work => !work.error).map(work => run(work).catch(console.error)))
+  } catch (error) {
+    if (!stopping.signal.aborted) await new Promise(resolve => setTimeout(resolve, 1000, console.error(error)))
+  }
 }
 clearInterval(beating)
