@@ -48,7 +48,7 @@ async function run (work) {
 const wanted = { ...me, lanes: [lane], lease_ttl_ms: ttl, count: 8, wait_ms: 20_000 }
 await post('/workers', { ...me, namespace: 'default', lanes: [lane], ttl_ms: 2 * ttl, slots: wanted.count })
 const alive = () => post(`/workers/${me.worker_instance_id}/heartbeat`, { namespace: 'default' }).catch(console.error)
-const beating = setInterval(alive, ttl)
+setInterval(alive, ttl).unref()
 console.log(`${me.worker_instance_id} works on ${lane}`)
 while (!stopping.signal.aborted) {
   try {
@@ -58,4 +58,3 @@ while (!stopping.signal.aborted) {
     if (!stopping.signal.aborted) await new Promise(resolve => setTimeout(resolve, 1000, console.error(error)))
   }
 }
-clearInterval(beating)
