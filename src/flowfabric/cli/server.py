@@ -63,9 +63,8 @@ async def _serve(store: Settings, settings: ServerSettings, out: Output, *, with
         backend = await open_backend(settings=store)
         stack.push_async_callback(backend.close)
         await ensure_secret(backend, store)
-        if with_engine:
-            await stack.enter_async_context(Engine(backend))
-        address = await stack.enter_async_context(listening(backend, settings))
+        engine = await stack.enter_async_context(Engine(backend)) if with_engine else None
+        address = await stack.enter_async_context(listening(backend, settings, engine=engine))
         out.event("server", f"{address} serves {place_of(store)}", url=address, store=place_of(store))
         await heard.asked.wait()
     out.event("stopped", "the server has ended")

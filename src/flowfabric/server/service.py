@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -15,10 +15,18 @@ from flowfabric.backends.http.shapes import to_wire
 from flowfabric.backends.ports import EngineBackend
 from flowfabric.client.submission import Submitter
 from flowfabric.core.ids import Namespace
+from flowfabric.engine import Engine
+from flowfabric.server.feeds import Feeds
+from flowfabric.server.items import EncodedFrames
+from flowfabric.server.measuring import Happened
+from flowfabric.server.metrics import Requests
 from flowfabric.server.origins import check_origin
 from flowfabric.server.rates import Rates
 from flowfabric.server.settings import ServerSettings
 from flowfabric.server.tokens import Token, Tokens, check_scope
+
+if TYPE_CHECKING:
+    from flowfabric.server.sse import EventStream
 
 _audit: Final = logging.getLogger("flowfabric.audit")
 
@@ -26,14 +34,20 @@ _audit: Final = logging.getLogger("flowfabric.audit")
 class Service:
     """One server."""
 
-    def __init__(self, backend: EngineBackend, settings: ServerSettings) -> None:
+    def __init__(self, backend: EngineBackend, settings: ServerSettings, engine: Engine | None = None) -> None:
         self.backend = backend
         self.settings = settings
+        self.engine = engine  # the one beside it, if there is one
+        self.requests = Requests()
+        self.happened = Happened(backend)
         self.tokens = Tokens(settings.tokens)
         self.rates = Rates(settings.rate_per_second, settings.rate_burst)
         self.gatherer = Gatherer(backend)
         self.stopping = asyncio.Event()
-        self.streams = 0  # that are open
+        self.streams: set[EventStream] = set()  # that are open
+        self.keeper: asyncio.Task[None] | None = None  # of the streams
+        self.feeds = Feeds()
+        self.encoded_frames = EncodedFrames()
         self._submitters: dict[str, Submitter] = {}
 
     @classmethod
@@ -51,6 +65,10 @@ class Service:
         if scope is not None:
             check_scope(token, scope)
         return token
+
+    def visitor(self, request: Request) -> None:
+        """Somebody without a token of the server, who counts by address."""
+        self.rates.take(request.client.host if request.client else "")
 
     def submitter(self, namespace: str) -> Submitter:
         if namespace not in self._submitters:

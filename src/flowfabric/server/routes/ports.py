@@ -32,10 +32,11 @@ _SECRET: Final = {"Cache-Control": "no-store"}
 
 
 def routes() -> list[Route]:
-    return [Route(each.path, _handler(each), methods=[each.method], name=each.port) for each in OPERATIONS]
+    return [Route(each.path, handler(each), methods=[each.method], name=each.port) for each in OPERATIONS]
 
 
-def _handler(operation: Operation) -> Handler:
+def handler(operation: Operation) -> Handler:
+    """What answers an operation."""
     call = _call_of(operation)
 
     async def handle(request: Request) -> Response:
