@@ -10,7 +10,7 @@ from typing import Any, cast
 from flowfabric.backends.ports import EngineBackend
 from flowfabric.core import batch as b
 from flowfabric.core import contracts as c
-from flowfabric.core.ids import LaneId
+from flowfabric.core.ids import BudgetId, LaneId
 from flowfabric.core.partition import Partition, PartitionFamily
 from flowfabric.engine.service import Surroundings
 from flowfabric.engine.settings import EngineSettings
@@ -104,6 +104,10 @@ class FakeStore:
         self.trims: list[c.TrimExecutionsArgs] = []
         self.failing: dict[Partition | str, BaseException] = {}
         self.hanging: dict[Partition | str, asyncio.Event] = {}
+        self.budgets_in: list[Partition] = []
+        self.budget_news: asyncio.Queue[frozenset[Partition]] = asyncio.Queue()
+        self.resets: dict[Partition, int] = {}  # when budgets are to be reset
+        self.limits_due: dict[Partition, int] = {}  # when there is something to do with limits
 
     @property
     def backend(self) -> EngineBackend:
@@ -140,7 +144,8 @@ class FakeStore:
     async def next_due(self, partition: Partition) -> c.NextDue:
         await self._called("next_due", partition)
         at = min(self.due.get(partition, ()), default=None)
-        return c.NextDue(at_ms=cast("Any", at), now_ms=cast("Any", self.now))
+        limits_at = self.limits_due.get(partition)
+        return c.NextDue(at_ms=cast("Any", at), now_ms=cast("Any", self.now), limits_at_ms=cast("Any", limits_at))
 
     async def run_due_work(self, args: b.RunDueWorkArgs) -> b.DueWork:
         await self._called("run_due_work", args.partition)
@@ -201,6 +206,27 @@ class FakeStore:
             raise heard
         return heard
 
+    async def budget_partitions_in_use(self) -> list[Partition]:
+        await self._called("budget_partitions_in_use")
+        return self.budgets_in
+
+    async def reset_due_budgets(self, partition: Partition, *, limit: int = 100) -> c.DueBudgetsReset:
+        await self._called("reset_due_budgets", partition)
+        at = self.resets.get(partition)
+        if at is None or at > self.now:
+            return c.DueBudgetsReset(next_at_ms=cast("Any", at), now_ms=cast("Any", self.now))
+        del self.resets[partition]
+        return c.DueBudgetsReset(budget_ids=(BudgetId.new(),), now_ms=cast("Any", self.now))
+
+    async def read_budget_notices(self, partition: Partition, **_: Any) -> list[c.BudgetNotice]:
+        await self._called("read_budget_notices", partition)
+        return []
+
+    @asynccontextmanager
+    async def listen_for_budgets(self) -> AsyncIterator[FakeBudgetListener]:
+        await self._called("listen_for_budgets")
+        yield FakeBudgetListener(self.budget_news)
+
     async def list_workers(self, args: c.ListWorkersArgs) -> c.ListWorkersPage:
         await self._called("list_workers")
         start = int(args.cursor or 0)
@@ -215,6 +241,14 @@ class FakeStore:
         expired = min(self.silent_workers, limit)
         self.silent_workers -= expired
         return expired
+
+
+class FakeBudgetListener:
+    def __init__(self, news: asyncio.Queue[frozenset[Partition]]) -> None:
+        self._news = news
+
+    async def wait(self) -> frozenset[Partition]:
+        return await self._news.get()
 
 
 class Scene:

@@ -9,6 +9,7 @@ import sys
 import time
 
 from flowfabric.core.policy import FixedBackoff, RetryPolicy
+from flowfabric.errors import BudgetExceeded
 from flowfabric.worker import Context, Fail, Retry, Snooze, Worker, task
 
 cpu_worker = Worker(lease_ttl_ms=3_000, processes=2, cancel_grace=20)
@@ -63,6 +64,20 @@ def emits(ctx: Context, count: int) -> int:
         ctx.emit(str(at))
     ctx.emit({"done": count}, mode="summary")
     return count
+
+
+@task
+def spend_in_process(ctx: Context) -> list[str | int | None]:
+    """Reports, is refused by a budget, and settles a reservation."""
+    ctx.wait(ctx.use(tokens=6, calls=1))
+    ctx.wait(ctx.use(tokens=6))
+    with ctx.reserve(tokens=20) as held:
+        held.used(tokens=7)
+    try:
+        ctx.wait(ctx.use(calls=1))
+    except BudgetExceeded as refusal:
+        return [refusal.details["dimension"], refusal.details["used"], refusal.details["limit"]]
+    return []
 
 
 @task(retry=RetryPolicy(max_retries=3, backoff=FixedBackoff(delay_ms=10)))

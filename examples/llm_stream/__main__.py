@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
-from examples.llm_stream import crashing, watching
+from examples.llm_stream import budgeted, crashing, watching
 from examples.llm_stream.stage import opened
 
 AT_MOST_S = 100
-STORIES = (watching, crashing)
+STORIES = (watching, crashing, budgeted)
 
 
 async def main() -> None:

@@ -42,7 +42,7 @@ from flowfabric.core.conditions import (
 )
 from flowfabric.core.policy import RetryPolicy
 from flowfabric.engine import Engine, EngineSettings
-from flowfabric.errors import FlowFabricError
+from flowfabric.errors import BudgetExceeded, FlowFabricError
 from flowfabric.worker import (
     Cancel,
     ClaimedTask,
@@ -63,6 +63,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AllOf",
+    "BudgetExceeded",
     "ByName",
     "Call",
     "Cancel",

@@ -306,6 +306,15 @@ class CapabilityMismatch(Conflict):
     default_code = "capability_mismatch"
 
 
+class BudgetExceeded(Limited):
+    """A budget has no room for what was to be spent; details: budget_id, dimension, used, limit.
+
+    `used` counts what is reserved, too.
+    """
+
+    default_code = "budget_exceeded"
+
+
 class InvalidInput(Invalid):
     """One argument is wrong: which one, what it was, and what it should be."""
 
@@ -371,7 +380,8 @@ _BY_CODE: dict[str, type[FlowFabricError]] = {
     kind.default_code: kind
     for kind in (
         ExecutionNotFound, StaleLease, LeaseExpired, LeaseRevoked, ExecutionNotActive, CapabilityMismatch,
-        InvalidToken, BackendUnavailable, BackendTimeout, UnsupportedServer, PartitionMismatch, ScriptFault, BadReply,
+        BudgetExceeded, InvalidToken, BackendUnavailable, BackendTimeout, UnsupportedServer, PartitionMismatch,
+        ScriptFault, BadReply,
     )
 }  # fmt: skip
 

@@ -166,6 +166,7 @@ class FlowModel:
             edge.is_failure = edge.kind is not c.DependencyKind.ON_FAILURE and outcome is not TerminalOutcome.SKIPPED
         join = self.joins[edge.down]
         if join.state is not EdgeGroupState.PENDING:
+            self._fail_with(edge.down)
             return
         join.state = self._join_state(edge.down)
         if join.state is EdgeGroupState.PENDING:
@@ -176,12 +177,17 @@ class FlowModel:
             if self.nodes[edge.down] == "blocked" and not self.has_ended:
                 self.nodes[edge.down] = "waiting"
             return
-        if any(each.is_failure for each in self.incoming(edge.down)):
-            join.failed = True
-            self._failed()
+        self._fail_with(edge.down)
         if self.nodes[edge.down] in LIVE and not self.has_ended:
             self.nodes[edge.down] = "skipped"
             queue.append(edge.down)
+
+    def _fail_with(self, name: str) -> None:
+        """A join that is impossible takes no failure."""
+        join = self.joins[name]
+        if join.state is EdgeGroupState.IMPOSSIBLE and any(each.is_failure for each in self.incoming(name)):
+            join.failed = True
+            self._failed()
 
     def _is_failure(self, name: str) -> bool:
         return self.nodes[name] == "failed" or (self.nodes[name] == "cancelled" and name not in self.by_cascade)

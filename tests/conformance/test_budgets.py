@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -408,3 +409,23 @@ class TestNotices:
         await limits.spend(budget_id, tokens=11)
         await limits.reset(budget_id)
         assert await limits.backend.read_budget_notices(limits.partition(budget_id)) == []
+
+
+async def test_who_listens_hears_of_passed_limits_and_of_intervals(limits: Limits) -> None:
+    async with limits.backend.listen_for_budgets() as listener:
+        assert await listener.wait() == frozenset()
+        budget = await limits.budget({"tokens": 10})
+        await limits.report(budget, tokens=11)
+        with_interval = await limits.budget({"tokens": 10}, reset_interval_ms=1_000)
+        wanted, heard = {limits.partition(each) for each in (budget, with_interval)}, set[Partition]()
+        async with asyncio.timeout(20):
+            while not heard >= wanted:
+                heard |= await listener.wait()
+    assert heard == wanted == set(await limits.backend.budget_partitions_in_use())
+
+
+async def test_a_budget_without_a_scope_is_for_those_that_name_it(limits: Limits) -> None:
+    budget = await limits.budget({"tokens": 10}, scope_type=None, scope_id=None)
+    x = await limits.submit(budgets=(budget,))
+    assert (await limits.backend.explain_execution(x.execution_id)).budget_ids == (budget,)
+    assert (await limits.status(budget)).scope_type == ""

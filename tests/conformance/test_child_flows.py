@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from flowfabric.core import batch as b
 from flowfabric.core import contracts as c
+from flowfabric.core.ids import FlowId
+from flowfabric.core.partition import flow_partition
 from flowfabric.errors import FlowFabricError
 from tests.conformance.driver import Driver, Subject
 from tests.conformance.flowing import Graph
@@ -90,3 +93,28 @@ async def test_a_stand_in_is_never_claimed(driver: Driver) -> None:
     outer, _ = await nested(driver, "sub", "x")
     with pytest.raises(FlowFabricError):
         await driver.grant_and_claim(Subject(outer.ids["sub"]))
+
+
+@pytest.mark.parametrize("drawing", ["sub>z", "a>sub sub>z"])
+async def test_a_member_fails_whose_flow_never_comes(driver: Driver, drawing: str) -> None:
+    outer = Graph(driver)
+    await outer.submit(drawing, child_flows={outer.mint("sub"): FlowId.new()})
+    if "a" in outer.ids:
+        await outer.run("a")
+    assert (await outer.states())["sub"] == "waiting_children"
+    await driver.clock.advance(3_600_001)
+    await driver.backend.run_due_work(
+        b.RunDueWorkArgs(partition=flow_partition(outer.flow_id, driver.backend.partitions))
+    )
+    states = await outer.states()
+    assert (states["sub"], states["z"]) == ("failed", "skipped")
+    assert await outer.flow_state() == "failed"
+
+
+async def test_a_flow_that_came_in_time_is_not_given_up(driver: Driver) -> None:
+    outer, inner = await nested(driver, "sub", "x")
+    await driver.clock.advance(3_600_001)
+    await driver.backend.run_due_work(
+        b.RunDueWorkArgs(partition=flow_partition(outer.flow_id, driver.backend.partitions))
+    )
+    assert (await outer.states(), await inner.states()) == ({"sub": "waiting_children"}, {"x": "waiting"})

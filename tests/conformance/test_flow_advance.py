@@ -216,3 +216,15 @@ async def test_a_member_that_waits_for_what_it_spawned_goes_on_with_the_same_att
     assert (await graph.states())["b"] == "waiting"
     await graph.end("b")
     assert await graph.flow_state() == "completed"
+
+
+async def test_a_failure_that_comes_to_an_impossible_join_fails_the_flow(driver: Driver) -> None:
+    """As it would have, had it come first."""
+    join = c.QuorumOfEdges(k=2, on_satisfied=c.OnSatisfied.LET_RUN)
+    graph = await Graph(driver).submit("u!>a u!>b a>z b>z d>z", {"z": join})
+    await graph.start("d")
+    await graph.run("u")
+    assert (await graph.states())["z"] == "skipped"
+    await graph.end("d", "failed")
+    flow = await graph.flow()
+    assert (flow.public_flow_state, flow.failed_execution_id) == ("failed", graph.ids["d"])

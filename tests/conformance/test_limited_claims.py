@@ -586,3 +586,23 @@ async def test_a_trimmed_execution_leaves_nothing_of_its_limits(limits: Limits) 
     key = keys.attachments(x.execution_id.tag)
     assert await limits.backend.client.execute("EXISTS", key, key=key) == 0
     assert (await limits.status(budget)).reserved == {}
+
+
+@pytest.mark.parametrize("reason", [c.SuspensionReasonCode.PAUSED_BY_BUDGET, c.SuspensionReasonCode.WAITING_FOR_SIGNAL])
+async def test_an_answer_about_a_budget_reaches_its_execution_although_the_budget_is_closed(
+    limits: Limits, reason: c.SuspensionReasonCode
+) -> None:
+    suspender, budget = Suspender(limits.driver), await limits.budget({"tokens": 10})
+    await suspender.seed()
+    await limits.submit(budgets=(budget,))
+    (held,) = await limits.driver.take(1)
+    await limits.report(budget, tokens=11)
+    waiting = await limits.submit(budgets=(budget,))
+    assert await limits.driver.take(1) == []
+    await suspender.suspend(held, reason_code=reason)
+    await limits.drain(held)
+    await limits.backend.resume_execution(c.ResumeExecutionArgs(execution_id=held.execution_id))
+    is_heard = reason is c.SuspensionReasonCode.PAUSED_BY_BUDGET
+    assert ids(await limits.driver.take(2)) == ([held.execution_id] if is_heard else [])
+    assert await public(limits, waiting) is PublicState.RATE_LIMITED
+    await check_store(limits.backend.client)

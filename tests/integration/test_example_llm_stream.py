@@ -14,3 +14,5 @@ def test_the_llm_stream_example_runs_unattended() -> None:
     assert "kill -9 after 800 tokens" in done.stdout
     assert "reset: attempt 1 begins" in done.stdout
     assert "the second attempt is whole" in done.stdout
+    assert "stopped at 800 of 800 tokens" in done.stdout
+    assert "its 2000 tokens were paid for once" in done.stdout

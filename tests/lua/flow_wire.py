@@ -97,6 +97,15 @@ class Flow:
         ]  # fmt: skip
         return self.fcall("ff_cancel_flow", keys, self.id, "enough", policy, 0, *more)
 
+    def ack(self, x: Execution) -> Reply:
+        keys = [f"{self.base}:pending_cancels", f"ff:idx:{self.tag}:cancel_backlog"]
+        return self.fcall("ff_ack_cancel_member", keys, x.id, self.id)
+
+    def siblings(self, verb: str, downstream: str, flow_id: str | None = None) -> Reply:
+        """Drain or reconcile the siblings of a join."""
+        keys = [f"ff:idx:{self.tag}:pending_cancel_groups", f"{self.base}:edgegroup:{downstream}"]
+        return self.fcall(f"ff_{verb}_sibling_cancel_group", keys, self.id if flow_id is None else flow_id, downstream)
+
     def set_tags(self, *pairs: str) -> Reply:
         return self.fcall("ff_set_flow_tags", [self.core, f"{self.base}:tags"], *pairs)
 

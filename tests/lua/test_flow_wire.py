@@ -129,6 +129,28 @@ def test_cancel_flow_names_its_members_and_ends_them(wire: valkey.Valkey) -> Non
     assert flow.cancel()[:2] == [0, "flow_already_terminal"]
 
 
+def test_a_cancelled_member_is_acknowledged(wire: valkey.Valkey) -> None:
+    flow = made(wire)
+    x = flow.member()
+    wire.sadd(f"{flow.base}:pending_cancels", x.id)  # as a cancel leaves one that cannot be read
+    assert flow.ack(x) == [1, "OK"]
+    assert flow.ack(x) == [1, "OK"]
+    assert not wire.exists(f"{flow.base}:pending_cancels")
+
+
+def test_no_join_leaves_siblings_for_others_to_end(wire: valkey.Valkey) -> None:
+    flow = made(wire)
+    first, second, down = flow.member(), flow.member(), flow.member()
+    assert flow.siblings("drain", down.id) == [1, "OK", "drained_sans_group", ""]
+    flow.policy(down, "any_of", "cancel_remaining")
+    flow.link(first, down)
+    flow.link(second, down)
+    run(first).complete()
+    assert second.field("public_state") == "cancelled"
+    assert flow.siblings("drain", down.id) == [1, "OK", "already_drained", ""]
+    assert flow.siblings("reconcile", down.id) == [1, "OK", "no_op", "not_in_set"]
+
+
 def test_set_flow_tags(wire: valkey.Valkey) -> None:
     flow = made(wire)
     assert flow.set_tags("team.a", "1", "team.b", "2") == [1, "OK", "2"]

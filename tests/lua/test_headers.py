@@ -30,6 +30,13 @@ PUBLIC_ARITY = {
     "add_execution_to_flow": (4, 3), "cancel_flow": (3, 4), "stage_dependency_edge": (6, 8),
     "apply_dependency_to_child": (7, 7), "resolve_dependency": (11, 3), "evaluate_flow_eligibility": (2, 0),
     "promote_blocked_to_eligible": (5, 2), "set_edge_group_policy": (2, 4), "set_flow_tags": (2, 0),
+    "ack_cancel_member": (2, 2), "drain_sibling_cancel_group": (2, 2), "reconcile_sibling_cancel_group": (2, 2),
+}  # fmt: skip
+
+# What the end of a member can bring about in the same step.
+FOLLOWING = {
+    "completed", "failed", "cancelled", "skipped", "unblocked", "claimed", "resumed", "flow_completed", "flow_failed",
+    "flow_cancelled",
 }  # fmt: skip
 
 
@@ -49,6 +56,13 @@ def test_every_event_a_function_writes_is_in_its_header(operation: str) -> None:
     code = code_of(FUNCTIONS[operation])
     written = set(re.findall(r'event = "(\w+)"', code)) | set(re.findall(r'event\.append\(x, "(\w+)"', code))
     assert written <= set(bundle().functions[operation].events)
+
+
+@pytest.mark.parametrize("operation", FUNCTIONS)
+def test_whoever_can_end_an_execution_names_what_follows_in_its_flow(operation: str) -> None:
+    events = set(bundle().functions[operation].events)
+    if events & {"completed", "failed", "cancelled", "expired", "skipped"}:
+        assert events >= FOLLOWING
 
 
 @pytest.mark.parametrize("name", [*FUNCTIONS, *MODULES])

@@ -410,7 +410,7 @@ SCENARIOS: list[tuple[str, str, Step, Step]] = [
     ("get_execution_result", "execution_not_found", nothing, raw("ff_get_execution_result", 1)),
     ("list_attempts", "invalid_input", created, raw("ff_list_attempts", 1, 0, 1001)),
     ("list_attempts", "execution_not_found", nothing, raw("ff_list_attempts", 1, 0, 10)),
-    ("read_events", "invalid_input", created, raw("ff_read_events", 1, "", "", "", "first", 10)),
+    ("read_events", "invalid_input", created, raw("ff_read_events", 1, "", "", "", "", "first", 10)),
     ("announce_work", "invalid_input", created, raw("ff_announce_work", 1)),
     ("register_worker", "invalid_input", nothing,
      worker_call("ff_register_worker", 3, "w-2", "w", "default", "", 30_000)),

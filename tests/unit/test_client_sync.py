@@ -17,6 +17,7 @@ from flowfabric.backends import open_backend
 from flowfabric.client.fabric import Fabric
 from flowfabric.client.failures import ExecutionCancelled
 from flowfabric.client.handle import Handle
+from flowfabric.client.limits import Budgets, Quotas
 from flowfabric.client.portal import Portal
 from flowfabric.client.sync import SyncFabric, SyncHandle
 from flowfabric.client.tasks import named, task
@@ -230,3 +231,12 @@ def test_a_script_that_forgets_to_close_ends_cleanly(ending: str) -> None:
     assert ended.stdout.startswith("waiting")
     assert ended.stderr == ""
     assert ended.returncode == (3 if "SystemExit" in ending else 0)
+
+
+def test_limits_are_the_same_without_a_loop(fabric: SyncFabric) -> None:
+    budget = fabric.budgets.create({"tokens": 5})
+    fabric.budgets.report(budget, {"tokens": 2})
+    assert fabric.budgets.status(budget).usage == {"tokens": 2}
+    assert fabric.quotas.status(fabric.quotas.create(max_concurrent=3)).room == 3
+    for mine, theirs in ((fabric.budgets, Budgets), (fabric.quotas, Quotas)):
+        assert {name for name in dir(theirs) if not name.startswith("_")} <= set(dir(mine))

@@ -331,7 +331,7 @@ def test_a_bad_option_is_refused_by_name_when_it_is_given(options: dict[str, Any
 
 
 def test_an_option_nobody_knows_is_refused() -> None:
-    with pytest.raises(InvalidInput, match="prioriti: is none of capabilities, "):
+    with pytest.raises(InvalidInput, match="prioriti: is none of budgets, "):
         add.with_options(prioriti=5)  # type: ignore[call-arg]
     with pytest.raises(InvalidInput, match="prioriti: is none of"):
         task(prioriti=5)  # type: ignore[call-overload]

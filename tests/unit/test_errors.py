@@ -57,7 +57,7 @@ def test_a_code_is_raised_as_a_class_of_its_family(code: str) -> None:
         ("flow_not_found", errors.NotFound),
         ("grant_already_exists", errors.Conflict),
         ("invalid_input", errors.Invalid),
-        ("budget_exceeded", errors.Limited),
+        ("budget_exceeded", errors.BudgetExceeded),
         ("corruption", errors.Internal),
     ],
 )

@@ -184,3 +184,18 @@ def test_each_way_to_misspell_a_key_has_its_own_answer(text: str, problem: str) 
 def test_a_partition_refuses_what_no_tag_can_say(family: PartitionFamily, index: int) -> None:
     with pytest.raises(InvalidInput):
         Partition(family, index)
+
+
+@pytest.mark.parametrize("shards", [1, 8])
+def test_a_flow_can_live_where_a_lane_does(shards: int) -> None:
+    config = PartitionConfig(lane_shards=shards)
+    lane = LaneId("agents")
+    homes = {flow_partition(FlowId.for_lane(lane, config), config) for _ in range(100)}
+    assert homes <= set(lane_partitions(lane, config))
+    assert (len(homes) > 1) == (shards > 1)
+
+
+def test_the_flow_of_a_uuid_is_always_the_same_in_a_lane() -> None:
+    config, lane, uuid = PartitionConfig(), LaneId("agents"), FlowId.new()
+    assert FlowId.for_lane(lane, config, uuid) == FlowId.for_lane(lane, config, uuid)
+    assert FlowId.for_lane(lane, config, uuid)[:32] == uuid[:32]

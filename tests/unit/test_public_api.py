@@ -12,6 +12,7 @@ import flowfabric.testing
 def test_the_public_names_are_frozen() -> None:
     assert flowfabric.__all__ == [
         "AllOf",
+        "BudgetExceeded",
         "ByName",
         "Call",
         "Cancel",

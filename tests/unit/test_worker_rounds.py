@@ -259,3 +259,26 @@ async def test_a_store_that_takes_no_endings_gets_no_more_to_end() -> None:
     await settle()
     assert len(port.calls) == calls
     await floor.rounds.close()
+
+
+@pytest.mark.parametrize("limited", [True, False])
+async def test_where_limits_have_a_say_endings_ask_for_the_slots_they_leave(limited: bool) -> None:
+    answer = some(5)
+
+    def limiting(args: b.FinishExecutionsArgs) -> b.FinishExecutionsResult:
+        result = answer(args)
+        result.limited = limited and args.claim is not None
+        return result
+
+    port = FakeBatches(limiting)
+    floor = Floor(port, concurrency=8)
+    floor.hear()
+    await settle()
+    assert len(floor.running) == 5
+    floor.end(1)  # this one asks anyway, because a claim took all there was
+    await settle()
+    port.calls.clear()
+    floor.end(3)
+    await settle()
+    (call,) = port.calls
+    assert (None if call.claim is None else call.claim.count) == (3 if limited else None)

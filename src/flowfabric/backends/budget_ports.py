@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 from flowfabric.core import contracts as c
@@ -62,8 +63,27 @@ class BudgetPort(Protocol):
         ...
 
 
+class BudgetListener(Protocol):
+    """Hears of budgets that something is to be done about."""
+
+    async def wait(self) -> frozenset[Partition]:
+        """Return when there is something new since the last call: in which partitions. An empty set means in any."""
+        ...
+
+
 class BudgetUpkeepPort(Protocol):
-    """What an engine does for budgets; both take one partition of them, like {b:7}."""
+    """What an engine does for budgets, in one partition of them, like {b:7}."""
+
+    def listen_for_budgets(self) -> AbstractAsyncContextManager[BudgetListener]:
+        """Hear of limits that are passed and of budgets with an interval, from the moment this is entered.
+
+        The first wait returns at once with an empty set, as does the first one after a lost connection.
+        """
+        ...
+
+    async def budget_partitions_in_use(self) -> list[Partition]:
+        """The partitions that hold budgets."""
+        ...
 
     async def reset_due_budgets(self, partition: Partition, *, limit: int = 100) -> c.DueBudgetsReset:
         """Reset those whose interval is over, on schedule however late, and let go what waited for them."""

@@ -6,6 +6,7 @@ themselves: whatever ends one of them resolves edges, promotes, skips or cancels
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from typing import Protocol
 
 from flowfabric.core import contracts as c
@@ -99,4 +100,16 @@ class FlowReadPort(Protocol):
 
     async def read_execution_inputs(self, execution_id: ExecutionId) -> list[c.ExecutionInput]:
         """What a member is given of its upstreams, in the order of its edges."""
+        ...
+
+
+class FlowEventPort(Protocol):
+    """Waiting for flows."""
+
+    async def wait_for_flow(self, flow_id: FlowId, *, timeout_ms: int) -> c.FlowState | None:
+        """Wait until the flow ends and say how; None when it had not within `timeout_ms`."""
+        ...
+
+    def tail_flow_events(self, flow_id: FlowId, *, cursor: str | None = None) -> AsyncIterator[c.Event]:
+        """The events of a flow and its members as they happen, until it has ended; `cursor` is that of the last one."""
         ...

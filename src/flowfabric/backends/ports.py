@@ -11,7 +11,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Protocol, TypeAlias
 
 from flowfabric.backends.budget_ports import BudgetPort, BudgetUpkeepPort
-from flowfabric.backends.flow_ports import EdgePort, FlowPort, FlowReadPort
+from flowfabric.backends.flow_ports import EdgePort, FlowEventPort, FlowPort, FlowReadPort
 from flowfabric.backends.quota_ports import AdmissionPort, QuotaPort
 from flowfabric.backends.step_ports import StepPort
 from flowfabric.backends.stream_ports import StreamPort
@@ -356,6 +356,7 @@ class EngineBackend(
     FlowPort,
     EdgePort,
     FlowReadPort,
+    FlowEventPort,
     BatchPort,
     ReadPort,
     EventPort,

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from flowfabric import __version__
-from flowfabric.cli import flows, lanes, secrets
+from flowfabric.cli import budgets, flows, lanes, quotas, secrets
 from flowfabric.cli import server as serving_http
 from flowfabric.cli.bench import bench
 from flowfabric.cli.changing import cancel, replay, retry
@@ -62,3 +62,5 @@ app.add_typer(flows.app, name="flow")
 app.add_typer(lanes.app, name="lanes")
 app.add_typer(secrets.app, name="secrets")
 app.add_typer(serving_http.app, name="token")
+app.add_typer(budgets.app, name="budget")
+app.add_typer(quotas.app, name="quota")

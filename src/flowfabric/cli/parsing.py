@@ -56,6 +56,17 @@ def tags(option: str, texts: Sequence[str]) -> dict[str, str]:
     return found
 
 
+def amounts(option: str, texts: Sequence[str]) -> dict[str, int]:
+    """`tokens=1000` each."""
+    found: dict[str, int] = {}
+    for text in texts:
+        name, _, number = text.partition("=")
+        if not number.isdecimal():
+            raise InvalidInput(option, text, "must look like tokens=1000")
+        found[name] = int(number)
+    return found
+
+
 def json_list(option: str, texts: Sequence[str]) -> list[Any]:
     """One JSON value each."""
     return [_json(f"{option}[{at}]", text) for at, text in enumerate(texts)]

@@ -36,6 +36,8 @@ OnDuplicate: TypeAlias = Annotated[
     DuplicateMode, Option(metavar="MODE", help=f"If the idempotency key is known: {', '.join(DuplicateMode)}.")
 ]
 ConcurrencyKey: TypeAlias = Annotated[Text, Option(metavar="KEY", help="Those with the same key take turns.")]
+Budgets: TypeAlias = Annotated[Texts, Option("--budget", metavar="ID", help="A budget of its own; may be repeated.")]
+Quotas: TypeAlias = Annotated[Texts, Option("--quota", metavar="ID", help="A quota of its own; may be repeated.")]
 Namespace: TypeAlias = Annotated[str, Option(metavar="NAME", help="The tenant.")]
 Wait: TypeAlias = Annotated[bool, Option("--wait", help="Wait for the end and print the result.")]
 WaitTimeout: TypeAlias = Annotated[Text, Option(metavar="DURATION", help="Wait no longer; the execution goes on.")]
@@ -56,6 +58,8 @@ def submit(
     idempotency_key: IdempotencyKey = None,
     on_duplicate: OnDuplicate = DuplicateMode.RETURN_EXISTING,
     concurrency_key: ConcurrencyKey = None,
+    budget: Budgets = None,
+    quota: Quotas = None,
     namespace: Namespace = "default",
     wait: Wait = False,
     wait_timeout: WaitTimeout = None,
@@ -78,6 +82,8 @@ def submit(
             idempotency_key=idempotency_key,
             on_duplicate=on_duplicate,
             concurrency_key=concurrency_key,
+            budgets=budget or (),
+            quotas=quota or (),
         )
         seconds = parsing.optional_duration("--wait-timeout", wait_timeout)
         values, by_name = parsing.json_list("JSON", args or ()), parsing.json_object("--kwargs", kwargs)

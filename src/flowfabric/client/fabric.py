@@ -14,6 +14,7 @@ from flowfabric.backends.ports import EngineBackend
 from flowfabric.client.flow_handle import FlowHandle
 from flowfabric.client.flows import Flow
 from flowfabric.client.handle import Handle, Submission
+from flowfabric.client.limits import Budgets, Quotas
 from flowfabric.client.operations import Operations
 from flowfabric.client.submission import Submitter
 from flowfabric.client.tasks import Call, Task, by_name
@@ -51,6 +52,8 @@ class Fabric(Operations):
 
     def __init__(self, backend: EngineBackend, *, namespace: str = "default", creator: str = "") -> None:
         super().__init__(backend)
+        self.budgets = Budgets(backend)
+        self.quotas = Quotas(backend)
         self.namespace = Namespace(namespace)
         self._submitter = Submitter(backend.partitions, self.namespace, creator)
         self._gatherer = Gatherer(backend)

@@ -39,6 +39,8 @@ class Options(TypedDict, total=False):
     concurrency_key: str | None
     keep_for: Duration | None
     changed_steps: ChangedSteps
+    budgets: Collection[str]
+    quotas: Collection[str]
 
 
 OPTION_NAMES: Final = frozenset(Options.__annotations__)
@@ -62,6 +64,8 @@ class TaskOptions:
     concurrency_key: str | None = None  # those with the same one take turns, as the lane says
     keep_for: Duration | None = None  # after its end, whatever the store's retention is
     changed_steps: ChangedSteps = "keep"  # what its worker does when a recorded step comes with other inputs
+    budgets: Collection[str] = ()  # ids of those that it spends on, besides those of its lane, namespace and flow
+    quotas: Collection[str] = ()  # ids of quota policies that let it start, likewise
 
     def __post_init__(self) -> None:
         limits.whole("priority", self.priority, limits.PRIORITY_MIN, limits.PRIORITY_MAX)
@@ -98,8 +102,11 @@ class TaskOptions:
             "routing_requirements": self._routing(),
             "stream_policy": self._stream_policy(),
             "dedup_window_ms": self._dedup_window_ms(),
+            "budget_ids": _ids("budgets", self.budgets),
+            "quota_policy_ids": _ids("quotas", self.quotas),
         }
-        return None if all(part is None for part in parts.values()) else ExecutionPolicy(**parts)
+        given = {name: part for name, part in parts.items() if part is not None}
+        return ExecutionPolicy(**given) if given else None
 
     def _timeout_policy(self) -> TimeoutPolicy | None:
         attempt = None if self.timeout is None else ms("timeout", self.timeout, low=1)
@@ -124,7 +131,9 @@ class TaskOptions:
 # What is worked out from which options, and kept.
 _DERIVED: Final = {
     "lane_id": frozenset({"lane"}),
-    "policy": frozenset({"retry", "timeout", "deadline", "capabilities", "idempotency_window", "keep_for"}),
+    "policy": frozenset(
+        {"retry", "timeout", "deadline", "capabilities", "idempotency_window", "keep_for", "budgets", "quotas"}
+    ),
 }
 
 
@@ -172,6 +181,13 @@ def changed_steps(field: str, given: str) -> ChangedSteps:
     if given not in get_args(ChangedSteps):
         raise InvalidInput(field, given, f"must be one of {', '.join(get_args(ChangedSteps))}")
     return cast("ChangedSteps", given)
+
+
+def _ids(field: str, given: Collection[str]) -> tuple[str, ...] | None:
+    """The ids of limits, which the policy checks; None when there are none."""
+    if isinstance(given, str):
+        raise InvalidInput(field, given, "must be a list of ids")
+    return tuple(given) or None
 
 
 def _duplicate_mode(given: str) -> DuplicateMode:

@@ -13,6 +13,7 @@ from flowfabric.client.handle import Handle
 from flowfabric.client.portal import Portal
 from flowfabric.client.sync_flows import SyncFlow, SyncFlowHandle
 from flowfabric.client.sync_handle import SyncHandle
+from flowfabric.client.sync_limits import SyncBudgets, SyncQuotas
 from flowfabric.client.tasks import Call, Task
 from flowfabric.config import Settings
 from flowfabric.core import contracts as c
@@ -46,6 +47,8 @@ class SyncFabric:
     def __init__(self, portal: Portal, fabric: Fabric) -> None:
         self._portal = portal
         self._fabric = fabric
+        self.budgets = SyncBudgets(portal, fabric.budgets)
+        self.quotas = SyncQuotas(portal, fabric.quotas)
         atexit.register(self._close_at_exit)
 
     @classmethod

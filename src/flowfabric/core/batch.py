@@ -162,6 +162,7 @@ class FinishExecutionsResult(msgspec.Struct, kw_only=True):
     renewed: list[RenewOutcome]
     claimed: list[ClaimedWork]
     parked: ParkedClaim | None = None  # the claim waits
+    limited: bool = False  # limits had a say: what ends here leaves slots that others wait for
 
 
 class RunDueWorkArgs(Checked, frozen=True, kw_only=True):

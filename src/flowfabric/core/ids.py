@@ -151,6 +151,21 @@ class FlowId(UuidId):
     __slots__ = ()
     field = "flow_id"
 
+    @classmethod
+    def for_lane(cls, lane_id: LaneId, config: PartitionConfig, uuid: str | UUID | None = None) -> Self:
+        """An id whose flow lives where the lane's stand-alone executions do: a worker ends and claims both in one call.
+
+        A fresh one, or that of a uuid, of which the last digits are changed until the flow belongs there.
+        """
+        given = UUID(_random_uuid() if uuid is None else str(uuid))
+        place, number = execution_partition(lane_id, config, str(given)), given.int
+        head, first = number & ~0xFFFF, number & 0xFFFF
+        for step in range(0x10000):  # all checksums there are come up once
+            found = cls(str(UUID(int=head | (first + step) & 0xFFFF)))
+            if flow_partition(found, config) == place:
+                return found
+        raise AssertionError("no uuid belongs to the partition")
+
 
 class BudgetId(UuidId):
     __slots__ = ()

@@ -62,5 +62,10 @@ class Looks:
         look = self._look(partition)
         look.regular_at_ms = min(look.regular_at_ms, look.last_at_ms + self._quick_ms)
 
+    def expect(self, partition: Partition, at_ms: float) -> None:
+        """There is something to do then, or before."""
+        look = self._look(partition)
+        look.due_at_ms = min(look.due_at_ms, at_ms)
+
     def _look(self, partition: Partition) -> _Look:
         return self._looks.setdefault(partition, _Look(self._quick_ms))

@@ -17,9 +17,10 @@ from flowfabric.core.partition import Partition
 from flowfabric.engine.service import Service, ServiceStatus, Surroundings
 from flowfabric.engine.services.admissions import Admissions
 from flowfabric.engine.services.blocked_work import BlockedWork
+from flowfabric.engine.services.budgets import Budgets, OnBudgetNotice
 from flowfabric.engine.services.due_work import DueWork
 from flowfabric.engine.services.index_repair import IndexRepair
-from flowfabric.engine.services.listening import Listening
+from flowfabric.engine.services.listening import BudgetListening, Listening
 from flowfabric.engine.services.partitions import PartitionFinder
 from flowfabric.engine.services.rebroadcast import Rebroadcast
 from flowfabric.engine.services.retention import Retention
@@ -55,7 +56,8 @@ class Engine:
     """Makes happen what time brings, in one replica's share of a store. `async with Engine(backend): ...`
 
     Any number of engines may run on a store: they divide the partitions among them, and when one dies the others take
-    its share over. The backend stays the caller's.
+    its share over. The backend stays the caller's. `on_budget_notice` is called when a limit of a budget was passed, at
+    least once for each time.
     """
 
     def __init__(
@@ -65,6 +67,7 @@ class Engine:
         *,
         replica_id: str | None = None,
         timer: Timer | None = None,
+        on_budget_notice: OnBudgetNotice | None = None,
     ) -> None:
         settings = settings or EngineSettings()
         self._around = Surroundings(
@@ -75,13 +78,16 @@ class Engine:
             slots=Slots(settings.calls_at_once),
         )
         self._share = ShareHolder(self._around)
-        self._due_work = DueWork(self._around)
+        admissions = Admissions(self._around)
+        self._due_work = DueWork(self._around, admissions.expect)
         self.services: tuple[Service, ...] = (
             self._share,
             PartitionFinder(self._around),
             self._due_work,
             Listening(self._around, self.hear),
-            Admissions(self._around),
+            admissions,
+            budgets := Budgets(self._around, on_budget_notice),
+            BudgetListening(self._around, budgets.name, budgets.hear),
             BlockedWork(self._around),
             Rebroadcast(self._around),
             WorkerExpiry(self._around),

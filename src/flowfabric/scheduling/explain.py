@@ -30,6 +30,8 @@ _SUSPENDED = {
     BlockingReason.WAITING_FOR_TOOL_RESULT: "is suspended until a tool answers; deliver the result as a signal",
 }
 
+_PAUSED_BY_BUDGET = "is suspended until somebody decides about its budget{why}; signal it 'budget' with the answer"
+
 # Held back by somebody, and what that somebody or an operator can do.
 _HELD = {
     EligibilityState.BLOCKED_BY_BUDGET: ("waits for its budget", "raise or reset the budget, or unblock it"),
@@ -57,11 +59,18 @@ def explain(facts: c.Explanation, workers: Sequence[c.WorkerInfo]) -> str:
         case LifecyclePhase.ACTIVE:
             return _active(facts)
         case LifecyclePhase.SUSPENDED:
-            return _SUSPENDED.get(state.blocking_reason, "is suspended; resume it")
+            return _suspended(facts)
         case LifecyclePhase.SUBMITTED:
             return "was submitted and not released yet; finish submitting its flow"
         case LifecyclePhase.RUNNABLE:
             return _runnable(facts, workers)
+
+
+def _suspended(facts: c.Explanation) -> str:
+    reason = facts.state_vector.blocking_reason
+    if reason is BlockingReason.WAITING_FOR_BUDGET:
+        return _PAUSED_BY_BUDGET.format(why=_in_brackets(facts.blocking_detail))
+    return _SUSPENDED.get(reason, "is suspended; resume it")
 
 
 def _active(facts: c.Explanation) -> str:
@@ -92,6 +101,10 @@ def _runnable(facts: c.Explanation, workers: Sequence[c.WorkerInfo]) -> str:
             return f"waits for {_count(facts.open_dependencies, 'open dependency', 'open dependencies')}; finish them"
         case EligibilityState.BLOCKED_BY_ROUTE:
             return _set_aside(facts, workers)
+        case EligibilityState.BLOCKED_BY_BUDGET if facts.budget is not None:
+            return _waits_for_budget(facts, facts.budget)
+        case EligibilityState.BLOCKED_BY_QUOTA if facts.quota is not None:
+            return _waits_for_quota(facts, facts.quota)
         case _:
             why, advice = _HELD.get(eligibility, ("is held back", "unblock it"))
             return f"{why}{_in_brackets(facts.blocking_detail)}; {advice}"
@@ -121,6 +134,39 @@ def _set_aside(facts: c.Explanation, workers: Sequence[c.WorkerInfo]) -> str:
     return f"was set aside{detail} although a live worker can run it; unblock it"
 
 
+def _waits_for_budget(facts: c.Explanation, budget: c.BudgetStatus) -> str:
+    used = {name: budget.usage.get(name, 0) + budget.reserved.get(name, 0) for name in budget.hard_limits}
+    full = [name for name, limit in budget.hard_limits.items() if used[name] >= limit]
+    names = full or [name for name in [budget.last_breach_dim] if budget.breached_at and name in used]
+    numbers = ", ".join(f"{name} {used[name]} of {budget.hard_limits[name]}" for name in names) or "it has room again"
+    reset = budget.next_reset_at
+    again = f"it is reset in {_duration(max(0, reset - facts.now_ms))}; " if reset is not None else ""
+    return f"waits for budget {budget.budget_id}: {numbers}{_place(facts)}; {again}raise its limit or reset it"
+
+
+def _waits_for_quota(facts: c.Explanation, quota: c.QuotaStatus) -> str:
+    numbers = []
+    if quota.max_concurrent:
+        numbers.append(f"{quota.running} of at most {quota.max_concurrent} run")
+    if quota.window_seconds:
+        started = f"{quota.started} of at most {quota.max_requests_per_window} have started"
+        numbers.append(f"{started} within {quota.window_seconds} s")
+    wait = quota.retry_after_ms
+    when = "when one is done" if wait is None else f"in {_duration(wait)}, when the window has room"
+    said = " and ".join(numbers) or "it has no limit any more"
+    return f"waits for quota {quota.quota_policy_id}: {said}{_place(facts)}; it starts {when}, or raise the quota"
+
+
+def _place(facts: c.Explanation) -> str:
+    """Who comes first, and when somebody looks at the limit at the latest."""
+    ahead = f", and {_count(facts.limit_ahead, 'other waits', 'others wait')} before it" if facts.limit_ahead else ""
+    if facts.limit_look_at is None:
+        return ahead
+    left = facts.limit_look_at - facts.now_ms
+    look = f"looked at again in {_duration(left)}" if left > 0 else "looked at now"
+    return f"{ahead} ({look})"
+
+
 def _waits_for_key(facts: c.Explanation) -> str:
     of_key = f"of the concurrency key {facts.concurrency_key!r}"
     ahead = f", and {_count(facts.key_ahead, 'other waits', 'others wait')} before it" if facts.key_ahead else ""
@@ -134,6 +180,9 @@ def _eligible(facts: c.Explanation, workers: Sequence[c.WorkerInfo]) -> str:
     is_started = facts.state_vector.attempt_state is AttemptState.ATTEMPT_INTERRUPTED
     if facts.lane_state in _CLOSED and not (facts.lane_state is LaneState.DRAINING and is_started):
         return f"waits because its lane {facts.lane_id} {_CLOSED[facts.lane_state]}"
+    if facts.offered_to is not None:
+        left = _duration(max(0, (facts.offer_until or 0) - facts.now_ms))
+        return f"is offered to worker {facts.offered_to}, which asks its limits; the offer ends in {left}"
     if facts.granted_to is not None:
         left = _duration(max(0, (facts.grant_expires_at or 0) - facts.now_ms))
         return f"is granted to worker {facts.granted_to}; it claims it, or the grant ends in {left}"

@@ -7,6 +7,7 @@ from flowfabric.worker.context import Context, Flag
 from flowfabric.worker.handlers import CallNext, Middleware
 from flowfabric.worker.outcomes import Cancel, Fail, Interrupted, Retry, Snooze, Suspended
 from flowfabric.worker.signals import ResumedWithoutSignal, Signal, SignalTimeout, Waitpoint
+from flowfabric.worker.spending import Held, Usage
 from flowfabric.worker.stats import WorkerStats
 from flowfabric.worker.worker import Worker
 
@@ -18,6 +19,7 @@ __all__ = [
     "Context",
     "Fail",
     "Flag",
+    "Held",
     "Interrupted",
     "Middleware",
     "ResumedWithoutSignal",
@@ -27,6 +29,7 @@ __all__ = [
     "Snooze",
     "Suspended",
     "Task",
+    "Usage",
     "Waitpoint",
     "Worker",
     "WorkerStats",

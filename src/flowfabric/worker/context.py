@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Awaitable, Coroutine, MutableMapping
+from collections.abc import Awaitable, Callable, Coroutine, MutableMapping
 from datetime import datetime
 from typing import Any, Final, Protocol, TypeVar
 
@@ -14,6 +14,7 @@ from flowfabric.worker.attempt import Stop
 from flowfabric.worker.durable import DurableContext
 from flowfabric.worker.growing import GrowingFlow
 from flowfabric.worker.journal import Journal
+from flowfabric.worker.spending import Purse, SpendingContext
 from flowfabric.worker.streaming import StreamingContext
 
 T = TypeVar("T")
@@ -63,6 +64,8 @@ class Link(Protocol):
 
     def journal(self) -> Journal: ...
 
+    def purse(self, records: Callable[[], Journal]) -> Purse: ...
+
     def flow(self) -> GrowingFlow: ...
 
     def wait(self, call: Coroutine[Any, Any, T]) -> T: ...
@@ -88,20 +91,21 @@ class Flag:
         return self.is_set()
 
 
-class Context(StreamingContext, DurableContext):
+class Context(StreamingContext, DurableContext, SpendingContext):
     """The first parameter of a handler that asks for it.
 
     The same in async handlers, in threads and in processes. Once the attempt is over, `progress`, `emit` and `check`
     raise: that is how a thread learns of it, an async handler is cancelled anyway.
     """
 
-    __slots__ = ("_flow", "_link", "_log", "_snapshot")
+    __slots__ = ("_flow", "_link", "_log", "_opened_purse", "_snapshot")
 
     def __init__(self, link: Link) -> None:
         super().__init__()
         self._link = link
         self._log: logging.LoggerAdapter[logging.Logger] | None = None
         self._snapshot: c.ExecutionSnapshot | None = None
+        self._opened_purse: Purse | None = None
         self._flow: GrowingFlow | None = None
 
     def __repr__(self) -> str:
@@ -209,6 +213,12 @@ class Context(StreamingContext, DurableContext):
 
     def _open_journal(self) -> Journal:
         return self._link.journal()
+
+    @property
+    def _purse(self) -> Purse:
+        if self._opened_purse is None:
+            self._opened_purse = self._link.purse(lambda: self._records)
+        return self._opened_purse
 
 
 class _ExecutionLog(logging.LoggerAdapter[logging.Logger]):

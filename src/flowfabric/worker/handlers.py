@@ -15,6 +15,7 @@ from flowfabric.worker.calls import completed_payload, decoded, encoded
 from flowfabric.worker.context import Context
 from flowfabric.worker.outcomes import Interrupted
 from flowfabric.worker.process_child import Emitted, Job, Said
+from flowfabric.worker.process_purse import spoken
 from flowfabric.worker.processes import ProcessDied, Processes, died
 from flowfabric.worker.threads import Threads, is_async
 
@@ -173,7 +174,7 @@ class ProcessHandler(Handler):
                 context.progress(message.pct, message.message)
 
         try:
-            return await self._home.processes.run(job, started, said)
+            return await self._home.processes.run(job, started, said, lambda spend: spoken(context._purse, spend))
         except ProcessDied as error:
             raise died(error) from error
 

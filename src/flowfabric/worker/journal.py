@@ -43,6 +43,10 @@ _LOST: Final = frozenset(
 _running: Final[ContextVar[Journal | None]] = ContextVar("flowfabric_step", default=None)
 
 
+def is_in_step(journal: Journal) -> bool:
+    return _running.get() is journal
+
+
 class LatestWait(NamedTuple):
     """The wait that a handler had last, in whichever pass; the store keeps one, so it is recorded before the next."""
 
@@ -68,6 +72,7 @@ class Journal:
         self._is_loaded = attempt.work.attempt_type is AttemptType.INITIAL
         self._loading = asyncio.Lock()
         self._choice: ChangedSteps | None = None
+        self.keepers: list[Callable[[], Awaitable[None]]] = []  # of what else a later pass must find
         if told := attempt.work.resumption:
             self._learn(told.latest, told.latest.signals)
             self._is_loaded = told.step_count == 0
@@ -75,7 +80,7 @@ class Journal:
     def check(self, what: str) -> None:
         """Refuse to go on when the attempt is over, and in the middle of a step."""
         self.attempt.check()
-        if _running.get() is self:
+        if is_in_step(self):
             raise InvalidInput(what, "inside a step", "must be called by the handler: a step is recorded as a whole")
 
     @contextmanager
@@ -203,8 +208,17 @@ class Journal:
         """Record a result as JSON; answers what counts from now on, which may have been recorded before."""
         return await self._record(step.name, step.number, payload, ENCODING, digest, replace)
 
-    async def keep_latest(self) -> None:
-        """Record how the latest wait ended, ahead of the next. The first piece goes last: with it, all are there."""
+    async def keep(self) -> None:
+        """Record what the next pass cannot learn otherwise, ahead of a suspension."""
+        for keep in (self._keep_latest, *self.keepers):
+            await keep()
+
+    async def keep_packed(self, name: str, number: int, payload: bytes) -> None:
+        """Record something that is no step, in place of what was recorded before."""
+        await self._record(name, number, payload, _PACKED, replace=True)
+
+    async def _keep_latest(self) -> None:
+        """How the latest wait ended. The first piece goes last: with it, all are there."""
         latest = self._latest
         if latest is None or self._pieces(latest.pointer):
             return

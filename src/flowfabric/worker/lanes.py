@@ -72,9 +72,10 @@ class Lane:
 class Ask:
     """A claim that is out: how many were asked for, where, and what had been heard by then."""
 
-    __slots__ = ("count", "heard", "place")
+    __slots__ = ("count", "for_slots", "heard", "place")
 
-    def __init__(self, place: Place, count: int) -> None:
+    def __init__(self, place: Place, count: int, *, for_slots: bool = False) -> None:
+        self.for_slots = for_slots
         self.place = place
         self.count = count
         self.heard = place.heard
@@ -112,6 +113,7 @@ class Lanes:
                 break
             place = lane.next_place()
             if place is not None:
+                place.asked += 1
                 return self._ask(place, self._share(lane, waiting, free))
         return None
 
@@ -121,14 +123,20 @@ class Lanes:
         whole = sum(each.weight for each in waiting)
         return min(free, self._largest, -(-free * lane.weight // whole))
 
-    def _ask(self, place: Place, count: int) -> Ask:
-        place.asked += 1
+    def ask_for_slots(self, place: Place, count: int) -> Ask:
+        """A claim of the slots that endings leave; its answer says nothing about the work there."""
+        return self._ask(place, count, for_slots=True)
+
+    def _ask(self, place: Place, count: int, *, for_slots: bool = False) -> Ask:
         place.lane.virtual_time += count / place.lane.weight
-        return Ask(place, count)
+        return Ask(place, count, for_slots=for_slots)
 
     def answered(self, ask: Ask, got: int) -> None:
         """A claim came back with so many."""
         place, missing = ask.place, ask.count - got
+        if ask.for_slots:
+            place.lane.virtual_time -= missing / place.lane.weight
+            return
         place.asked -= 1
         place.rich = not missing
         if not missing:
@@ -141,7 +149,7 @@ class Lanes:
     def failed(self, ask: Ask) -> None:
         """A claim had no answer; the place is left alone until `resume`."""
         place = ask.place
-        place.asked -= 1
+        place.asked -= not ask.for_slots
         place.lane.virtual_time -= ask.count / place.lane.weight
         place.rich = False
         place.paused = True

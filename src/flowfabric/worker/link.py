@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -15,6 +15,8 @@ from flowfabric.worker.attempt import Attempt, Stop, Suspension
 from flowfabric.worker.emitting import ROOM
 from flowfabric.worker.growing import GrowingFlow
 from flowfabric.worker.journal import Journal
+from flowfabric.worker.purse import WorkerPurse
+from flowfabric.worker.spending import Purse
 
 if TYPE_CHECKING:
     from flowfabric.worker.attempts import Attempts
@@ -72,6 +74,9 @@ class WorkerLink:
 
     def journal(self) -> Journal:
         return Journal(self._attempt, self._home)
+
+    def purse(self, records: Callable[[], Journal]) -> Purse:
+        return WorkerPurse(records())
 
     def flow(self) -> GrowingFlow:
         return GrowingFlow(self._attempt, self._home)

@@ -12,7 +12,7 @@ from typing import Final
 
 from flowfabric.client.options import Duration, moment_ms, ms
 from flowfabric.core import limits
-from flowfabric.errors import InvalidInput
+from flowfabric.errors import BudgetExceeded, InvalidInput
 
 # Categories that the worker itself gives; a retry policy can name them in `retryable_categories`.
 ERROR: Final = "error"
@@ -21,8 +21,12 @@ CRASHED: Final = "crashed"
 INVALID_PAYLOAD: Final = "invalid_payload"
 INVALID_RESULT: Final = "invalid_result"
 STEP_CHANGED: Final = "step_changed"
+BUDGET_EXCEEDED: Final = "budget_exceeded"
 
-DEFAULT_CATEGORIES: Final[Mapping[type[BaseException], str]] = {TimeoutError: TIMEOUT}
+DEFAULT_CATEGORIES: Final[Mapping[type[BaseException], str]] = {
+    TimeoutError: TIMEOUT,
+    BudgetExceeded: BUDGET_EXCEEDED,
+}
 
 
 class Outcome(Exception):

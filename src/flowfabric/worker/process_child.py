@@ -10,7 +10,7 @@ import importlib
 import os
 import signal
 import threading
-from collections.abc import Awaitable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from datetime import datetime
 from multiprocessing import parent_process
 from multiprocessing.connection import Connection, wait
@@ -30,6 +30,8 @@ from flowfabric.worker.emitting import ROOM
 from flowfabric.worker.growing import GrowingFlow
 from flowfabric.worker.journal import Journal
 from flowfabric.worker.outcomes import Cancel, Fail, Outcome, Retry, Snooze, category_of, reason_of
+from flowfabric.worker.process_purse import PipePurse, Spend, Spoken
+from flowfabric.worker.spending import Purse
 
 T = TypeVar("T")
 
@@ -79,7 +81,7 @@ class Raised(msgspec.Struct, tag="raised", array_like=True):
 
 
 Said: TypeAlias = Progress | Emitted  # while it runs
-Answer: TypeAlias = Ready | Said | Returned | Raised
+Answer: TypeAlias = Ready | Said | Spend | Returned | Raised
 
 
 class _ParentLink:
@@ -122,6 +124,9 @@ class _ParentLink:
     def journal(self) -> Journal:
         raise self._no_connection()
 
+    def purse(self, records: Callable[[], Journal]) -> Purse:
+        return PipePurse(self._pipe, lambda spend: send(self._pipe, spend))
+
     def flow(self) -> GrowingFlow:
         raise self._no_connection()
 
@@ -152,7 +157,7 @@ def _leave_with_the_parent() -> None:
         os._exit(1)
 
 
-def send(pipe: Connection, message: Answer | Job) -> None:
+def send(pipe: Connection, message: Answer | Job | Spoken) -> None:
     pipe.send_bytes(to_msgpack(message))
 
 

@@ -14,11 +14,13 @@ from typing import Final
 
 import msgspec
 
+from flowfabric.core.codec import decode_id
 from flowfabric.worker.outcomes import CRASHED, Cancel, Fail, RemoteError, Retry, Snooze
-from flowfabric.worker.process_child import Answer, Emitted, Job, Progress, Raised, Ready, Returned, Said, send, serve
+from flowfabric.worker.process_child import Answer, Emitted, Job, Progress, Raised, Returned, Said, send, serve
+from flowfabric.worker.process_purse import OnSpend, Spend, Spoken
 from flowfabric.worker.threads import Threads
 
-_answers: Final = msgspec.msgpack.Decoder(Answer)
+_answers: Final = msgspec.msgpack.Decoder(Answer, dec_hook=decode_id)
 
 OnStart = Callable[[Callable[[], None] | None], None]
 OnSaid = Callable[[Said], None]
@@ -44,19 +46,21 @@ class Child:
     def alive(self) -> bool:
         return self._process.is_alive()
 
-    def call(self, job: Job, on_said: OnSaid) -> Returned | Raised:
+    def call(self, job: Job, on_said: OnSaid, on_spend: Callable[[Spend], Spoken]) -> Returned | Raised:
         """Have it run a job; blocks, so it is called in a thread."""
         try:
             if not self.ready:
                 self._receive()
                 self.ready = True
             send(self._pipe, job)
-            while isinstance(answer := self._receive(), Progress | Emitted):
-                on_said(answer)
+            while not isinstance(answer := self._receive(), Returned | Raised):
+                if isinstance(answer, Progress | Emitted):
+                    on_said(answer)
+                elif isinstance(answer, Spend):
+                    send(self._pipe, on_spend(answer))
         except (EOFError, OSError) as cause:
             self._process.join()
             raise ProcessDied(f"the process ended with {self._process.exitcode}") from cause
-        assert not isinstance(answer, Ready)
         return answer
 
     def _receive(self) -> Answer:
@@ -84,17 +88,22 @@ class Processes:
         self._all: set[Child] = set()
         self._closed = False
 
-    async def run(self, job: Job, on_start: OnStart, on_said: OnSaid) -> bytes:
+    async def run(self, job: Job, on_start: OnStart, on_said: OnSaid, on_spend: OnSpend) -> bytes:
         """The encoded result of a job; what it raised is raised here.
 
         `on_start` is given what kills the process, and None before there is one; when it raises, nothing is run.
         """
+        loop = asyncio.get_running_loop()
+
+        def spend(asked: Spend) -> Spoken:
+            return asyncio.run_coroutine_threadsafe(on_spend(asked), loop).result()
+
         async with self._slots:
             on_start(None)
             child = await self._take()
             on_start(child.kill)
             try:
-                answer = await self._threads.run(lambda: child.call(job, on_said))
+                answer = await self._threads.run(lambda: child.call(job, on_said, spend))
             except BaseException:
                 await self._discard(child)
                 raise

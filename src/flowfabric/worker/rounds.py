@@ -78,6 +78,7 @@ class Rounds:
         self._asked = 0  # slots promised to claims that are out
         self._parking = Parking(settings.concurrency)
         self._emptied: dict[str, Place] = {}  # by partition, where the last claim took all there was
+        self._limited: dict[str, Place] = {}  # by partition, where limits had a say once
         self._slots = settings.concurrency + settings.prefetch
         self._turn_is_due = False
         self._repeats = 0  # endings that wait to be sent again
@@ -135,11 +136,16 @@ class Rounds:
             self._claim()
         for tag in list(self._outbox):
             if self._calls.get(tag, 0) < _CALLS_PER_PARTITION:
-                self._send(_partition(tag), self._take(tag), None)
+                endings = self._take(tag)
+                self._send(_partition(tag), endings, self._ask_for_slots_of(tag, len(endings)))
+
+    @property
+    def _free(self) -> int:
+        return self._slots - self._occupied() - self._asked - self._parking.slots
 
     def _claim(self) -> None:
         unsent = sum(map(len, self._outbox.values()))
-        free = self._slots - self._occupied() - self._asked - self._parking.slots
+        free = self._free
         if free <= 0 and self._parking.slots and self.lanes.have_work:
             self.recall(self._parking.to_recall()[:1])
         if free > 0 and self._emptied:
@@ -150,6 +156,15 @@ class Rounds:
             free -= ask.count
             self._asked += ask.count
             self._send(ask.place.partition, self._take(ask.place.tag), ask)
+
+    def _ask_for_slots_of(self, tag: str, ended: int) -> Ask | None:
+        """The slots that endings leave pass on in the same call only if it asks for work."""
+        place, free = self._limited.get(tag), self._free
+        if place is None or not self.claiming or free <= 0:
+            return None
+        ask = self.lanes.ask_for_slots(place, min(ended, free))
+        self._asked += ask.count
+        return ask
 
     def _ask_with_endings(self) -> None:
         """Where a claim took all there was, the call that ends something asks again, so that a claim waits there."""
@@ -225,6 +240,8 @@ class Rounds:
         self.turn_soon()  # before the handlers start, so that the store has work meanwhile
         if 0 < count < ask.count:
             self._emptied[ask.place.tag] = ask.place
+        if result.limited:
+            self._limited[ask.place.tag] = ask.place
         if result.parked is not None:
             self._park(Parked(result.parked, ask.place, park or 0))
         if not self._asked:

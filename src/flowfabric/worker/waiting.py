@@ -78,7 +78,7 @@ async def wait_for_signal(
         assert place.waitpoint_key is not None
         return Wait(Single(place.waitpoint_key, ByName(name)), (place,), _terms(**options))
 
-    end = await _wait(journal, "ctx.wait_for_signal", f"signal:{name}", wait)
+    end = await wait_until_over(journal, "ctx.wait_for_signal", f"signal:{name}", wait)
     if at is not None:
         journal.used.add(at.id)  # its end has closed it
     if end.is_timeout:
@@ -93,7 +93,9 @@ async def wait_for(
 ) -> tuple[Signal[Any], ...]:
     """The signals that met the condition, as they came; none when an operator ended the wait."""
     places = bindings(condition, journal.open_waitpoints)
-    end = await _wait(journal, "ctx.wait_for", "condition", lambda: Wait(condition, places, _terms(**options)))
+    end = await wait_until_over(
+        journal, "ctx.wait_for", "condition", lambda: Wait(condition, places, _terms(**options))
+    )
     journal.used.update(place.waitpoint_id for place in places)
     if end.is_timeout:
         raise SignalTimeout("the signals that were waited for did not come in time")
@@ -104,7 +106,9 @@ async def sleep(journal: Journal, duration: Duration) -> None:
     duration_ms = ms("duration", duration)
     if duration_ms:
         terms = Terms(c.SuspensionReasonCode.STEP_BOUNDARY, duration_ms, TimeoutBehavior.AUTO_RESUME)
-        await _wait(journal, "ctx.sleep", "sleep", lambda: Wait(TimeoutOnly(), (c.FreshWaitpoint.new(),), terms))
+        await wait_until_over(
+            journal, "ctx.sleep", "sleep", lambda: Wait(TimeoutOnly(), (c.FreshWaitpoint.new(),), terms)
+        )
 
 
 def bindings(condition: ResumeCondition, made: Mapping[WaitpointKey, Waitpoint]) -> tuple[c.WaitpointBinding, ...]:
@@ -121,7 +125,7 @@ def _made_before(at: Waitpoint) -> c.PendingWaitpoint:
     return c.PendingWaitpoint(waitpoint_id=at.id, waitpoint_key=at.key)
 
 
-async def _wait(journal: Journal, what: str, name: str, make: Callable[[], Wait]) -> WaitEnd:
+async def wait_until_over(journal: Journal, what: str, name: str, make: Callable[[], Wait]) -> WaitEnd:
     """How the wait ended; while it has not, the execution is suspended, and `Suspended` unwinds the handler."""
     journal.check(what)
     at = journal.take(name)
@@ -138,7 +142,7 @@ async def _suspend(journal: Journal, at: Occurrence, wait: Wait) -> WaitEnd:
     args = _suspension(journal, at, wait)
     async with journal.gate.alone():
         journal.attempt.check()
-        await journal.keep_latest()
+        await journal.keep()
         try:
             await journal.ask(journal.home.suspend(journal.attempt, args))
         except FlowFabricError as refusal:

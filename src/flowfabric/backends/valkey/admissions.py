@@ -49,6 +49,14 @@ class ValkeyAdmissions:
     async def detach_limit(self, args: c.AttachLimitArgs) -> int:
         return await self._attach(args, is_attached=False)
 
+    async def attach_created(
+        self, kind: c.LimitKind, limit_id: str, scope_type: c.LimitScope | None, scope_id: str | None
+    ) -> None:
+        """Attach a limit to the scope that it was made for, if it has one."""
+        if scope_type is not None and scope_id is not None:
+            args = c.AttachLimitArgs(scope_type=scope_type, scope_id=scope_id, limit_kind=kind, limit_id=limit_id)
+            await self.attach_limit(args)
+
     async def drain_admissions(self, args: c.DrainAdmissionsArgs) -> c.AdmissionsDrained:
         tag = tag_of(args.partition, self.partitions)
         due = await self._caller.call_partition("due_admissions", tag, limit=args.limit)

@@ -8,14 +8,13 @@ from msgspec.structs import replace
 
 from flowfabric.backends.valkey import keys
 from flowfabric.backends.valkey.batches import ValkeyBatches
-from flowfabric.backends.valkey.budgets import ValkeyBudgets
 from flowfabric.backends.valkey.bundle import Bundle, bundle
 from flowfabric.backends.valkey.calls import FunctionCaller, flat_to_dict
 from flowfabric.backends.valkey.client import Client
 from flowfabric.backends.valkey.embedded_secret import own_secret
-from flowfabric.backends.valkey.events import ValkeyEvents
 from flowfabric.backends.valkey.executions import ValkeyExecutions
-from flowfabric.backends.valkey.flow_reads import ValkeyFlowReads
+from flowfabric.backends.valkey.explanations import ValkeyExplanations
+from flowfabric.backends.valkey.flow_events import ValkeyFlowEvents
 from flowfabric.backends.valkey.flows import ValkeyEdges, ValkeyFlows
 from flowfabric.backends.valkey.lanes import ValkeyLanes
 from flowfabric.backends.valkey.leases import ValkeyLeases
@@ -23,7 +22,6 @@ from flowfabric.backends.valkey.library import Library
 from flowfabric.backends.valkey.listing import ValkeyListing
 from flowfabric.backends.valkey.maintenance import ValkeyMaintenance
 from flowfabric.backends.valkey.opening import open_client
-from flowfabric.backends.valkey.quotas import ValkeyQuotas
 from flowfabric.backends.valkey.reads import ValkeyReads
 from flowfabric.backends.valkey.retention import ValkeyRetention
 from flowfabric.backends.valkey.scheduling import ValkeyScheduling
@@ -52,8 +50,7 @@ class ValkeyBackend(
     ValkeyExecutions,
     ValkeyLeases,
     ValkeyScheduling,
-    ValkeyBudgets,
-    ValkeyQuotas,
+    ValkeyExplanations,
     ValkeyLanes,
     ValkeySuspensions,
     ValkeySignals,
@@ -62,9 +59,8 @@ class ValkeyBackend(
     ValkeyStreams,
     ValkeyFlows,
     ValkeyEdges,
-    ValkeyFlowReads,
+    ValkeyFlowEvents,
     ValkeyBatches,
-    ValkeyEvents,
     ValkeyListing,
     ValkeyRetention,
     ValkeyWakeups,

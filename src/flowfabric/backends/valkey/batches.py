@@ -134,9 +134,11 @@ class ValkeyBatches(ValkeyAsking):
             result.claimed += [work for work in map(read, _list(fields, 2)) if isinstance(work, b.ClaimedWork)]
             if fields.values[4]:
                 result.parked = ValkeyParkedClaim(self._caller, args.partition.tag, args.claim, ids, request)
-        if fields.values[6]:
+        result.limited = bool(fields.values[6])
+        if result.limited:
             await self._drain_own(args.partition)
         if args.claim and (offers := [Offer.read(row) for row in fields.entries(5)]):
+            result.limited = True
             claimed = await self._claim_offered(args.partition, args.claim, offers)
             result.claimed += [work for work in claimed.values() if isinstance(work, b.ClaimedWork)]
         return result

@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 from flowfabric.backends.valkey import keys
 from flowfabric.backends.valkey.admissions import ValkeyAdmissions
 from flowfabric.backends.valkey.calls import Fields, Value, at_once
+from flowfabric.backends.valkey.client import Client
 from flowfabric.backends.valkey.executions import fence_args
+from flowfabric.backends.valkey.maintenance import tags_with
 from flowfabric.core import contracts as c
 from flowfabric.core.ids import BudgetId, ExecutionId
 from flowfabric.core.partition import Partition, PartitionFamily
@@ -16,6 +18,8 @@ from flowfabric.errors import BadReply, InvalidInput
 
 class ValkeyBudgets(ValkeyAdmissions):
     """What may be spent, and what was."""
+
+    _client: Client
 
     async def create_budget(self, args: c.CreateBudgetArgs) -> c.CreateBudgetResult:
         fields = await self._call_budget(
@@ -32,14 +36,7 @@ class ValkeyBudgets(ValkeyAdmissions):
             dimension_count=len(args.dimensions),
             dimensions=_limits(args),
         )
-        await self.attach_limit(
-            c.AttachLimitArgs(
-                scope_type=args.scope_type,
-                scope_id=args.scope_id,
-                limit_kind=c.LimitKind.BUDGET,
-                limit_id=args.budget_id,
-            )
-        )
+        await self.attach_created(c.LimitKind.BUDGET, args.budget_id, args.scope_type, args.scope_id)
         if fields.status == "ALREADY_SATISFIED":
             return c.BudgetAlreadySatisfied(budget_id=args.budget_id)
         return c.BudgetCreated(budget_id=args.budget_id)
@@ -123,6 +120,11 @@ class ValkeyBudgets(ValkeyAdmissions):
             amounts=_pairs(args.dimensions, args.amounts),
         )
         return _counted(fields)
+
+    async def budget_partitions_in_use(self) -> list[Partition]:
+        count = self.partitions.num_budget_partitions
+        partitions = {each.tag: each for each in (Partition(PartitionFamily.BUDGET, index) for index in range(count))}
+        return [partitions[tag] for tag in await tags_with(self._client, list(partitions), "budget_policies")]
 
     async def reset_due_budgets(self, partition: Partition, *, limit: int = 100) -> c.DueBudgetsReset:
         key = f"ff:idx:{self._budget_tag(partition)}:budget_resets"

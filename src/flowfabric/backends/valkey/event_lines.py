@@ -26,6 +26,7 @@ class EventLines(Source[tuple[c.Event, int]]):
             "namespace": args.namespace,
             "lane_id": args.lane_id,
             "execution_kind": args.execution_kind,
+            "flow_id": args.flow_id,
             "events": args.events,
         }
 

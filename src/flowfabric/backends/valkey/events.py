@@ -16,7 +16,7 @@ from flowfabric.core import contracts as c
 from flowfabric.core import limits
 from flowfabric.core.contracts.events import END, ENDINGS
 from flowfabric.core.ids import ExecutionId
-from flowfabric.core.partition import PartitionConfig
+from flowfabric.core.partition import PartitionConfig, flow_partition
 from flowfabric.core.states import PublicState
 from flowfabric.errors import ExecutionNotFound, InvalidInput
 
@@ -99,6 +99,8 @@ class ValkeyEvents(ValkeyReads):
     def _tags(self, args: c.ReadEventsArgs) -> list[str]:
         if args.execution_id is not None:
             return [args.execution_id.tag]
+        if args.flow_id is not None:
+            return [flow_partition(args.flow_id, self.partitions).tag]
         if args.partition is None:
             return tags_of(self.partitions)
         if args.partition.index >= self.partitions.num_flow_partitions:

@@ -2,11 +2,39 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
+from flowfabric.backends.valkey.budgets import ValkeyBudgets
+from flowfabric.backends.valkey.quotas import ValkeyQuotas
 from flowfabric.core import contracts as c
-from flowfabric.core.ids import ExecutionId, LaneId, WorkerInstanceId
+from flowfabric.core.ids import BudgetId, ExecutionId, LaneId, QuotaPolicyId, WorkerInstanceId
 from flowfabric.core.states import LaneState, LifecyclePhase, StateVector
+from flowfabric.errors import FlowFabricError
 
 Facts = dict[str, str]
+
+_UUID_LENGTH = 36
+
+
+class ValkeyExplanations(ValkeyBudgets, ValkeyQuotas):
+    """Why an execution does or does not run."""
+
+    async def explain_execution(self, execution_id: ExecutionId) -> c.Explanation:
+        fields = await self._caller.call_execution("explain_execution", execution_id)
+        found = explanation(execution_id, fields.mapping(0), fields.mapping(1))
+        limit = fields.mapping(1).get("waits_for")
+        return found if limit is None else await self._with_limit(found, limit)
+
+    async def _with_limit(self, found: c.Explanation, limit: str) -> c.Explanation:
+        """The limit that it waits for lives on another slot; one that does not answer is left out."""
+        kind, limit_id, key = limit[0], limit[2 : 2 + _UUID_LENGTH], limit[2 + _UUID_LENGTH :]
+        try:
+            if kind == "b":
+                return replace(found, budget=await self.get_budget_status(BudgetId(limit_id)))
+            counted_by = key.split(":", 2)[-1]  # :lane:<lane>
+            return replace(found, quota=await self.get_quota_status(QuotaPolicyId(limit_id), key=counted_by))
+        except FlowFabricError:
+            return found
 
 
 def explanation(execution_id: ExecutionId, record: Facts, facts: Facts) -> c.Explanation:
@@ -40,11 +68,21 @@ def explanation(execution_id: ExecutionId, record: Facts, facts: Facts) -> c.Exp
         key_ahead=_number(facts, "key_ahead"),
         ahead=_number(facts, "ahead"),
         first_in_queue=ExecutionId(facts["first_in_queue"]) if "first_in_queue" in facts else None,
+        budget_ids=tuple(BudgetId(each) for each in _ids(facts, "budgets")),
+        quota_policy_ids=tuple(QuotaPolicyId(each) for each in _ids(facts, "quotas")),
+        limit_ahead=_number(facts, "limit_ahead"),
+        limit_look_at=_number(facts, "limit_look_at"),
+        offered_to=_worker(facts, "offered_to"),
+        offer_until=_number(facts, "offer_until"),
     )
 
 
 def _number(found: Facts, name: str) -> int | None:
     return int(found[name]) if name in found else None
+
+
+def _ids(found: Facts, name: str) -> list[str]:
+    return [each for each in found.get(name, "").split(",") if each]
 
 
 def _worker(found: Facts, name: str) -> WorkerInstanceId | None:

@@ -12,6 +12,9 @@ from flowfabric.core.codec import to_msgpack
 from flowfabric.core.contracts.edges import policy_fields
 from flowfabric.core.ids import ExecutionId, FlowId
 
+# Of a graph that needs several calls anyway: none of them should hold up others.
+_MEMBERS_A_PART, _EDGES_A_PART = 128, 256
+
 
 class GraphPart(NamedTuple):
     """The request of one call, and the payloads of its members."""
@@ -47,28 +50,29 @@ Piece = tuple[Sequence[c.CreateExecutionArgs], Sequence[c.FlowJoin], Sequence[c.
 
 
 def _pieces(args: c.SubmitFlowArgs) -> Iterator[Piece]:
-    batches = list(_batches(args.ordered_members()))
+    members = args.ordered_members()
+    batches = list(_batches(members, limits.BATCH_MAX_ITEMS))
     most = limits.GRAPH_PART_MAX_EDGES
     if len(batches) == 1 and len(args.edges) <= most and len(args.joins) <= most:
         yield batches[0], args.joins, args.edges
         return
-    for batch in batches:
+    for batch in _batches(members, _MEMBERS_A_PART):
         yield batch, (), ()
-    for start in range(0, len(args.joins), most):
-        yield (), args.joins[start : start + most], ()
-    for start in range(0, len(args.edges), most):
-        yield (), (), args.edges[start : start + most]
+    for start in range(0, len(args.joins), _EDGES_A_PART):
+        yield (), args.joins[start : start + _EDGES_A_PART], ()
+    for start in range(0, len(args.edges), _EDGES_A_PART):
+        yield (), (), args.edges[start : start + _EDGES_A_PART]
     if not args.edges:
         yield (), (), ()
 
 
-def _batches(members: Sequence[c.CreateExecutionArgs]) -> Iterator[list[c.CreateExecutionArgs]]:
+def _batches(members: Sequence[c.CreateExecutionArgs], most: int) -> Iterator[list[c.CreateExecutionArgs]]:
     """Members that go together: bounded in number and in the size of their payloads."""
     batch: list[c.CreateExecutionArgs] = []
     size = 0
     for member in members:
         size += len(member.input_payload)
-        if batch and (len(batch) == limits.BATCH_MAX_ITEMS or size > limits.GRAPH_PART_MAX_BYTES):
+        if batch and (len(batch) == most or size > limits.GRAPH_PART_MAX_BYTES):
             yield batch
             batch, size = [], len(member.input_payload)
         batch.append(member)

@@ -57,6 +57,9 @@ def wake_channel(lane_id: LaneId) -> str:
     return f"ff:wake:{lane_id}"
 
 
+BUDGET_CHANNEL = "ff:budget"
+
+
 def hand_channel(worker_instance_id: WorkerInstanceId) -> str:
     return f"ff:hand:{worker_instance_id}"
 

@@ -38,7 +38,11 @@ class ValkeyMaintenance:
 
     async def next_due(self, partition: Partition) -> c.NextDue:
         fields = await self._caller.call_partition("next_due", tag_of(partition, self.partitions))
-        return c.NextDue(at_ms=fields.number(0) if fields.text(0) else None, now_ms=fields.number(1))
+        return c.NextDue(
+            at_ms=fields.number(0) if fields.text(0) else None,
+            now_ms=fields.number(1),
+            limits_at_ms=fields.number(2) if fields.text(2) else None,
+        )
 
     async def repair_indexes(self, args: c.RepairIndexesArgs) -> c.IndexesRepaired:
         fields, cursor = await self._tour("repair_indexes", args)
@@ -82,6 +86,11 @@ def tag_of(partition: Partition, partitions: PartitionConfig) -> str:
 
 async def tags_in_use(client: Client, tags: Sequence[str]) -> list[str]:
     """Those of the partitions that hold executions: most of a small store's hold none."""
-    names = [f"ff:idx:{tag}:lanes" for tag in tags]
+    return await tags_with(client, tags, "lanes")
+
+
+async def tags_with(client: Client, tags: Sequence[str], index: str) -> list[str]:
+    """Those that have anything in an index."""
+    names = [f"ff:idx:{tag}:{index}" for tag in tags]
     found = await at_once(client.execute("EXISTS", name, key=name, repeatable=True) for name in names)
     return [tag for tag, exists in zip(tags, found, strict=True) if exists == 1]

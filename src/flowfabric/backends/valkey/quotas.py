@@ -24,15 +24,7 @@ class ValkeyQuotas(ValkeyAdmissions):
             scope_id=args.scope_id,
             **_limits(args),
         )
-        if args.scope_type is not None and args.scope_id is not None:
-            await self.attach_limit(
-                c.AttachLimitArgs(
-                    scope_type=args.scope_type,
-                    scope_id=args.scope_id,
-                    limit_kind=c.LimitKind.QUOTA,
-                    limit_id=args.quota_policy_id,
-                )
-            )
+        await self.attach_created(c.LimitKind.QUOTA, args.quota_policy_id, args.scope_type, args.scope_id)
         if fields.status == "ALREADY_SATISFIED":
             return c.QuotaPolicyAlreadySatisfied(quota_policy_id=args.quota_policy_id)
         return c.QuotaPolicyCreated(quota_policy_id=args.quota_policy_id)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from flowfabric.backends.valkey import keys
 from flowfabric.backends.valkey.calls import FunctionCaller, flat_to_dict
 from flowfabric.backends.valkey.client import Client
-from flowfabric.backends.valkey.explanations import explanation
 from flowfabric.core import contracts as c
 from flowfabric.core.ids import (
     AttemptId,
@@ -82,10 +81,6 @@ class ValkeyReads:
             input_payload=fields.raw(2),
             tags=fields.mapping(3),
         )
-
-    async def explain_execution(self, execution_id: ExecutionId) -> c.Explanation:
-        fields = await self._caller.call_execution("explain_execution", execution_id)
-        return explanation(execution_id, fields.mapping(0), fields.mapping(1))
 
     async def list_attempts(
         self, execution_id: ExecutionId, *, from_index: int = 0, limit: int = 100

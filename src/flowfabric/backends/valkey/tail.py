@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Final, cast
 
 from flowfabric.backends.valkey import keys
@@ -15,6 +15,9 @@ from flowfabric.core.ids import ExecutionId
 from flowfabric.core.states import PublicState
 
 _ENDINGS: Final = {kind.encode(): state for kind, state in ENDINGS.items()}
+
+# In place of an execution: all of the partition.
+_EVERYBODY: Final = b""
 
 
 class Listener:
@@ -94,6 +97,8 @@ class _Log(Source):
                 event, execution_id, _ = line.split(b" ", 2)
                 for listener in self.listeners.get(execution_id, ()):
                     listener.notice(event)
+            for listener in self.listeners.get(_EVERYBODY, ()):
+                listener.look_again()
 
 
 class EventTail:
@@ -102,11 +107,17 @@ class EventTail:
     def __init__(self, client: Client, *, block_ms: int = 5_000, connections: int = 16) -> None:
         self._reads = BlockingReads(client, _Log, block_ms=block_ms, connections=connections)
 
-    @asynccontextmanager
-    async def listen(self, execution_id: ExecutionId, *, endings_only: bool = False) -> AsyncIterator[Listener]:
+    def listen(self, execution_id: ExecutionId, *, endings_only: bool = False) -> AbstractAsyncContextManager[Listener]:
         """From the moment this is entered no event of the execution is missed."""
-        log = self._reads.source(keys.events(execution_id.tag))
-        name, listener = execution_id.encode(), Listener(endings_only=endings_only)
+        return self._listen(execution_id.tag, execution_id.encode(), Listener(endings_only=endings_only))
+
+    def listen_everywhere(self, tag: str) -> AbstractAsyncContextManager[Listener]:
+        """The same for every event of a partition."""
+        return self._listen(tag, _EVERYBODY, Listener(endings_only=False))
+
+    @asynccontextmanager
+    async def _listen(self, tag: str, name: bytes, listener: Listener) -> AsyncIterator[Listener]:
+        log = self._reads.source(keys.events(tag))
         log.listeners.setdefault(name, set()).add(listener)
         try:
             await log.ready.wait()

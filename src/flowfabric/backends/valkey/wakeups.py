@@ -1,4 +1,4 @@
-"""WakeupPort on Valkey: one connection that hears of queues with work, for everybody who waits for some.
+"""WakeupPort on Valkey: one connection that hears of queues with work, and of budgets, for everybody who waits.
 
 Whatever makes a queue non-empty publishes `<partition>` or `<partition> <capabilities>` on the channel of the lane
 (lua/lib/wake.lua). Messages to nobody are lost, so who was away must look everywhere once. A worker has a channel of
@@ -11,13 +11,15 @@ import asyncio
 from collections.abc import AsyncIterator, Collection
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final, TypeVar
 
+from flowfabric.backends.budget_ports import BudgetListener
 from flowfabric.backends.ports import OnHanded, WorkListener
 from flowfabric.backends.valkey import keys
 from flowfabric.backends.valkey.calls import FunctionCaller
 from flowfabric.backends.valkey.client import Client, Reply
 from flowfabric.backends.valkey.connection import AccessRefused, Connection, ServerReplyError
+from flowfabric.backends.valkey.hearing import Ear
 from flowfabric.backends.valkey.maintenance import tag_of
 from flowfabric.backends.valkey.parking import KEY_LENGTH
 from flowfabric.backends.valkey.retry import NOT_ALLOWED
@@ -25,6 +27,8 @@ from flowfabric.core import capability
 from flowfabric.core.ids import LaneId, WorkerInstanceId
 from flowfabric.core.partition import Partition, PartitionConfig, PartitionKey
 from flowfabric.errors import BackendUnavailable, InvalidInput
+
+E = TypeVar("E", bound=Ear[Any])
 
 _COMMAND_TIMEOUT_MS: Final = 5_000
 _FIRST_PAUSE_S: Final = 0.02
@@ -51,47 +55,29 @@ class ValkeyWakeups:
             listener.take_from(keys.hand_channel(worker_instance_id).encode(), on_handed)
         return self._announcements.listen(listener)
 
+    def listen_for_budgets(self) -> AbstractAsyncContextManager[BudgetListener]:
+        return self._announcements.listen(_BudgetListener([keys.BUDGET_CHANNEL.encode()]))
+
     async def announce_work(self, partition: Partition) -> int:
         fields = await self._caller.call_partition("announce_work", tag_of(partition, self.partitions))
         return fields.number(0)
 
 
-class _Listener:
-    """Somebody who waits for work of some lanes, and what was announced since they last asked."""
+class _Listener(Ear[tuple[LaneId, Partition]]):
+    """Somebody who waits for work of some lanes."""
 
     def __init__(self, lane_ids: Collection[LaneId], capabilities: Collection[str]) -> None:
         if isinstance(lane_ids, str) or not lane_ids:
             raise InvalidInput("lane_ids", lane_ids, "must be a collection of at least one lane")
         self.lanes = {keys.wake_channel(LaneId(lane)).encode(): LaneId(lane) for lane in lane_ids}
-        self.ready = asyncio.Event()
-        self.channels = set(self.lanes)
+        super().__init__(self.lanes)
         self._on_handed: OnHanded | None = None
         self._offered = capability.capability_set(capabilities, "capabilities")
-        self._heard: set[tuple[LaneId, Partition]] = set()
-        self._everywhere = True
-        self._error: Exception | None = None
-        self._news = asyncio.Event()
-        self._news.set()
 
     def take_from(self, channel: bytes, on_handed: OnHanded) -> None:
         """Take what comes for parked claims, too."""
         self.channels.add(channel)
         self._on_handed = on_handed
-
-    async def wait(self) -> frozenset[tuple[LaneId, Partition]]:
-        while not (self._everywhere or self._heard):
-            self.check()
-            self._news.clear()
-            await self._news.wait()
-        self.check()
-        heard = frozenset() if self._everywhere else frozenset(self._heard)
-        self._everywhere = False
-        self._heard.clear()
-        return heard
-
-    def check(self) -> None:
-        if self._error is not None:
-            raise self._error
 
     def hear(self, channel: bytes, text: bytes) -> None:
         lane_id = self.lanes.get(channel)
@@ -101,17 +87,15 @@ class _Listener:
             return
         announced = _announcement(text)
         if announced is not None and not capability.missing(announced[1], self._offered):
-            self._heard.add((lane_id, announced[0]))
-            self._news.set()
+            self.note((lane_id, announced[0]))
 
-    def look_everywhere(self) -> None:
-        self._everywhere = True
-        self._news.set()
 
-    def fail(self, error: Exception) -> None:
-        self._error = error
-        self._news.set()
-        self.ready.set()
+class _BudgetListener(Ear[Partition]):
+    """Somebody who acts on budgets."""
+
+    def hear(self, channel: bytes, text: bytes) -> None:
+        if announced := _announcement(text):
+            self.note(announced[0])
 
 
 class Announcements:
@@ -119,14 +103,14 @@ class Announcements:
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self._listeners: dict[bytes, set[_Listener]] = {}  # by channel
+        self._listeners: dict[bytes, set[Ear[Any]]] = {}  # by channel
         self._subscribed: set[bytes] = set()
         self._changed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._closed = False
 
     @asynccontextmanager
-    async def listen(self, listener: _Listener) -> AsyncIterator[_Listener]:
+    async def listen(self, listener: E) -> AsyncIterator[E]:
         """From the moment this is entered no announcement is missed without a word."""
         if self._closed:
             raise BackendUnavailable("the backend is closed", sent=False)
@@ -145,21 +129,21 @@ class Announcements:
             self._task.cancel()
             await asyncio.wait([self._task])
 
-    def _add(self, listener: _Listener) -> None:
+    def _add(self, listener: Ear[Any]) -> None:
         for channel in listener.channels:
             self._listeners.setdefault(channel, set()).add(listener)
         self._changed.set()
         if self._task is None:
             self._task = asyncio.create_task(self._run())
 
-    def _remove(self, listener: _Listener) -> None:
+    def _remove(self, listener: Ear[Any]) -> None:
         for channel in listener.channels:
             self._listeners[channel].discard(listener)
             if not self._listeners[channel]:
                 del self._listeners[channel]
         self._changed.set()
 
-    def _everybody(self) -> set[_Listener]:
+    def _everybody(self) -> set[Ear[Any]]:
         return {listener for listeners in self._listeners.values() for listener in listeners}
 
     def _fail(self, error: Exception) -> None:

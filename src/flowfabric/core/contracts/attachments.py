@@ -54,6 +54,14 @@ def check_scope(scope_type: LimitScope, scope_id: str) -> None:
         raise InvalidInput("scope_id", scope_id, f"must be the id of a {scope_type} ({error.message})") from None
 
 
+def check_optional_scope(scope_type: LimitScope | None, scope_id: str | None) -> None:
+    """A scope, or none."""
+    if (scope_type is None) != (scope_id is None):
+        raise InvalidInput("scope_id", scope_id, "must be given together with scope_type, and not without it")
+    if scope_type is not None and scope_id is not None:
+        check_scope(scope_type, scope_id)
+
+
 class AttachLimitArgs(Checked, frozen=True, kw_only=True):
     """A budget, or a quota policy, and a scope. Executions have all limits of their scopes, and their own.
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 import msgspec
 
 from flowfabric.core import limits
-from flowfabric.core.contracts.attachments import LimitScope, ScopeId, check_scope
+from flowfabric.core.contracts.attachments import LimitScope, ScopeId, check_optional_scope
 from flowfabric.core.contracts.fields import Checked, DurationMs, Outcome, Rule
 from flowfabric.core.contracts.lease import LeaseFence
 from flowfabric.core.ids import BudgetId, ExecutionId, ReservationId, TimestampMs
@@ -78,15 +78,15 @@ def _check_limits(dimensions: tuple[str, ...], hard: tuple[int, ...], soft: tupl
 
 
 class CreateBudgetArgs(Checked, frozen=True, kw_only=True):
-    """A budget for the executions of a scope. A limit of 0 is none.
+    """A budget for the executions of a scope; without one, for those that name it in their policy.
 
-    A total may reach its hard limit and not pass it; passing the soft limit is told once each time. `wall_time_ms` and
-    `attempts` are counted by themselves where they have a limit.
+    A limit of 0 is none. A total may reach its hard limit and not pass it; passing the soft limit is told once each
+    time. `wall_time_ms` and `attempts` are counted by themselves where they have a limit.
     """
 
     budget_id: BudgetId
-    scope_type: LimitScope
-    scope_id: ScopeId
+    scope_type: LimitScope | None = None
+    scope_id: ScopeId | None = None
     dimensions: Dimensions
     hard_limits: Amounts
     soft_limits: Amounts
@@ -97,7 +97,7 @@ class CreateBudgetArgs(Checked, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_scope(self.scope_type, self.scope_id)
+        check_optional_scope(self.scope_type, self.scope_id)
         _check_limits(self.dimensions, self.hard_limits, self.soft_limits)
 
 

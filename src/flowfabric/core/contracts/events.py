@@ -9,7 +9,7 @@ import msgspec
 
 from flowfabric.core import limits
 from flowfabric.core.contracts.fields import Checked, ExecutionKind, Rule, ScanLimit
-from flowfabric.core.ids import AttemptIndex, ExecutionId, LaneId, LeaseEpoch, Namespace, TimestampMs
+from flowfabric.core.ids import AttemptIndex, ExecutionId, FlowId, LaneId, LeaseEpoch, Namespace, TimestampMs
 from flowfabric.core.partition import Partition, PartitionFamily
 from flowfabric.core.states import PublicState
 from flowfabric.errors import InvalidInput
@@ -49,6 +49,10 @@ class EventKind(StrEnum):
     CANCELLED = "cancelled"
     EXPIRED = "expired"
     SKIPPED = "skipped"
+    FLOW_COMPLETED = "flow_completed"
+    FLOW_FAILED = "flow_failed"
+    FLOW_CANCELLED = "flow_cancelled"
+    FLOW_REOPENED = "flow_reopened"
 
 
 # The events an execution ends with, and its state from then on.
@@ -75,7 +79,10 @@ Cursor: TypeAlias = Annotated[str, Rule(lambda field, value: limits.label(field,
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """One transition, or progress, of one execution."""
+    """One transition, or progress, of one execution; or the end of a flow, or its going on again.
+
+    A line of a flow has the flow's id in place of the execution's, in the partition of both.
+    """
 
     execution_id: ExecutionId
     event: str  # an EventKind; text, because a newer library may know more of them
@@ -85,17 +92,24 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     outcome: str | None = None  # how it ended, why an attempt started or failed, the per cent done
     cursor: str  # reading its partition from here goes on after it
 
+    @property
+    def flow_id(self) -> FlowId | None:
+        """The flow that it is about; None for an execution."""
+        return FlowId(self.execution_id.uuid) if self.event.startswith("flow_") else None
+
 
 class ReadEventsArgs(Checked, frozen=True, kw_only=True):
     """Lines that match every filter given, after `cursor`; without one from the oldest line there is.
 
-    An execution's namespace, lane and kind are looked up in its record, so they match only while it exists.
+    An execution's namespace, lane, kind and flow are looked up in its record, so they match only while it exists.
+    A flow has neither lane nor kind.
     """
 
     execution_id: ExecutionId | None = None
     namespace: Namespace | None = None
     lane_id: LaneId | None = None
     execution_kind: ExecutionKind | None = None
+    flow_id: FlowId | None = None  # this flow and its members
     events: EventKinds = ()
     partition: Partition | None = None
     cursor: Cursor | None = None

@@ -9,7 +9,7 @@ import msgspec
 
 from flowfabric.core import limits
 from flowfabric.core.contracts.edges import EdgeGroupSnapshot
-from flowfabric.core.contracts.events import Cursor
+from flowfabric.core.contracts.events import Cursor, EventKind
 from flowfabric.core.contracts.execution import TagsSet
 from flowfabric.core.contracts.fields import Checked, Outcome, Reason, Rule, ScanLimit, Tags
 from flowfabric.core.ids import ExecutionId, FlowId, LaneId, Namespace, TimestampMs
@@ -34,6 +34,14 @@ class FlowState(StrEnum):
     @property
     def has_ended(self) -> bool:
         return self in (FlowState.COMPLETED, FlowState.FAILED, FlowState.CANCELLED)
+
+
+# The events a flow ends with, and its state from then on.
+FLOW_ENDINGS = {
+    EventKind.FLOW_COMPLETED: FlowState.COMPLETED,
+    EventKind.FLOW_FAILED: FlowState.FAILED,
+    EventKind.FLOW_CANCELLED: FlowState.CANCELLED,
+}
 
 
 class FailurePolicy(StrEnum):

@@ -37,6 +37,7 @@ class NextDue(msgspec.Struct, frozen=True, kw_only=True):
 
     at_ms: TimestampMs | None
     now_ms: TimestampMs
+    limits_at_ms: TimestampMs | None = None  # when it has something to pay to limits, or to ask of them
 
 
 class RepairIndexesArgs(Checked, frozen=True, kw_only=True):

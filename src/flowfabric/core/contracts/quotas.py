@@ -8,7 +8,7 @@ from typing import Annotated, TypeAlias
 import msgspec
 
 from flowfabric.core import limits
-from flowfabric.core.contracts.attachments import LimitScope, ScopeId, check_scope
+from flowfabric.core.contracts.attachments import LimitScope, ScopeId, check_optional_scope
 from flowfabric.core.contracts.fields import Checked, DurationMs, Outcome
 from flowfabric.core.ids import ExecutionId, QuotaPolicyId, TimestampMs
 from flowfabric.errors import InvalidInput
@@ -55,10 +55,7 @@ class CreateQuotaPolicyArgs(QuotaLimits, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if (self.scope_type is None) != (self.scope_id is None):
-            raise InvalidInput("scope_id", self.scope_id, "must be given together with scope_type, and not without it")
-        if self.scope_type is not None and self.scope_id is not None:
-            check_scope(self.scope_type, self.scope_id)
+        check_optional_scope(self.scope_type, self.scope_id)
 
 
 class QuotaPolicyCreated(Outcome, frozen=True, kw_only=True, tag="created"):

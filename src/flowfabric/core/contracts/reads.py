@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import msgspec
 
+from flowfabric.core.contracts.budgets import BudgetStatus
+from flowfabric.core.contracts.quotas import QuotaStatus
 from flowfabric.core.ids import (
     AttemptId,
     AttemptIndex,
+    BudgetId,
     ExecutionId,
     FlowId,
     LaneId,
     LeaseEpoch,
     LeaseId,
     Namespace,
+    QuotaPolicyId,
     TimestampMs,
     WaitpointId,
     WorkerInstanceId,
@@ -163,3 +167,12 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     # its queue
     ahead: int | None = None  # how many stand before it; None: it is in no queue
     first_in_queue: ExecutionId | None = None
+    # its limits
+    budget_ids: tuple[BudgetId, ...] = ()  # its own, and those of its lane, namespace and flow
+    quota_policy_ids: tuple[QuotaPolicyId, ...] = ()
+    budget: BudgetStatus | None = None  # that it waits for
+    quota: QuotaStatus | None = None  # that it waits for, for the key it is counted by
+    limit_ahead: int | None = None  # how many wait for the same limit before it, in its partition
+    limit_look_at: TimestampMs | None = None  # when the limit is looked at again, at the latest
+    offered_to: WorkerInstanceId | None = None  # whose claim asks its limits now
+    offer_until: TimestampMs | None = None

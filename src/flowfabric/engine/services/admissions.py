@@ -12,14 +12,24 @@ from flowfabric.engine.looks import Found
 from flowfabric.engine.service import Surroundings
 from flowfabric.engine.sweep import PartitionService
 
+# By itself: all that is due is seen by the looks for due work.
+_SELDOM_MS = 60_000
+
 
 class Admissions(PartitionService):
-    """Drains what the partitions of this replica owe to limits. The store says when there is more to do."""
+    """Drains what the partitions of this replica owe to limits, when it is told that there is something."""
 
     name = "admissions"
 
     def __init__(self, around: Surroundings) -> None:
-        super().__init__(around, around.settings.quick_look_ms, around.settings.blocked_ms)
+        super().__init__(around, _SELDOM_MS, _SELDOM_MS)
+
+    def expect(self, partition: Partition, in_ms: float) -> None:
+        """Whoever looks at a partition has seen when it has something to do with limits."""
+        at_ms = self.now_ms() + in_ms
+        if at_ms < self.looks.at_ms(partition):
+            self.looks.expect(partition, at_ms)
+            self.wake()
 
     async def step(self, partition: Partition, deadline_ms: float) -> Found:
         args = c.DrainAdmissionsArgs(partition=partition, limit=self.around.settings.batch)

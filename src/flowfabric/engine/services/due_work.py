@@ -6,7 +6,7 @@ have come meanwhile, so each is also looked at regularly: soon where things chan
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from flowfabric.core import batch as b
 from flowfabric.core import contracts as c
@@ -21,8 +21,9 @@ class DueWork(PartitionService):
 
     name = "due_work"
 
-    def __init__(self, around: Surroundings) -> None:
+    def __init__(self, around: Surroundings, limits_due: Callable[[Partition, float], None] | None = None) -> None:
         super().__init__(around, around.settings.quick_look_ms, around.settings.look_ms)
+        self._limits_due = limits_due  # who is told when a partition has something to do with limits
         self._last: dict[Partition, c.NextDue] = {}  # what the store said at the end of the last look
         self._late_ms: float | None = None  # the oldest item of this run
         self._lag_ms: float | None = None
@@ -51,7 +52,10 @@ class DueWork(PartitionService):
                 self._late_ms = max(self._late_ms or 0, _late_ms(due, last))
             due = await self.around.backend.next_due(partition)
         self._last[partition] = due
-        is_busy = more or items > 0 or last is None or due.at_ms != last.at_ms
+        if due.limits_at_ms is not None and self._limits_due is not None:
+            self._limits_due(partition, max(0, due.limits_at_ms - due.now_ms))
+        is_same = last is not None and (due.at_ms, due.limits_at_ms) == (last.at_ms, last.limits_at_ms)
+        is_busy = more or items > 0 or not is_same
         return Found(items, is_busy, 0 if more else _due_in_ms(due, items))
 
     async def _until_dry(self, partition: Partition, deadline_ms: float) -> tuple[int, bool]:

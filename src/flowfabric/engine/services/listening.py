@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
+from flowfabric.backends.budget_ports import BudgetListener
 from flowfabric.backends.ports import WorkListener
 from flowfabric.core import contracts as c
 from flowfabric.core import limits
@@ -42,7 +44,10 @@ class Listening(Service):
         return 0
 
     async def _listen(self, listener: WorkListener) -> None:
-        passing_on = asyncio.create_task(self._pass_on(listener))
+        await self._until_woken(self._pass_on(listener))
+
+    async def _until_woken(self, passing: Coroutine[Any, Any, None]) -> None:
+        passing_on = asyncio.create_task(passing)
         passing_on.add_done_callback(lambda _: self.wake())
         try:
             await self.around.timer.wait(self._woken, _LISTEN_MS)
@@ -66,3 +71,28 @@ class Listening(Service):
         if not self.around.territory.own:
             return ()
         return (await self.around.backend.list_lanes(c.ListLanesArgs(limit=limits.SCAN_LIMIT_MAX))).lanes
+
+
+class BudgetListening(Listening):
+    """The same for budgets, in the one replica that acts on them; None is passed on for all of them."""
+
+    name = "budget_listening"
+
+    def __init__(self, around: Surroundings, duty: str, hear: Callable[[Partition | None], None]) -> None:
+        super().__init__(around, hear)
+        self._duty = duty
+        self._hear_of = hear
+
+    async def run_next(self) -> int:
+        if self.around.territory.has_duty(self._duty):
+            async with self.around.backend.listen_for_budgets() as listener:
+                await self._until_woken(self._pass_on_budgets(listener))
+        self.passed_at_ms = self.now_ms()
+        return 0
+
+    async def _pass_on_budgets(self, listener: BudgetListener) -> None:
+        while True:
+            heard = await listener.wait()
+            self.items += len(heard)
+            for partition in heard or (None,):
+                self._hear_of(partition)

@@ -4,6 +4,7 @@
 -- @reply   execution_id node_count
 -- @errors  invalid_input flow_not_found flow_already_terminal execution_not_found already_member_of_different_flow
 --          flow_too_large
+-- @events  flow_reopened flow_completed flow_failed
 -- @repeat  safe
 -- @uses    args clock flow flow_making record reply
 return function(K, A)

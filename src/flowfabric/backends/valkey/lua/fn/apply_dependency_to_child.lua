@@ -4,7 +4,8 @@
 --          data_passing_ref= now_ms:nat=0
 -- @reply   unsatisfied_count
 -- @errors  execution_not_found execution_already_in_flow flow_not_found flow_already_terminal invalid_dependency
--- @events  blocked unblocked skipped cancelled
+-- @events  blocked unblocked skipped cancelled completed failed claimed resumed flow_completed flow_failed
+--          flow_cancelled flow_reopened
 -- @repeat  safe
 -- @uses    clock edge edge_life flow group record reply tasks
 return function(K, A)

@@ -5,7 +5,7 @@
 -- @args    execution_id:id reason source lease_id lease_epoch attempt_id=
 -- @reply   outcome previous_phase
 -- @errors  execution_not_found execution_not_active fence_required lease_revoked lease_expired stale_lease
--- @events  cancelled
+-- @events  cancelled completed failed skipped unblocked claimed resumed flow_completed flow_failed flow_cancelled
 -- @repeat  safe
 -- @uses    clock lease record reply terminal
 local UNFENCED = {operator_override = true, flow_cascade = true, system_timeout = true}

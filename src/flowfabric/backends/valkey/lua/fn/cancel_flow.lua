@@ -3,7 +3,8 @@
 -- @args    flow_id:id reason cancellation_policy now_ms= grace_ms=30000 form=
 -- @reply   cancellation_policy members
 -- @errors  invalid_input invalid_grace_ms flow_not_found flow_already_terminal
--- @events  cancelled blocked
+-- @events  cancelled blocked completed failed skipped unblocked claimed resumed flow_completed flow_failed
+--          flow_cancelled
 -- @repeat  safe
 -- @uses    advance cascade clock flow flow_work index_key reply tasks terminal
 local POLICIES = {cancel_all = true, cancel_pending = true, flow_only = true}

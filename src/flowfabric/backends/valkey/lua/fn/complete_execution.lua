@@ -5,7 +5,7 @@
 -- @reply   public_state
 -- @errors  execution_not_found fence_required partial_fence_triple execution_not_active lease_revoked lease_expired
 --          stale_lease
--- @events  completed
+-- @events  completed failed cancelled skipped unblocked claimed resumed flow_completed flow_failed flow_cancelled
 -- @repeat  safe
 -- @uses    clock holder record
 return function(K, A)

@@ -3,7 +3,8 @@
 -- @args    flow_id:id limit:pos=256
 -- @reply   done left
 -- @errors  invalid_input flow_not_found
--- @events  unblocked skipped cancelled blocked
+-- @events  unblocked skipped cancelled blocked completed failed claimed resumed flow_completed flow_failed
+--          flow_cancelled
 -- @repeat  safe
 -- @uses    clock flow flow_work reply
 local MAX_LIMIT = 1000

@@ -31,6 +31,7 @@ return function(K, A)
     local due = digits.of(now + A.reset_interval_ms)
     fields[#fields + 1], fields[#fields + 2] = "next_reset_at", due
     redis.call("ZADD", "ff:idx:" .. b.tag .. ":budget_resets", due, b.id)
+    budget.announce(b)
   end
   redis.call("HSET", b.key, unpack(fields))
   for _, each in ipairs(limits) do

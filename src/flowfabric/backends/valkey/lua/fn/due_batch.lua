@@ -5,7 +5,7 @@
 --          flow_work
 -- @errors  invalid_input
 -- @events  requeued promoted retry_scheduled expired failed woken escalated cancelled claimed resumed unblocked skipped
---          blocked
+--          blocked completed flow_completed flow_failed flow_cancelled
 -- @repeat  safe
 -- @uses    batch clock digits due flow_work index_key listing parked record reply suspension_timeout waitpoint writes
 local MAX_LIMIT, SET_ASIDE_MS = 1000, 60000

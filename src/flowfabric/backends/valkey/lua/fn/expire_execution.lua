@@ -4,7 +4,8 @@
 -- @args    execution_id:id expire_reason=attempt_timeout
 -- @reply   status detail
 -- @errors  invalid_input
--- @events  expired retry_scheduled
+-- @events  expired retry_scheduled completed failed cancelled skipped unblocked claimed resumed flow_completed
+--          flow_failed flow_cancelled
 -- @repeat  safe
 -- @uses    clock due record
 return function(K, A)

@@ -4,7 +4,8 @@
 -- @args    execution_id:id
 -- @reply   behavior public_state
 -- @errors  invalid_input
--- @events  woken resumed escalated failed cancelled expired
+-- @events  woken resumed escalated failed cancelled expired completed skipped unblocked claimed flow_completed
+--          flow_failed flow_cancelled
 -- @repeat  safe
 -- @uses    clock record suspension_timeout
 return function(K, _)

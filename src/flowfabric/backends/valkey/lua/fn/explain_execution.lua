@@ -5,7 +5,7 @@
 -- @errors  execution_not_found
 -- @flags   no-writes
 -- @repeat  safe
--- @uses    admission clock dependency grant index_key index keyed lanes record reply
+-- @uses    admission attached clock dependency grant index_key index keyed lanes offering record reply waiting
 local function add(facts, name, value)
   if value == nil or value == false then return end
   facts[#facts + 1] = name
@@ -42,6 +42,24 @@ local function add_grant(facts, x, now)
   add(facts, "grant_expires_at", held[2])
 end
 
+-- Its limits, the one that it waits for with its place there, and whose answer is awaited.
+local function add_limits(facts, x, now)
+  local limits, offer = attached.of(x), offering.read(x)
+  if limits then
+    add(facts, "budgets", table.concat(limits.budgets, ","))
+    add(facts, "quotas", table.concat(limits.quotas, ","))
+  end
+  if x.waits_for then
+    add(facts, "waits_for", x.waits_for)
+    add(facts, "limit_ahead", redis.call("ZRANK", waiting.key(x.tag, x.waits_for), x.id))
+    add(facts, "limit_look_at", redis.call("ZSCORE", waiting.looks_key(x.tag), x.waits_for))
+  end
+  if offer and x.lifecycle_phase == "runnable" and offer.until_ms >= now then
+    add(facts, "offered_to", offer.worker_instance_id)
+    add(facts, "offer_until", offer.until_ms)
+  end
+end
+
 return function(K, _)
   local now = clock.now_ms()
   local x = record.load(K.core)
@@ -54,6 +72,7 @@ return function(K, _)
   add_key(facts, x)
   add_queue(facts, x)
   add_grant(facts, x, now)
+  add_limits(facts, x, now)
   add(facts, "open_dependencies", dependency.open_count(x))
   add(facts, "flow_obstacle", admission.flow_obstacle(x))
   return {1, "OK", redis.call("HGETALL", K.core), facts}

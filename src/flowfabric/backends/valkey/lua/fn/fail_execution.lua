@@ -6,7 +6,8 @@
 -- @reply   status delay_until
 -- @errors  invalid_input execution_not_found fence_required partial_fence_triple execution_not_active lease_revoked
 --          lease_expired stale_lease
--- @events  retry_scheduled failed
+-- @events  retry_scheduled failed completed cancelled skipped unblocked claimed resumed flow_completed flow_failed
+--          flow_cancelled
 -- @repeat  safe
 -- @uses    clock holder record
 return function(K, A)

@@ -3,7 +3,8 @@
 -- @args    finish:id renew:id claim= *payloads
 -- @reply   finished renewed claims lease_expires_at parked offers handed_over
 -- @errors  invalid_input
--- @events  completed retry_scheduled failed claimed resumed blocked unblocked
+-- @events  completed retry_scheduled failed claimed resumed blocked unblocked cancelled skipped flow_completed
+--          flow_failed flow_cancelled
 -- @repeat  safe
 -- @uses    batch claim_request clock endings handover holder parked reply writes
 local RENEW = batch.shape(1, {"uuid", "attempt_index", "attempt_id", "lease_id", "lease_epoch", "lease_ttl_ms"},
@@ -31,6 +32,7 @@ return function(K, A)
   local renewed = batch.each(renew, function(item, own) return renew_one(tag, item, own, now) end)
   local claims, expires_at, is_parked, offers = {}, "", "", {}
   if request then claims, expires_at, is_parked, offers = parked.claim(tag, request, now, collected.permits) end
+  parked.offer_all(tag, collected, now)
   if #collected.permits > 0 then parked.pass_on(tag, collected.permits, now) end
   handover.give_back(tag, now, collected)
   writes.tell_of_room(collected)

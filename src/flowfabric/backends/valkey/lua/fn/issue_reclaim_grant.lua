@@ -5,7 +5,7 @@
 -- @reply   execution_id grant_expires_at
 -- @errors  invalid_input execution_not_found execution_not_reclaimable grant_already_exists invalid_capabilities
 --          capability_mismatch max_retries_exhausted
--- @events  failed
+-- @events  failed completed cancelled skipped unblocked claimed resumed flow_completed flow_failed flow_cancelled
 -- @repeat  unsafe
 -- @uses    capability clock grant reclaim record reply
 return function(K, A)

@@ -1,11 +1,11 @@
---- When the earliest lease, delay, time-out or deadline of a partition is due.
+--- When the earliest lease, delay, time-out or deadline of a partition is due, and when it has to do with limits.
 -- @keys    partition
 -- @args
--- @reply   at_ms now_ms
+-- @reply   at_ms now_ms limits_at_ms
 -- @errors  invalid_input
 -- @flags   no-writes
 -- @repeat  safe
--- @uses    clock digits index_key listing reply
+-- @uses    clock digits handover index_key listing offering reply waiting
 local DUE = {
   "lease_expiry", "attempt_timeout", "execution_deadline", "suspension_timeout", "pending_waitpoint_expiry",
   "flow_work",
@@ -27,5 +27,11 @@ return function(K)
     at = earliest(index_key.lane({tag = tag, lane_id = lane}, "delayed"), at)
   end
 
-  return reply.ok(at and digits.of(at) or "", digits.of(clock.now_ms()))
+  local limits_at
+  for _, key in ipairs({handover.key(tag), offering.key(tag), waiting.looks_key(tag)}) do
+    limits_at = earliest(key, limits_at)
+  end
+
+  local function text(time) return time and digits.of(time) or "" end
+  return reply.ok(text(at), digits.of(clock.now_ms()), text(limits_at))
 end

@@ -1,11 +1,11 @@
 --- Read a partition's event log after a line: the lines that match every filter given.
 -- @keys    partition
--- @args    execution_id namespace lane_id execution_kind after limit:pos *events
+-- @args    execution_id namespace lane_id execution_kind flow_id after limit:pos *events
 -- @reply   truncated more reached reached_ms events
 -- @errors  invalid_input
 -- @flags   no-writes
 -- @repeat  safe
--- @uses    event listing reply
+-- @uses    event flow listing reply
 local MAX_PAGE = 1000
 -- How many lines one call looks at, about, and how many entries it reads at a time.
 local BUDGET, ENTRIES = 500, 16
@@ -17,17 +17,28 @@ local function set_of(names)
   return out
 end
 
--- Whether an execution matches; looked up once a call, and only while its record exists.
+local function fits(wanted, value) return wanted == "" or wanted == value end
+
+local function is_flow_wanted(tag, A, id)
+  if A.lane_id ~= "" or A.execution_kind ~= "" or not fits(A.flow_id, id) then return false end
+  return A.namespace == "" or A.namespace == redis.call("HGET", flow.at(tag, id).core, "namespace")
+end
+
+local function is_execution_wanted(tag, A, id)
+  local core = "ff:exec:" .. tag .. ":" .. id .. ":core"
+  local found = redis.call("HMGET", core, "lane_id", "namespace", "execution_kind", "flow_id")
+  return found[1] and fits(A.lane_id, found[1]) and fits(A.namespace, found[2] or "default")
+    and fits(A.execution_kind, found[3]) and fits(A.flow_id, found[4]) or false
+end
+
+-- Whether the execution or the flow of a line matches; looked up once a call, and only while its record exists.
 local function owner_filter(tag, A)
-  if A.namespace == "" and A.lane_id == "" and A.execution_kind == "" then return function() return true end end
+  if A.namespace .. A.lane_id .. A.execution_kind .. A.flow_id == "" then return function() return true end end
   local known = {}
-  return function(id)
+  return function(name, id)
     if known[id] == nil then
-      local core = "ff:exec:" .. tag .. ":" .. id .. ":core"
-      local found = redis.call("HMGET", core, "namespace", "lane_id", "execution_kind")
-      known[id] = found[2] and (A.namespace == "" or A.namespace == (found[1] or "default"))
-        and (A.lane_id == "" or A.lane_id == found[2]) and (A.execution_kind == "" or A.execution_kind == found[3])
-        or false
+      local is_flow = name:sub(1, 5) == "flow_"
+      known[id] = (is_flow and is_flow_wanted or is_execution_wanted)(tag, A, is_flow and id:sub(#tag + 2) or id)
     end
     return known[id]
   end
@@ -72,12 +83,12 @@ return function(K, A)
   local after = tonumber(A.after) or 0
   local restarted = after > last
   if restarted then after = 0 end
-  local wanted, fits, out = set_of(A.events), owner_filter(tag, A), {}
+  local wanted, is_wanted, out = set_of(A.events), owner_filter(tag, A), {}
   local reached, reached_ms = after, ""
   local oldest = walk(K.partition, after, function(number, at_ms, line)
     local name, id, attempt, epoch, outcome = line:match("^(%S+) (%S+) (%S*) (%S*) (.*)$")
     reached, reached_ms = number, at_ms
-    if (not wanted or wanted[name]) and (A.execution_id == "" or A.execution_id == id) and fits(id) then
+    if (not wanted or wanted[name]) and (A.execution_id == "" or A.execution_id == id) and is_wanted(name, id) then
       out[#out + 1] = {tostring(number), name, id, attempt, epoch, at_ms, outcome}
     end
     return #out < A.limit

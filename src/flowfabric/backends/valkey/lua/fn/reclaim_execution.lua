@@ -5,7 +5,8 @@
 --          attempt_policy_json default_max_reclaim_count:nat=100
 -- @reply   lease_id lease_epoch lease_expires_at attempt_id attempt_index attempt_type
 -- @errors  invalid_input execution_not_found execution_not_reclaimable max_retries_exhausted invalid_claim_grant
--- @events  reclaimed failed
+-- @events  reclaimed failed completed cancelled skipped unblocked claimed resumed flow_completed flow_failed
+--          flow_cancelled
 -- @repeat  unsafe
 -- @uses    attempt clock grant reclaim record reply stream
 return function(K, A)

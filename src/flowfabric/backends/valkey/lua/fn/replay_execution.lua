@@ -3,7 +3,7 @@
 -- @args    execution_id:id now_ms *edge_ids
 -- @reply   unsatisfied_count public_state
 -- @errors  execution_not_found execution_not_terminal max_replays_exhausted replay_not_allowed
--- @events  replayed blocked
+-- @events  replayed blocked unblocked claimed flow_reopened
 -- @repeat  unsafe
 -- @uses    attempt clock index policy record reopen reply steps suspension transition
 local DEFAULT_MAX_REPLAYS = 10

@@ -4,7 +4,7 @@
 -- @args    edge_id:id upstream_outcome now_ms:nat=0 flow_id= downstream_execution_id=
 -- @reply   status detail
 -- @errors  invalid_input invalid_dependency
--- @events  unblocked skipped cancelled
+-- @events  unblocked skipped cancelled completed failed claimed resumed flow_completed flow_failed flow_cancelled
 -- @repeat  safe
 -- @uses    clock edge edge_life flow record reply tasks
 local OUTCOMES = {success = true, failed = true, cancelled = true, expired = true, skipped = true}

@@ -6,6 +6,7 @@
 -- @errors  invalid_input self_referencing_edge flow_not_found flow_already_terminal stale_graph_revision
 --          execution_not_in_flow cycle_detected dependency_already_exists flow_too_large execution_not_active
 --          edge_group_decided
+-- @events  flow_reopened
 -- @repeat  unsafe
 -- @uses    clock edge flow flow_making reply tasks
 local function read(A)

@@ -5,7 +5,8 @@
 -- @errors  invalid_input flow_not_found flow_already_terminal stale_graph_revision flow_too_large invalid_policy_json
 --          invalid_capabilities execution_already_exists execution_not_found execution_not_in_flow execution_not_active
 --          self_referencing_edge cycle_detected dependency_already_exists edge_group_decided
--- @events  created blocked unblocked skipped cancelled
+-- @events  created blocked unblocked skipped cancelled completed failed claimed resumed flow_completed flow_failed
+--          flow_cancelled
 -- @repeat  safe
 -- @uses    batch clock flow flow_making flow_work graph_request graph_writing record reply
 local TEXTS = {"flow_kind", "namespace", "failure_policy", "parent_execution_id"}

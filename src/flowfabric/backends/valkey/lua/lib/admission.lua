@@ -9,10 +9,17 @@ function M.lane_obstacle(x, is_resume)
   if lane == "paused" or lane == "disabled" or (lane == "draining" and not is_resume) then return "lane_" .. lane end
 end
 
--- A member of a flow that was cancelled or has failed starts nothing, from that moment on (G9).
+local function flow_state(x)
+  return redis.call("HGET", "ff:flow:" .. x.tag .. ":" .. x.flow_id .. ":core", "public_flow_state")
+end
+
+-- A member of a flow that was cancelled or has failed starts nothing, from that moment on (G9). Claims end no flow, so
+-- a batch asks once for each.
 function M.flow_obstacle(x)
   if not x.flow_id then return nil end
-  x.flow_state = redis.call("HGET", "ff:flow:" .. x.tag .. ":" .. x.flow_id .. ":core", "public_flow_state")
+  local known = x.writes and x.writes.flow_states or {}
+  x.flow_state = known[x.flow_id] or flow_state(x)
+  known[x.flow_id] = x.flow_state
   if x.flow_state == "cancelled" or x.flow_state == "failed" then return "flow_" .. x.flow_state end
 end
 

@@ -1,10 +1,10 @@
 -- A member has ended: its flow moves on in the same step (G7, G8).
--- @uses cascade flow join tasks writes
+-- @uses cascade flow join parked tasks writes
 local M = {}
 
 local TASKS = {
   ended = join.ended, siblings = cascade.siblings, cancel = cascade.cancel, release = cascade.release,
-  cancel_child = cascade.cancel_child, abandon = cascade.abandon,
+  cancel_child = cascade.cancel_child, abandon = cascade.abandon, orphan = cascade.orphan,
 }
 
 -- How the member ends that stands for a flow, by the end of that flow.
@@ -44,12 +44,13 @@ local function settle(run)
   local todo = #run.todo
   for i = 1, #run.order do
     local f = run.order[i]
-    if flow.settle(f, run.now) then end_parent(run, f) end
+    if flow.settle(f, run.now, run.collected) then end_parent(run, f) end
   end
   return #run.todo > todo
 end
 
--- Carry out all tasks as far as the budget goes.
+-- Carry out all tasks as far as the budget goes. It is the last step of whoever makes it: claims that wait get the
+-- members that may start with it at once. What is part of a batch is the batch's to write and to offer.
 function M.drive(run)
   repeat
     local task = tasks.next(run)
@@ -59,7 +60,9 @@ function M.drive(run)
       task = tasks.next(run)
     end
   until not settle(run)
-  if run.is_own then writes.flush(run.collected) end
+  if not run.is_own then return end
+  writes.flush(run.collected)
+  parked.offer_all(run.tag, run.collected, run.now)
 end
 
 -- After it has ended: whoever started the run drives it.

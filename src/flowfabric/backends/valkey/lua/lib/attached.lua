@@ -1,5 +1,6 @@
 -- Which budgets and quota policies an execution has: its own, and those of its lane, its namespace and its flow. Those
 -- of scopes are kept in every partition, so that a claim need not ask elsewhere whether there are any.
+-- @uses suspension
 local M = {}
 
 local DEFAULT_NAMESPACE = "default"
@@ -33,7 +34,14 @@ end
 -- The execution, or the flow, is about to be deleted.
 function M.forget(tag, kind, id) redis.call("HDEL", M.key(tag), kind .. ":" .. id) end
 
--- {budgets, quotas}, lists of ids; nil when it has none. All of them count, so the strictest decides.
+-- It was suspended until somebody decides about its budget, and comes back with the answer: only it can act on it, so
+-- that budgets do not keep it from starting.
+local function is_answered(x)
+  if x.attempt_state ~= "attempt_interrupted" then return false end
+  return redis.call("HGET", suspension.key(x), "reason_code") == "paused_by_budget"
+end
+
+-- {budgets, quotas, is_answered}, lists of ids; nil when it has none. All of them count, so the strictest decides.
 function M.of(x)
   local found, count = of_scopes(x)
   if not found and not x.budget_ids and not x.quota_policy_id then return nil end
@@ -46,7 +54,7 @@ function M.of(x)
     add(quotas, of_quotas)
   end
   if #budgets + #quotas == 0 then return nil end
-  return {budgets = budgets, quotas = quotas}
+  return {budgets = budgets, quotas = quotas, is_answered = #budgets > 0 and is_answered(x)}
 end
 
 -- The same text with an id added or taken away; nil when nothing is left.

@@ -64,11 +64,11 @@ local function start_timeout(x, now, asked)
   if timeout and timeout > 0 then index.set_attempt_timeout(x, now + timeout) end
 end
 
--- Nearly all start so: for the first time, and without anything that few have.
+-- Nearly all start so: for the first time, and without anything that few have. It does not change a flow that runs.
 local function is_usual_first(x, kind)
   return kind == "initial" and not x.is_unusual and x.current_lease_epoch == "0" and not x.concurrency_key
     and not x.required_capabilities and not x.attempt_timeout_ms and not x.delay_until and not x.claim_grant_until
-    and not x.admission and not x.limit_pass and not x.flow_id
+    and not x.admission and not x.limit_pass and (not x.flow_id or x.flow_state == "running")
 end
 
 local function start_usual(x, now, owner)

@@ -77,9 +77,13 @@ end
 
 function M.is_breached(b) return b.def.breached_at ~= nil and b.def.breached_at ~= "" end
 
+-- There is something for the engine to do, now or at a time that it does not know yet.
+function M.announce(b) redis.call("PUBLISH", "ff:budget", b.tag) end
+
 -- What the engine is to act on: once for each kind and dimension, until it has.
 function M.notify(b, kind, name, now)
   redis.call("ZADD", "ff:idx:" .. b.tag .. ":budget_notices", "NX", digits.of(now), kind .. " " .. b.id .. " " .. name)
+  M.announce(b)
 end
 
 -- Note a breach: once, however often it is met, until it is over (D20).

@@ -113,4 +113,13 @@ function M.abandon(run, task)
   end
 end
 
+local ORPHANED = {event = "failed", stream_reason = "attempt_failure"}
+
+-- The task "orphan": a member stands for a flow that never came.
+function M.orphan(run, task)
+  local x = tasks.member(run, task.f, task.uuid)
+  if not x or x.lifecycle_phase == "terminal" or tasks.flow(run, x.child_flow_id) then return end
+  run.finish(x, run.now, ORPHANED, {"failure_reason", "its flow never came", "failure_category", "flow_missing"})
+end
+
 return M

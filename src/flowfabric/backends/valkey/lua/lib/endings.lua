@@ -47,11 +47,11 @@ local function run_plain(tag, list, at, collected, now, payload)
   return complete(x, now, payload, list[at + 1], list[at + 2], list[at + 3], "lease_holder", list[at + 4])
 end
 
--- The outcomes, one for each ending, and what was collected. This worker is the first to fill what it leaves; of the
--- rest the others are told later.
+-- The outcomes, one for each ending, and what was collected. This worker is the first to fill what it leaves, and to
+-- take what may start because of it; of the rest the others are told later.
 function M.run(tag, list, payloads, now)
   local outcomes, collected, at, count = {}, writes.collector(), 1, 0
-  collected.tells_later, collected.permits = true, {}
+  collected.tells_later, collected.wakes_later, collected.permits = true, true, {}
   local are_plain = #list % M.MEMBERS == 0 and batch.are_texts(list)
   while at <= #list do
     local outcome

@@ -48,6 +48,14 @@ function M.append(x, name, now, outcome)
   collected.tag, collected.now = x.tag, now
 end
 
+-- A line of a flow: it has the flow's id where others have the execution's. collected: the batch that it is part of.
+function M.append_flow(f, name, now, collected)
+  local line = name .. " " .. f.tag .. ":" .. f.id .. "  0 "
+  if not collected then return write(f.tag, 1, digits.of(now), line) end
+  collected.lines[#collected.lines + 1] = line
+  collected.tag, collected.now = f.tag, now
+end
+
 -- The same of all executions of a batch with these ids, which may become more until the lines are written.
 function M.append_all(x, name, now, outcome, ids)
   local collected = x.writes

@@ -1,5 +1,5 @@
 -- A flow's record: its keys, what is read of it at once, and the one rule that derives its state (D24).
--- @uses digits reply
+-- @uses digits event reply
 local M = {}
 
 -- What a step needs of a flow. Counts that are absent are 0.
@@ -115,34 +115,26 @@ local function save(f, now)
   f.changed = {}
 end
 
--- Derive its state and write what has changed. Answers whether it has ended with this.
-function M.settle(f, now)
+-- Derive its state and write what has changed. Answers whether it has ended with this, which is an event like its going
+-- on again. collected: the batch that it is part of, if any.
+function M.settle(f, now, collected)
+  if f.is_reopened then event.append_flow(f, "flow_reopened", now, collected) end
   M.set(f, "public_flow_state", derived(f))
   local ends = not f.was_ended and M.has_ended(f)
   f.was_ended = M.has_ended(f)
-  if ends then M.set(f, "ended_at", now) end
+  if ends then
+    M.set(f, "ended_at", now)
+    event.append_flow(f, "flow_" .. f.public_flow_state, now, collected)
+  end
+  f.is_reopened = nil
   save(f, now)
   return ends
-end
-
--- Failures that no join took, by where they are: a member, or a join that became impossible. execution_id: whose.
-function M.note_failure(f, where, execution_id)
-  if redis.call("HSET", M.key(f, "failures"), where, execution_id) == 0 then return end
-  M.add(f, "failure_count", 1)
-  if not f.failed_execution_id then M.set(f, "failed_execution_id", execution_id) end
-end
-
--- It is undone: what failed runs again.
-function M.forget_failure(f, where)
-  if redis.call("HDEL", M.key(f, "failures"), where) == 0 then return end
-  M.add(f, "failure_count", -1)
-  M.set(f, "failed_execution_id", redis.call("HRANDFIELD", M.key(f, "failures"), 1, "WITHVALUES")[2])
 end
 
 -- An ended flow goes on: one of its members runs again, or a new one came.
 function M.reopen(f)
   M.set(f, "public_flow_state", "running")
-  f.ended_at, f.was_ended, f.changed.ended_at = nil, false, true
+  f.ended_at, f.was_ended, f.changed.ended_at, f.is_reopened = nil, false, true, true
 end
 
 return M

@@ -1,5 +1,5 @@
 -- Making a flow, and taking executions and edges into it.
--- @uses digits edge flow group index_key lease member record reply tasks update
+-- @uses digits edge flow flow_failure group index_key lease member record reply tasks update
 local M = {}
 
 M.MAX_NODES, M.MAX_EDGES = 20000, 100000
@@ -43,7 +43,7 @@ function M.enlist(f, x)
   if x.lifecycle_phase ~= "terminal" then return end
   flow.add(f, flow.COUNTED[x.terminal_outcome], 1)
   if x.terminal_outcome ~= "success" and x.terminal_outcome ~= "skipped" then
-    flow.note_failure(f, "member " .. tasks.uuid(x), x.id)
+    flow_failure.note(f, "member " .. tasks.uuid(x), x.id)
   end
 end
 
@@ -102,6 +102,18 @@ function M.link_all(f, edges, now)
     end
   end
   flow.add(f, "edge_count", #edges)
+end
+
+-- A member, as far as a new edge needs it: of one that waits in a graph that is not complete, which a large graph asks
+-- about thousands of times, that is its state alone.
+function M.waiting_member(f, id)
+  local core = "ff:exec:" .. f.tag .. ":" .. id .. ":core"
+  if f.staged ~= "building" then return record.load(core) end
+  local found = redis.call("HMGET", core, "lifecycle_phase", "eligibility_state")
+  if found[1] ~= "runnable" or found[2] ~= "blocked_by_dependencies" then return record.load(core) end
+  local x = record.at(core)
+  x.lifecycle_phase, x.eligibility_state = found[1], found[2]
+  return x
 end
 
 -- The execution of a member; nil when it is none of this flow.

@@ -17,6 +17,7 @@ function M.add_member(keys, x)
   local ids = redis.call("ZRANGE", incoming, 0, -1)
   for i = 1, #ids, 500 do redis.call("HDEL", edge.key(f), unpack(ids, i, math.min(i + 499, #ids))) end
   keys[#keys + 1], keys[#keys + 2], keys[#keys + 3] = incoming, edge.out_key(f, uuid), group.key(f, uuid)
+  if x.child_flow_id then member.drop_work(f, "orphan", uuid) end
   redis.call("ZREM", flow.key(f, "members"), x.id)
   if redis.call("EXISTS", flow.key(f, "members")) == 1 then return end
   for _, name in ipairs(OWN) do keys[#keys + 1] = flow.key(f, name) end

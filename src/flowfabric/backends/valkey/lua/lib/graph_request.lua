@@ -21,7 +21,7 @@ local function find(g, uuid)
   if g.by_uuid[uuid] or g.known[uuid] then return g.by_uuid[uuid] or g.known[uuid] end
   local id = g.f.tag .. ":" .. uuid
   local number = flow_making.is_member(g.f, id)
-  local x = number and flow_making.member(g.f, id)
+  local x = number and flow_making.waiting_member(g.f, id)
   if not x then return nil end
   local m = {number = tonumber(number), uuid = uuid, x = x, is_known = true}
   g.known[uuid], g.old[#g.old + 1] = m, m
@@ -35,7 +35,10 @@ local function check_ends(g, e, up, down)
     if not down.is_known then return reply.refuse("cycle_detected", e.up, e.down) end
     g.is_unordered = true
   end
-  if down.is_known then return flow_making.check_downstream(g.f, down.x) end
+  if down.is_known and not down.is_checked then
+    down.is_checked = true
+    return flow_making.check_downstream(g.f, down.x)
+  end
 end
 
 -- Edges from earlier to later members close no cycle. Where there are others, a cycle needs a new edge to a member that

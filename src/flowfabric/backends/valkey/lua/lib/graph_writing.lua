@@ -1,13 +1,11 @@
 -- Writing a part of a graph that was checked: members, edges and joins, and what follows from them at once.
--- @uses advance edge edge_life flow flow_making group_policy member submit tasks terminal update writes
+-- @uses advance edge edge_life flow flow_making group_policy member parked submit tasks terminal update writes
 local M = {}
 
 local BLOCKED = {
   lifecycle_phase = "runnable", eligibility_state = "blocked_by_dependencies", blocking_reason = "waiting_for_children",
   attempt_state = "pending_first_attempt",
 }
--- A graph that was begun and not committed within this time is given up.
-local ABANDONED_MS = 3600000
 
 -- A member that waits for something is created waiting: it cannot be claimed before its edges are in place (D19).
 local function create_member(f, m, now)
@@ -21,19 +19,24 @@ local function create_member(f, m, now)
   if m.child_flow_id then add("child_flow_id", m.child_flow_id) end
   local waits = m.edge_count or f.staged
   if waits or m.child_flow_id then new.state = BLOCKED end
-  if m.child_flow_id and not waits then add("child_released_at", now) end
+  if m.child_flow_id and not waits then
+    add("child_released_at", now)
+    member.add_work(f, "orphan", m.uuid, 0, now + member.ABANDONED_MS)
+  end
   submit.accept(m.x, nil, m.A, new, now)
   flow_making.enlist(f, m.x)
 end
 
+-- Answers what is to be offered to claims that wait, when all of the graph is in place.
 local function create_members(g)
   local collected = writes.collector()
-  collected.accepted = {}
+  collected.accepted, collected.wakes_later = {}, true
   for _, m in ipairs(g.members) do
     m.x.writes = collected
     create_member(g.f, m, g.now)
   end
   writes.flush(collected)
+  return collected
 end
 
 -- Members that were there before: a downstream waits for its new edges, and an upstream that has ended resolves them.
@@ -67,10 +70,10 @@ function M.write(g, r, parent)
   if r.create then
     r.staged = (not r.commit and "building") or (is_held and "held") or nil
     flow_making.create(f, now, r)
-    if not r.commit then member.add_work(f, "abandon", "-", 0, now + ABANDONED_MS) end
+    if not r.commit then member.add_work(f, "abandon", "-", 0, now + member.ABANDONED_MS) end
   end
   tasks.know(run, f)
-  create_members(g)
+  local created = create_members(g)
   for _, each in ipairs(g.groups) do group_policy.store(each.stored, each.wanted, now) end
   flow_making.link_all(f, g.edges, now)
   if g.is_unordered then flow.set(f, "unordered", "1") end
@@ -78,6 +81,7 @@ function M.write(g, r, parent)
   connect_known(g, run)
   if r.commit then M.commit(f, run, parent) end
   advance.drive(run)
+  parked.offer_all(f.tag, created, now)
 end
 
 return M

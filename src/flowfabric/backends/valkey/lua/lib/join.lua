@@ -1,5 +1,5 @@
 -- The end of a member reaches its downstream: edges are resolved, joins decided, children promoted or skipped.
--- @uses edge flow group member tasks transition update
+-- @uses edge flow flow_failure group member tasks transition update
 local M = {}
 
 local function unblocked(eligibility, reason)
@@ -17,7 +17,7 @@ local SKIPPED = {event = "skipped", stream_reason = "dependency_impossible"}
 -- A failure that no join took: with fail_fast it ends the flow at once, otherwise when all members have ended.
 function M.fail_flow(run, f, where, execution_id)
   if flow.has_ended(f) then return end
-  flow.note_failure(f, where, execution_id)
+  flow_failure.note(f, where, execution_id)
   if f.failure_policy ~= "fail_fast" then return end
   flow.set(f, "public_flow_state", "failed")
   tasks.add(run, "cancel", f, "-", 0)
@@ -30,6 +30,7 @@ local function release_child_flow(run, f, x)
   member.arrives(x, run.now, before)
   f.is_started = true
   local child = tasks.flow(run, x.child_flow_id)
+  if not child then member.add_work(f, "orphan", tasks.uuid(x), 0, run.now + member.ABANDONED_MS) end
   if child and child.staged == "held" then
     flow.set(child, "staged", nil)
     tasks.add(run, "release", child, "-", 0)
@@ -51,11 +52,21 @@ local function inject(f, x, e)
   return true
 end
 
+-- Nearly all start so: nothing but their dependencies ever held them back.
+local function is_usual(x)
+  return x.writes and x.eligibility_state == "blocked_by_dependencies" and x.attempt_state == "pending_first_attempt"
+    and not x.delay_until and not x.blocking_detail and not x.admission and not x.waits_for and not x.limit_pass
+    and not x.reserved_budgets
+end
+
 -- Its join is satisfied, or it has none: eligible, or what is left of its delay (D23).
 function M.promote(run, f, x)
   if not x or x.lifecycle_phase ~= "runnable" or f.staged or flow.has_ended(f) then return end
   if x.child_flow_id then
     if not x.child_released_at then release_child_flow(run, f, x) end
+  elseif is_usual(x) then
+    flow.add(f, "moving_count", 1)
+    transition.unblock_usual(x, run.now)
   elseif x.eligibility_state == "blocked_by_dependencies" then
     transition.apply(x, run.now, tonumber(x.delay_until or 0) > run.now and LATER or READY)
   end
@@ -71,6 +82,10 @@ end
 function M.count(run, f, e, counter)
   local g = group.load(f, e.down)
   local decided = group.count(g, counter, run.now)
+  -- Also when it was decided before: whether a failure fails the flow must not hang on who ended first.
+  if g.group_state == "impossible" and g.failed > 0 then
+    M.fail_flow(run, f, "join " .. e.down, f.tag .. ":" .. e.up)
+  end
   if not decided then return g.group_state == "pending" and "pending" or "already_fired", "" end
   if group.cancels_rest(g) then tasks.add(run, "siblings", f, e.down, 0) end
   local x, detail = tasks.member(run, f, e.down), ""
@@ -78,7 +93,6 @@ function M.count(run, f, e, counter)
     if x and e.ref ~= "" and inject(f, x, e) then detail = "data_injected" end
     M.promote(run, f, x)
   else
-    if g.failed > 0 then M.fail_flow(run, f, "join " .. e.down, f.tag .. ":" .. e.up) end
     -- What fail_fast ends is cancelled, all of it.
     if not flow.has_ended(f) and M.skip(run, x) then detail = "child_skipped" end
   end

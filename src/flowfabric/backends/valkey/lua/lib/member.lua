@@ -12,7 +12,7 @@ end
 
 -- Removals of a batch are written before its additions, so a member that moves twice in one batch would end up in both
 -- places: what was collected is written in between.
-local function write_earlier(x)
+function M.write_earlier(x)
   local collected = x.writes
   if not collected then return end
   local touched = collected.touched or {}
@@ -26,7 +26,7 @@ end
 
 -- Before a transition: what it is compared with.
 function M.leaves(x)
-  write_earlier(x)
+  M.write_earlier(x)
   return {moving = M.is_moving(x), phase = x.lifecycle_phase}
 end
 
@@ -44,9 +44,12 @@ function M.add_work(f, kind, subject, from, due)
   if kind == "ended" then flow.add(f, "work_count", added) end
 end
 
-function M.drop_work(f, kind)
-  redis.call("ZREM", index_key.partition(f, "flow_work"), item(f, kind, "-", 0))
+function M.drop_work(f, kind, subject)
+  redis.call("ZREM", index_key.partition(f, "flow_work"), item(f, kind, subject or "-", 0))
 end
+
+-- A graph that was begun and not committed, or a flow that was announced and did not come, is given up after this time.
+M.ABANDONED_MS = 3600000
 
 -- After it: count it, unless whoever moves many of the flow does so in the end.
 function M.arrives(x, now, before)
@@ -57,6 +60,7 @@ function M.arrives(x, now, before)
   if not f then return end
   flow.add(f, "moving_count", (is_moving and 1 or 0) - (before.moving and 1 or 0))
   f.is_started = f.is_started or starts
+  if starts and x.writes then x.writes.flow_states[f.id] = "running" end
   -- Nobody can claim it any more.
   if returns(x, before) and flow.has_ended(f) then M.add_work(f, "cancel", "-", 0, now) end
   if not x.flow then flow.settle(f, now) end

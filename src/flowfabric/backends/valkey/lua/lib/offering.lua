@@ -39,10 +39,10 @@ end
 
 -- What is asked of its limits, as a row: who it is and what they are.
 function M.row(x, limits, ticket)
+  local budgets = limits.is_answered and "" or table.concat(limits.budgets, ",")
   return {
-    x.id, ticket, x.attempt_state == "attempt_interrupted" and "1" or "0", table.concat(limits.quotas, ","),
-    table.concat(limits.budgets, ","), x.namespace or "default", x.lane_id, x.execution_kind or "",
-    x.concurrency_key or "",
+    x.id, ticket, x.attempt_state == "attempt_interrupted" and "1" or "0", table.concat(limits.quotas, ","), budgets,
+    x.namespace or "default", x.lane_id, x.execution_kind or "", x.concurrency_key or "",
   }
 end
 

@@ -1,5 +1,5 @@
 -- A finished member runs again: what came of its end is taken back where nothing has been built on it (D23).
--- @uses advance edge flow group reply tasks terminal transition
+-- @uses advance edge flow flow_failure group reply tasks terminal transition
 local M = {}
 
 local BLOCKED = {
@@ -38,7 +38,7 @@ local function take_back(f, e, outcome)
   e.state = "unsatisfied"
   edge.save(f, e)
   local is_open = group.uncount(g, counter)
-  if is_open then flow.forget_failure(f, "join " .. e.down) end
+  if is_open then flow_failure.forget(f, "join " .. e.down) end
   return is_open
 end
 
@@ -95,7 +95,7 @@ function M.begin(x, now)
   tasks.know(run, f)
   if flow.has_ended(f) then flow.reopen(f) end
   flow.add(f, flow.COUNTED[outcome], -1)
-  flow.forget_failure(f, "member " .. uuid)
+  flow_failure.forget(f, "member " .. uuid)
   if outcome == "skipped" or not has_run(x) then reopen_in(run, f, uuid) end
   reopen_out(run, f, uuid, outcome)
   x.run, x.flow = run, f

@@ -6,12 +6,19 @@ local M = {}
 -- So many edges or members in one step.
 M.BUDGET = 256
 
+-- What may start is offered when all is written.
+local function own_collector()
+  local collected = writes.collector()
+  collected.wakes_later = true
+  return collected
+end
+
 -- finish: the terminal routine, which cannot be named here because it starts runs itself. collected: the writes of the
 -- batch that this is part of, if any.
 function M.start(tag, now, finish, collected, budget)
   return {
     tag = tag, now = now, finish = finish, budget = budget or M.BUDGET, todo = {}, head = 1, last = {}, flows = {},
-    order = {}, collected = collected or writes.collector(), is_own = not collected,
+    order = {}, collected = collected or own_collector(), is_own = not collected,
   }
 end
 

@@ -1,5 +1,5 @@
 -- The one routine in which every execution ends (G7): complete, fail, cancel, expire, skip and every time-out.
--- @uses advance digits transition state stream suspension
+-- @uses advance digits flow transition state stream suspension
 local M = {}
 
 local CLEARED = {
@@ -28,8 +28,9 @@ UNATTEMPTED.skipped.state.attempt_state = "none"
 ENDED.completed.from = state.usual("active")
 local SUCCEEDED = ENDED.completed
 
+-- Ids need no escapes.
 local function publish_completion(x, outcome)
-  local message = cjson.encode({execution_id = x.id, flow_id = x.flow_id, outcome = outcome})
+  local message = '{"execution_id":"' .. x.id .. '","flow_id":"' .. x.flow_id .. '","outcome":"' .. outcome .. '"}'
   redis.call("PUBLISH", "ff:dag:completions", message)
 end
 
@@ -53,7 +54,7 @@ end
 -- Nearly all end so, with success: their lease goes, and nothing else.
 local function is_usual(x)
   return not x.is_unusual and x.lifecycle_phase == "active" and not x.concurrency_key and not x.attempt_timeout_ms
-    and not x.retention_ttl_ms and not x.flow_id and not x.stream_attempt_index and not x.lease_last_renewed_at
+    and not x.retention_ttl_ms and not x.stream_attempt_index and not x.lease_last_renewed_at
     and not x.lease_acquired_at and not x.delay_until and not x.result_encoding and not x.admission
     and not x.reserved_budgets
 end
@@ -72,8 +73,14 @@ end
 local COMPLETED = {event = "completed", stream_reason = "attempt_success"}
 
 function M.succeed(x, now, encoding)
-  if is_usual(x) then return succeed_usual(x, now, encoding) end
-  M.finish(x, now, COMPLETED, {"result_encoding", encoding})
+  if not is_usual(x) then return M.finish(x, now, COMPLETED, {"result_encoding", encoding}) end
+  local run = x.flow_id and advance.begin(x, now, M.finish)
+  succeed_usual(x, now, encoding)
+  if not x.flow_id then return end
+  publish_completion(x, "success")
+  if not run then return end
+  flow.add(x.flow, "moving_count", -1)
+  advance.ended(run, x, "success")
 end
 
 return M

@@ -1,5 +1,5 @@
 -- A transition is one step: out of the old index, into the record, into the new index, one line in the event log.
--- @uses crowd event index limited member turns update
+-- @uses crowd digits event index limited member state turns update
 local M = {}
 
 -- One of a concurrency key may have to wait for the others, and others may go on because of it.
@@ -55,6 +55,19 @@ function M.apply_usual(x, now, step, outcome, ...)
   if in_batch then return crowd.join(x, now, step, outcome) end
   index.enter(x, now)
   event.append(x, step.event, now, outcome)
+end
+
+local QUEUED = state.usual("runnable")
+
+-- blocked by dependencies -> waiting, for a member in a batch that has nothing unusual about it.
+function M.unblock_usual(x, now)
+  member.write_earlier(x)
+  index.leave(x)
+  redis.call("HDEL", x.core, "eligibility_state", "blocking_reason")
+  update.change_usual(x, QUEUED, "last_mutation_at", digits.of(now))
+  x.is_unusual = nil
+  index.enter(x, now)
+  event.append_new(x, "unblocked", now)
 end
 
 return M

@@ -38,7 +38,7 @@ function M.is_listed(x) return redis.call("ZSCORE", M.key(x.tag, x.waits_for), x
 
 local function names(x, limits)
   local out = {}
-  for _, id in ipairs(limits.budgets) do out[#out + 1] = "b:" .. id end
+  for _, id in ipairs(limits.is_answered and {} or limits.budgets) do out[#out + 1] = "b:" .. id end
   for _, id in ipairs(limits.quotas) do
     out[#out + 1] = "q:" .. id
     for kind, field in pairs(KEYED) do
@@ -53,6 +53,7 @@ end
 function M.closed(x, limits)
   if x.limit_pass or redis.call("EXISTS", M.looks_key(x.tag)) == 0 then return nil end
   local list = names(x, limits)
+  if #list == 0 then return nil end
   local found = redis.call("ZMSCORE", M.looks_key(x.tag), unpack(list))
   for i, name in ipairs(list) do
     if found[i] then return name end

@@ -3,11 +3,11 @@
 local M = {}
 
 -- A collector; executions whose `writes` field holds it write through it. It also remembers what was looked up for all
--- of the batch (`lanes`, `accepted`). One of a concurrency key writes at once (`beside`): others look for it.
+-- of the batch (`lanes`, `flow_states`, `accepted`). One of a concurrency key, which others look for, writes at once.
 function M.collector()
   return {
     zadd = {}, zrem = {}, sadd = {}, srem = {}, set = {}, emptied = {}, wake = {}, stopped = {}, lines = {}, lanes = {},
-    crowds = {},
+    crowds = {}, flow_states = {},
   }
 end
 

@@ -1,0 +1,246 @@
+"""Budgets and quotas as people use them: what may be spent and started, for whom, and how it stands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeAlias, TypedDict, Unpack
+
+from flowfabric.backends.ports import EngineBackend
+from flowfabric.client.options import Duration, ms
+from flowfabric.core import contracts as c
+from flowfabric.core.ids import BudgetId, ExecutionId, QuotaPolicyId
+from flowfabric.errors import InvalidInput
+
+BudgetIds: TypeAlias = list[BudgetId]  # spelt here, where `list` is not yet a method
+QuotaPolicyIds: TypeAlias = list[QuotaPolicyId]
+
+
+class Scope(TypedDict, total=False):
+    """Whose executions a limit is for; one of them."""
+
+    namespace: str
+    lane: str
+    flow: str
+    execution: str
+
+
+def _scope(scope: Scope) -> tuple[c.LimitScope, str] | None:
+    """The one that was given, or None."""
+    names = ", ".join(c.LimitScope)
+    unknown = [name for name in scope if name not in set(c.LimitScope)]
+    if unknown:
+        raise InvalidInput(unknown[0], "a scope", f"is none of {names}")
+    given = [(c.LimitScope(name), str(value)) for name, value in scope.items()]
+    if len(given) > 1:
+        raise InvalidInput("scope", scope, f"must be one of {names}; attach the limit to the others")
+    return given[0] if given else None
+
+
+async def _attach(backend: EngineBackend, kind: c.LimitKind, limit_id: str, scope: Scope, *, is_attached: bool) -> None:
+    found = _scope(scope)
+    if found is None:
+        raise InvalidInput("scope", None, f"must be one of {', '.join(c.LimitScope)}, like lane='agents'")
+    args = c.AttachLimitArgs(scope_type=found[0], scope_id=found[1], limit_kind=kind, limit_id=limit_id)
+    await (backend.attach_limit(args) if is_attached else backend.detach_limit(args))
+
+
+def _amounts(amounts: Mapping[str, int]) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    return tuple(amounts), tuple(amounts.values())
+
+
+class Budgets:
+    """What may be spent, by dimension, and what was: `fabric.budgets`."""
+
+    def __init__(self, backend: EngineBackend) -> None:
+        self._backend = backend
+
+    async def create(
+        self,
+        limits: Mapping[str, int],
+        *,
+        soft: Mapping[str, int] | None = None,
+        on_hard_limit: c.OnHardLimit | str = c.OnHardLimit.REJECT,
+        reset_every: Duration | None = None,
+        budget_id: str | None = None,
+        **scope: Unpack[Scope],
+    ) -> BudgetId:
+        """Make a budget for a namespace, lane, flow or execution; without one, for those submitted with it.
+
+        A total may reach its limit and not pass it; passing a soft one is told. With a `budget_id` of your own the call
+        can be repeated: a budget that exists is left as it is.
+        """
+        soft, found = soft or {}, _scope(scope)
+        names = tuple(dict.fromkeys((*limits, *soft)))
+        made = await self._backend.create_budget(
+            c.CreateBudgetArgs(
+                budget_id=BudgetId.new() if budget_id is None else BudgetId(budget_id),
+                scope_type=found[0] if found else None,
+                scope_id=found[1] if found else None,
+                dimensions=names,
+                hard_limits=tuple(limits.get(name, 0) for name in names),
+                soft_limits=tuple(soft.get(name, 0) for name in names),
+                on_hard_limit=on_hard_limit,  # type: ignore[arg-type]  # checked there
+                reset_interval_ms=0 if reset_every is None else ms("reset_every", reset_every, low=1),
+            )
+        )
+        return made.budget_id
+
+    async def status(self, budget_id: str) -> c.BudgetStatus:
+        """Its limits, what is used and reserved of them, and whether it is breached."""
+        return await self._backend.get_budget_status(BudgetId(budget_id))
+
+    async def usage(self, budget_id: str, execution_id: str) -> dict[str, int]:
+        """What an execution has spent of it since its last reset."""
+        return await self._backend.get_budget_ledger(BudgetId(budget_id), ExecutionId(execution_id))
+
+    async def set_limits(
+        self, budget_id: str, limits: Mapping[str, int] | None = None, *, soft: Mapping[str, int] | None = None
+    ) -> bool:
+        """Change limits while it is in use, and say whether something may start on it; 0 lifts a limit.
+
+        Those that are not named stay. A raise ends the breach of its dimension.
+        """
+        now, limits, soft = await self.status(budget_id), limits or {}, soft or {}
+        names = tuple(dict.fromkeys((*limits, *soft)))
+        args = c.SetBudgetLimitsArgs(
+            budget_id=now.budget_id,
+            dimensions=names,
+            hard_limits=tuple(limits.get(name, now.hard_limits.get(name, 0)) for name in names),
+            soft_limits=tuple(soft.get(name, now.soft_limits.get(name, 0)) for name in names),
+        )
+        return (await self._backend.set_budget_limits(args)).is_open
+
+    async def reset(self, budget_id: str) -> None:
+        """Begin a new period: nothing is used, and a breach is over."""
+        await self._backend.reset_budget(c.ResetBudgetArgs(budget_id=BudgetId(budget_id)))
+
+    async def report(
+        self, budget_id: str, amounts: Mapping[str, int], *, dedup_key: str | None = None
+    ) -> c.ReportUsageResult:
+        """Count what is used without an execution, if it fits; the same `dedup_key` counts once within a day."""
+        names, deltas = _amounts(amounts)
+        return await self._backend.report_usage_admin(
+            c.ReportUsageAdminArgs(budget_id=BudgetId(budget_id), dimensions=names, deltas=deltas, dedup_key=dedup_key)
+        )
+
+    async def record_spend(
+        self,
+        budget_id: str,
+        amounts: Mapping[str, int],
+        *,
+        execution_id: str | None = None,
+        dedup_key: str | None = None,
+    ) -> c.ReportUsageResult:
+        """Count what was really spent, whatever the limits."""
+        names, deltas = _amounts(amounts)
+        return await self._backend.record_spend(
+            c.RecordSpendArgs(
+                budget_id=BudgetId(budget_id),
+                dimensions=names,
+                deltas=deltas,
+                dedup_key=dedup_key,
+                execution_id=None if execution_id is None else ExecutionId(execution_id),
+            )
+        )
+
+    async def release(self, budget_id: str, execution_id: str) -> bool:
+        """Take back all that an execution has spent of it since its last reset; whether there was something."""
+        args = c.ReleaseBudgetArgs(budget_id=BudgetId(budget_id), execution_id=ExecutionId(execution_id))
+        return isinstance(await self._backend.release_budget(args), c.BudgetReleased)
+
+    async def attach(self, budget_id: str, **scope: Unpack[Scope]) -> None:
+        """Have it count for all executions of a scope, too."""
+        await _attach(self._backend, c.LimitKind.BUDGET, budget_id, scope, is_attached=True)
+
+    async def detach(self, budget_id: str, **scope: Unpack[Scope]) -> None:
+        """Take it off a scope."""
+        await _attach(self._backend, c.LimitKind.BUDGET, budget_id, scope, is_attached=False)
+
+    async def list(self, *, after: str | None = None, limit: int = 100) -> BudgetIds:
+        """Budgets by id, after one of them."""
+        return await self._backend.list_budgets(after=None if after is None else BudgetId(after), limit=limit)
+
+
+class Quotas:
+    """What may start within a window, and what may run at once: `fabric.quotas`."""
+
+    def __init__(self, backend: EngineBackend) -> None:
+        self._backend = backend
+
+    async def create(
+        self,
+        *,
+        max_concurrent: int | None = None,
+        rate: int | None = None,
+        window: Duration | None = None,
+        jitter: Duration = 0,
+        key_by: c.QuotaKey | str | None = None,
+        quota_policy_id: str | None = None,
+        **scope: Unpack[Scope],
+    ) -> QuotaPolicyId:
+        """Make a quota: so many running at once, so many starts (`rate`) within each `window` of whole seconds.
+
+        It is for a namespace, lane, flow or execution, or without one for those submitted with it; over all of them, or
+        with `key_by` for each by itself.
+        """
+        found = _scope(scope)
+        quota_id = QuotaPolicyId.new() if quota_policy_id is None else QuotaPolicyId(quota_policy_id)
+        made = await self._backend.create_quota_policy(
+            c.CreateQuotaPolicyArgs(
+                quota_policy_id=quota_id,
+                window_seconds=_window(window),
+                max_requests_per_window=rate or 0,
+                max_concurrent=max_concurrent or 0,
+                jitter_ms=ms("jitter", jitter),
+                key_by=key_by,  # type: ignore[arg-type]  # checked there
+                scope_type=found[0] if found else None,
+                scope_id=found[1] if found else None,
+            )
+        )
+        return made.quota_policy_id
+
+    async def configure(
+        self,
+        quota_policy_id: str,
+        *,
+        max_concurrent: int | None = None,
+        rate: int | None = None,
+        window: Duration | None = None,
+        jitter: Duration = 0,
+    ) -> None:
+        """The whole of its limits, while it is in use: None takes one back. What runs goes on, also above them."""
+        await self._backend.configure_quota_policy(
+            c.ConfigureQuotaPolicyArgs(
+                quota_policy_id=QuotaPolicyId(quota_policy_id),
+                window_seconds=_window(window),
+                max_requests_per_window=rate or 0,
+                max_concurrent=max_concurrent or 0,
+                jitter_ms=ms("jitter", jitter),
+            )
+        )
+
+    async def status(self, quota_policy_id: str, *, key: str = "") -> c.QuotaStatus:
+        """Its limits and what runs and has started; where it counts keys apart, for one of them."""
+        return await self._backend.get_quota_status(QuotaPolicyId(quota_policy_id), key=key)
+
+    async def attach(self, quota_policy_id: str, **scope: Unpack[Scope]) -> None:
+        """Have it count for all executions of a scope, too."""
+        await _attach(self._backend, c.LimitKind.QUOTA, quota_policy_id, scope, is_attached=True)
+
+    async def detach(self, quota_policy_id: str, **scope: Unpack[Scope]) -> None:
+        """Take it off a scope."""
+        await _attach(self._backend, c.LimitKind.QUOTA, quota_policy_id, scope, is_attached=False)
+
+    async def list(self, *, after: str | None = None, limit: int = 100) -> QuotaPolicyIds:
+        """Quota policies by id, after one of them."""
+        wanted = None if after is None else QuotaPolicyId(after)
+        return await self._backend.list_quota_policies(after=wanted, limit=limit)
+
+
+def _window(window: Duration | None) -> int:
+    if window is None:
+        return 0
+    window_ms = ms("window", window, low=1000)
+    if window_ms % 1000:
+        raise InvalidInput("window", window, "must be whole seconds")
+    return window_ms // 1000

@@ -1,0 +1,133 @@
+"""What a handler spends: reported to its budgets, or held before it is spent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Protocol, TypeAlias, TypeVar
+
+import msgspec
+
+from flowfabric.core import contracts as c
+from flowfabric.core.ids import BudgetId, ReservationId
+from flowfabric.errors import BudgetExceeded, InvalidInput
+
+T = TypeVar("T")
+
+Amounts: TypeAlias = Mapping[str, int]
+Wait: TypeAlias = Callable[[Coroutine[Any, Any, Any]], Any]  # how a thread waits for a call
+
+
+class Usage(msgspec.Struct, frozen=True):
+    """What became of a report that was counted: the soft limits that it passed, by budget."""
+
+    soft_breaches: dict[BudgetId, c.SoftBreach] = {}
+
+
+class Hold(msgspec.Struct, frozen=True):
+    """Amounts that are held on some budgets under one id; on none, when an earlier pass has settled them."""
+
+    reservation_id: ReservationId
+    budget_ids: tuple[BudgetId, ...] = ()
+
+
+class Held:
+    """What a handler has reserved, and says to have used of it."""
+
+    __slots__ = ("amounts", "spent")
+
+    def __init__(self, amounts: Amounts) -> None:
+        self.amounts = dict(amounts)
+        self.spent: dict[str, int] = {}
+
+    def used(self, **amounts: int) -> None:
+        """So much was really spent; several calls add up. It counts in full, also beyond what was reserved."""
+        for name, amount in checked(amounts).items():
+            self.spent[name] = self.spent.get(name, 0) + amount
+
+
+class Purse(Protocol):
+    """What stands behind the spending of a context."""
+
+    async def use(self, amounts: Amounts, budget: str | None) -> Usage: ...
+
+    async def hold(self, amounts: Amounts, budget: str | None) -> Hold: ...
+
+    async def settle(self, hold: Hold, spent: Amounts) -> None: ...
+
+
+class Reservation:
+    """Amounts that are held for the length of a block."""
+
+    __slots__ = ("_budget", "_held", "_hold", "_purse", "_wait")
+
+    def __init__(self, purse: Purse, held: Held, budget: str | None, wait: Wait) -> None:
+        self._purse = purse
+        self._held = held
+        self._budget = budget
+        self._wait = wait
+        self._hold: Hold | None = None
+
+    async def __aenter__(self) -> Held:
+        self._hold = await self._purse.hold(self._held.amounts, self._budget)
+        return self._held
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> None:
+        # What ends the attempt is no Exception: then the store returns the hold.
+        if self._hold is not None and (error is None or isinstance(error, Exception)):
+            await self._purse.settle(self._hold, self._held.spent)
+
+    def __enter__(self) -> Held:
+        self._wait(self.__aenter__())
+        return self._held
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> None:
+        if error is None or isinstance(error, Exception):
+            self._wait(self.__aexit__(kind, error, trace))
+
+
+class SpendingContext:
+    """Budgets are those of the execution, its lane, its namespace and its flow, as they were at the first use."""
+
+    __slots__ = ()
+
+    async def use(self, budget: str | None = None, **amounts: int) -> Usage:
+        """Report what is spent, `await ctx.use(tokens=120)`, to all budgets of the execution, or to one.
+
+        Each budget counts it where it fits. Where it does not, BudgetExceeded names the budget and its numbers, or by
+        the budget's policy the execution is suspended until somebody answers. Outside of steps a report counts once in
+        an attempt, however often the handler is run again after a wait.
+        """
+        return await self._purse.use(checked(amounts), budget)
+
+    def reserve(self, budget: str | None = None, **amounts: int) -> Reservation:
+        """Hold amounts before they are spent: `async with ctx.reserve(tokens=4000) as held: ... held.used(tokens=n)`.
+
+        What `held.used` said counts at the end of the block, the rest returns; all of it does when nothing was said,
+        and when the attempt ends within the block. In threads and processes it is a plain `with`.
+        """
+        return Reservation(self._purse, Held(checked(amounts)), budget, self.wait)
+
+    def wait(self, call: Coroutine[Any, Any, T]) -> T:
+        raise NotImplementedError
+
+    @property
+    def _purse(self) -> Purse:
+        raise NotImplementedError
+
+
+def checked(amounts: Amounts) -> dict[str, int]:
+    """At least one, all of them whole; the names are checked by what is sent."""
+    if not amounts:
+        raise InvalidInput("amounts", amounts, "must name at least one dimension, like tokens=120")
+    for name, amount in amounts.items():
+        if not isinstance(amount, int) or isinstance(amount, bool) or amount < 0:
+            raise InvalidInput(name, amount, "must be a whole number from 0")
+    return dict(amounts)
+
+
+def exceeded(budget_id: BudgetId, breach: c.HardBreach | c.BudgetHeldByOthers, because: str = "") -> BudgetExceeded:
+    """The error for a handler whose report or reservation a budget refused."""
+    name, used, limit = breach.dimension, breach.current_usage, breach.hard_limit
+    held = ", some of it held by others, who may settle it soon" if isinstance(breach, c.BudgetHeldByOthers) else ""
+    message = f"budget {budget_id}: {name} is at {used} of {limit}{held}{because}; raise its limit or reset it"
+    return BudgetExceeded(message, budget_id=str(budget_id), dimension=name, used=used, limit=limit)
