@@ -61,6 +61,6 @@ for _command in _COMMANDS:
 app.add_typer(flows.app, name="flow")
 app.add_typer(lanes.app, name="lanes")
 app.add_typer(secrets.app, name="secrets")
-app.add_typer(serving_http.app, name="token")
 app.add_typer(budgets.app, name="budget")
 app.add_typer(quotas.app, name="quota")
+app.add_typer(serving_http.app, name="token")
