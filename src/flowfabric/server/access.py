@@ -25,9 +25,15 @@ async def admit(operation: Operation, token: Token, args: Any, backend: EngineBa
         case Reach.NAMESPACE:
             return _narrowed(token, args)
         case Reach.STORE:
-            problem = "it concerns all namespaces, so it takes a token that is for all of them"
-            raise FlowFabricError(problem, code="forbidden")
+            check_store(token)
     return args
+
+
+def check_store(token: Token) -> None:
+    """What concerns all namespaces is for those who may see all of them."""
+    if not token.is_for_all:
+        problem = "it concerns all namespaces, so it takes a token that is for all of them"
+        raise FlowFabricError(problem, code="forbidden")
 
 
 async def check_execution(token: Token, execution_id: Any, backend: EngineBackend) -> None:

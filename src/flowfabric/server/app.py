@@ -14,7 +14,7 @@ from flowfabric.backends.ports import EngineBackend
 from flowfabric.errors import FlowFabricError
 from flowfabric.server import problems
 from flowfabric.server.middleware import Guard
-from flowfabric.server.routes import events, health, ports, submitting, work
+from flowfabric.server.routes import dashboard, events, health, looking, overview, ports, submitting, work
 from flowfabric.server.service import Service
 from flowfabric.server.settings import ServerSettings
 
@@ -30,7 +30,16 @@ def create_app(backend: EngineBackend, settings: ServerSettings | None = None) -
         await service.gatherer.close()
 
     app = Starlette(
-        routes=[*health.ROUTES, *submitting.ROUTES, *work.ROUTES, *events.ROUTES, *ports.routes()],
+        routes=[
+            *health.ROUTES,
+            *submitting.ROUTES,
+            *work.ROUTES,
+            *events.ROUTES,
+            *overview.ROUTES,
+            *looking.ROUTES,
+            *dashboard.ROUTES,
+            *ports.routes(),
+        ],
         middleware=_middleware(service.settings),
         exception_handlers={
             FlowFabricError: problems.on_flowfabric_error,
@@ -40,6 +49,7 @@ def create_app(backend: EngineBackend, settings: ServerSettings | None = None) -
         lifespan=lifespan,
     )
     app.state.service = service
+    app.state.looks = overview.Looks(backend)
     return app
 
 
