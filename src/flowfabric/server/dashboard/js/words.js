@@ -18,7 +18,7 @@ export const ENDED = new Set(["completed", "failed", "cancelled", "expired", "sk
 export const FAILED = ["failed", "expired"];
 
 export const plain = (word) => word.replaceAll("_", " ");
-export const short = (id) => id.split(":").pop().slice(0, 8);
+export const short = (id) => id.slice(-8); // ids of one moment begin alike
 export const number = (value) => value.toLocaleString("en");
 export const plural = (count, one, many = `${one}s`) => `${number(count)} ${count === 1 ? one : many}`;
 export const time = (ms) => new Date(ms).toLocaleTimeString([], { hour12: false });

@@ -5,7 +5,7 @@ import { ask, doing } from "../dialogs.js";
 import { h, show } from "../dom.js";
 import { live } from "../live.js";
 import { badge, bar, button, card, empty, heading, problem } from "../parts.js";
-import { compact, number, plain, span, until } from "../words.js";
+import { compact, number, plain, short, span, until } from "../words.js";
 
 const EVERY_MS = 2000;
 const PAGE = 50;
@@ -24,13 +24,13 @@ export function budgets(main, { signal }) {
 }
 
 function draw(main, found, look) {
-  const nothing = card(null, empty("Nothing is budgeted. Make a budget, and let tasks spend from it:", `flowfabric budget create --scope lane:agents --limit tokens=100000`));
+  const nothing = card(null, empty("Nothing is budgeted. Make a budget, and let tasks spend from it:", "flowfabric budget create --lane agents --limit tokens=100000"));
   show(main, heading("Budgets"), found.length ? h("ul", { class: "budgets plain" }, found.map((each) => entry(each, look))) : nothing);
 }
 
 function entry(budget, look) {
   const notes = [
-    `${plain(budget.scope_type)} ${budget.scope_id}`,
+    budget.budget_id,
     budget.reset_interval_ms && `resets every ${span(budget.reset_interval_ms)}${budget.next_reset_at ? `, ${until(budget.next_reset_at)}` : ""}`,
     budget.breach_count > 0 && `passed ${number(budget.breach_count)} times`,
     `at the limit: ${plain(budget.on_hard_limit)}`,
@@ -44,12 +44,15 @@ function entry(budget, look) {
   );
 }
 
+// For whom it is; one without a scope is for those that were submitted with it.
+const scope = ({ scope_type: type, scope_id: id, budget_id: own }) => (type ? `${plain(type)} ${id}` : `budget ${short(own)}`);
+
 export function budgetBars(budget) {
   const names = Object.keys({ ...budget.hard_limits, ...budget.soft_limits, ...budget.usage });
   return h(
     "div",
     { class: "budget", "data-key": budget.budget_id },
-    h("p", {}, h("strong", { class: "mono", title: budget.budget_id }, `${budget.scope_type}:${budget.scope_id}`), " ", budget.breached_at != null && badge("breached")),
+    h("p", {}, h("strong", { title: budget.budget_id }, scope(budget)), " ", budget.breached_at != null && badge("breached")),
     names.map((name) => dimension(budget, name)),
   );
 }

@@ -5,18 +5,19 @@ import { ask, doing } from "../dialogs.js";
 import { h } from "../dom.js";
 import { button, when } from "../parts.js";
 import { base64Of } from "../payload.js";
-import { until } from "../words.js";
+import { time } from "../words.js";
 
 const APPROVED = { approved: true };
 const REJECTED = { approved: false };
 
 export function waitpoint(open, { execution_id: id, execution_kind: kind }, look) {
   const names = open.required_signal_names;
+  const where = open.waitpoint_key.startsWith("wpk:") ? "" : ` at ${open.waitpoint_key}`; // others were named by people
   const done = (outcome) => (outcome.outcome === "triggered_resume" ? "Delivered: it goes on." : "Delivered; it waits for more.");
   const answer = async (title, action, payload, isEdited = false) => {
     const given = await ask({
       title,
-      text: `${kind} waits at ${open.waitpoint_key} for ${names.length ? names.join(" or ") : "any signal"}.`,
+      text: `${kind} waits${where} for ${names.length ? names.join(" or ") : "any signal"}.`,
       fields: [
         names.length ? { name: "name", label: "Signal", options: names, value: names[0] } : { name: "name", label: "Signal", value: "approval", required: true },
         ...(isEdited ? [{ name: "payload", label: "Payload", type: "json", value: JSON.stringify(payload, null, 2), hint: "JSON, as the handler's type= reads it" }] : []),
@@ -33,7 +34,7 @@ export function waitpoint(open, { execution_id: id, execution_kind: kind }, look
     { class: "waitpoint", "data-key": open.waitpoint_id },
     h("div", {},
       h("strong", {}, names.length ? names.join(" or ") : "any signal"),
-      h("p", { class: "muted" }, `at ${open.waitpoint_key}, since `, when(open.activated_at ?? open.created_at), open.expires_at && `, until ${until(open.expires_at)}`)),
+      h("p", { class: "muted" }, `asked${where} `, when(open.activated_at ?? open.created_at), open.expires_at && `, open until ${time(open.expires_at)}`)),
     h("div", { class: "actions" },
       button("Approve", () => answer("Approve?", "Approve", APPROVED), "primary"),
       button("Reject", () => answer("Reject?", "Reject", REJECTED), "danger"),
