@@ -14,7 +14,7 @@ from flowfabric.backends.ports import EngineBackend
 from flowfabric.errors import FlowFabricError
 from flowfabric.server import problems
 from flowfabric.server.middleware import Guard
-from flowfabric.server.routes import dashboard, events, health, looking, overview, ports, submitting, work
+from flowfabric.server.routes import dashboard, events, health, looking, overview, ports, streams, submitting, work
 from flowfabric.server.service import Service
 from flowfabric.server.settings import ServerSettings
 
@@ -35,6 +35,7 @@ def create_app(backend: EngineBackend, settings: ServerSettings | None = None) -
             *submitting.ROUTES,
             *work.ROUTES,
             *events.ROUTES,
+            *streams.ROUTES,
             *overview.ROUTES,
             *looking.ROUTES,
             *dashboard.ROUTES,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 from typing import Any, Final
 
 import msgspec
@@ -44,7 +45,7 @@ async def request_of(operation: Operation, request: Request, settings: ServerSet
     """What the operation's port takes."""
     kind = request_type(operation)
     if not operation.has_body:
-        return from_plain(kind, _query(kind, request) | request.path_params, texts=True)
+        return query_of(operation, request)
     body = await body_of(request, settings)
     if not operation.parameters:
         return from_json(kind, body or b"{}")
@@ -53,6 +54,13 @@ async def request_of(operation: Operation, request: Request, settings: ServerSet
         if members.setdefault(name, value) != value:
             raise InvalidInput(name, members[name], f"must be left out, or {value} as in the address")
     return from_plain(kind, _numbered(kind, members, request.path_params))
+
+
+def query_of(operation: Operation, request: Request, *, leave_out: Collection[str] = ()) -> Any:
+    """What a GET asks for: its path and its query, without members that are not the port's."""
+    kind = request_type(operation)
+    given = {name: value for name, value in _query(kind, request).items() if name not in leave_out}
+    return from_plain(kind, given | request.path_params, texts=True)
 
 
 def request_type(operation: Operation) -> type[msgspec.Struct]:

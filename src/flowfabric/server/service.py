@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -15,9 +15,14 @@ from flowfabric.backends.http.shapes import to_wire
 from flowfabric.backends.ports import EngineBackend
 from flowfabric.client.submission import Submitter
 from flowfabric.core.ids import Namespace
+from flowfabric.server.feeds import Feeds
+from flowfabric.server.items import EncodedFrames
 from flowfabric.server.rates import Rates
 from flowfabric.server.settings import ServerSettings
 from flowfabric.server.tokens import Token, Tokens, check_scope
+
+if TYPE_CHECKING:
+    from flowfabric.server.sse import EventStream
 
 _audit: Final = logging.getLogger("flowfabric.audit")
 
@@ -32,7 +37,10 @@ class Service:
         self.rates = Rates(settings.rate_per_second, settings.rate_burst)
         self.gatherer = Gatherer(backend)
         self.stopping = asyncio.Event()
-        self.streams = 0  # that are open
+        self.streams: set[EventStream] = set()  # that are open
+        self.keeper: asyncio.Task[None] | None = None  # of the streams
+        self.feeds = Feeds()
+        self.encoded_frames = EncodedFrames()
         self._submitters: dict[str, Submitter] = {}
 
     @classmethod

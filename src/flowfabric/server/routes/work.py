@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Final
 
 import msgspec
@@ -20,8 +19,9 @@ from flowfabric.core.contracts.fields import BatchCount, Capabilities, Checked, 
 from flowfabric.core.ids import LaneId, WorkerId, WorkerInstanceId
 from flowfabric.errors import FlowFabricError
 from flowfabric.server.decoding import body_of
+from flowfabric.server.items import Item
 from flowfabric.server.service import Service, answer
-from flowfabric.server.sse import Item, stream
+from flowfabric.server.sse import Items, stream
 from flowfabric.server.tokens import Token
 
 
@@ -117,9 +117,7 @@ async def wakeups(request: Request) -> Response:
     return stream(request, _wakeups(service.backend, lanes, capabilities))
 
 
-async def _wakeups(
-    backend: EngineBackend, lanes: tuple[LaneId, ...], capabilities: tuple[str, ...]
-) -> AsyncIterator[Item]:
+async def _wakeups(backend: EngineBackend, lanes: tuple[LaneId, ...], capabilities: tuple[str, ...]) -> Items:
     async with backend.listen_for_work(lanes, capabilities) as listener:
         while True:
             where = await listener.wait()
