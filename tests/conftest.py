@@ -158,6 +158,7 @@ _SUITES = {
     "integration/test_engine": "engine",
     "integration/": "client, embedded, crashes",
     "cli/": "command line",
+    "dashboard/": "dashboard in a browser",
     "unit/": "unit",
 }
 

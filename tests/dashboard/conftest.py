@@ -1,4 +1,4 @@
-"""One browser, one store and one server for all tests of the dashboard, on one loop; each finds the store empty."""
+"""One browser and one store for all tests of the dashboard, on one loop; each has a server and a tab of its own."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from playwright.async_api import Browser, async_playwright
 
 from flowfabric import Fabric
 from flowfabric.backends.valkey.backend import ValkeyBackend
+from flowfabric.backends.valkey.embedded import EmbeddedServer
 from flowfabric.core.partition import PartitionConfig
 from flowfabric.server import ServerSettings
 from flowfabric.server.listening import listening
@@ -17,6 +18,7 @@ from tests.browsers import launch
 from tests.dashboard.pages import Dashboard
 
 _forever = pytest_asyncio.fixture(scope="session", loop_scope="session")
+_for_a_test = pytest_asyncio.fixture(loop_scope="session")
 
 
 @_forever
@@ -28,30 +30,33 @@ async def browser() -> AsyncIterator[Browser]:
 
 
 @_forever
-async def opened_fabric(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Fabric]:
-    async with Fabric.connect(f"embedded://{tmp_path_factory.mktemp('dashboard')}") as fabric:
-        yield fabric
+async def place(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[str]:
+    directory = tmp_path_factory.mktemp("dashboard")
+    server = await EmbeddedServer.join(directory)
+    yield f"embedded://{directory}"
+    await server.leave()
 
 
-@_forever
-async def address(opened_fabric: Fabric) -> AsyncIterator[str]:
-    async with listening(opened_fabric.backend, ServerSettings(port=0, stop_grace_ms=0)) as url:
+@_for_a_test
+async def fabric(place: str) -> AsyncIterator[Fabric]:
+    """An empty store. It is emptied before anybody follows its logs, which begin anew."""
+    async with Fabric.connect(place) as opened:
+        backend = opened.backend
+        assert isinstance(backend, ValkeyBackend)
+        await backend.client.execute_on_primaries("FLUSHALL")
+        backend.partitions = PartitionConfig()
+        yield opened
+
+
+@_for_a_test
+async def address(fabric: Fabric) -> AsyncIterator[str]:
+    async with listening(fabric.backend, ServerSettings(port=0, stop_grace_ms=0)) as url:
         yield url
 
 
-@pytest_asyncio.fixture(loop_scope="session")
-async def fabric(opened_fabric: Fabric) -> Fabric:
-    """An empty store."""
-    backend = opened_fabric.backend
-    assert isinstance(backend, ValkeyBackend)
-    await backend.client.execute_on_primaries("FLUSHALL")
-    backend.partitions = PartitionConfig()
-    return opened_fabric
-
-
-@pytest_asyncio.fixture(loop_scope="session")
-async def dashboard(browser: Browser, address: str, fabric: Fabric) -> AsyncIterator[Dashboard]:
-    """A tab of its own; a test fails when the page complained of anything."""
+@_for_a_test
+async def dashboard(browser: Browser, address: str) -> AsyncIterator[Dashboard]:
+    """A tab; the test fails when the page complained of anything."""
     async with Dashboard.opened(browser, address) as page:
         yield page
         assert page.complaints == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final
 
@@ -45,9 +46,10 @@ async def waiting(fabric: Fabric, count: int) -> None:
 
 
 async def suspended(handle: Handle[str]) -> None:
-    async for event in handle.events():
-        if event.event == "suspended":
-            return
+    async with asyncio.timeout(20):
+        async for event in handle.events():
+            if event.event == "suspended":
+                return
 
 
 async def lanes(fabric: Fabric, count: int) -> None:
@@ -73,7 +75,7 @@ async def workers(fabric: Fabric, count: int) -> None:
 async def budgets(fabric: Fabric, count: int) -> None:
     for number in range(count):
         budget = await fabric.budgets.create({"tokens": 1000}, lane=f"lane-{number}")
-        await fabric.budgets.report(budget, tokens=750)
+        await fabric.budgets.report(budget, {"tokens": 750})
 
 
 Maker = Callable[[Fabric, int], Awaitable[None]]

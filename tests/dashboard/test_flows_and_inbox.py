@@ -97,7 +97,7 @@ async def test_a_budget_fills_is_raised_and_reset(dashboard: Dashboard, fabric: 
     await dashboard.go("budgets")
     figure = dashboard.page.locator(".figure")
     await expect(figure).to_have_text("0 of 1,000")
-    await fabric.budgets.report(budget, tokens=900)
+    await fabric.budgets.report(budget, {"tokens": 900})
     await expect(figure).to_have_text("900 of 1,000")
     await dashboard.button("Raise…").click()
     await dashboard.page.get_by_label("tokens").fill("2000")
@@ -118,7 +118,7 @@ async def test_a_token_is_asked_for_once_and_kept_in_the_tab(browser: Browser, f
         Dashboard.opened(browser, address) as tab,
     ):
         await tab.page.goto(f"{address}/#/executions")
-        await tab.page.get_by_label("Token").fill(text)
+        await tab.page.get_by_label("Token", exact=True).fill(text)
         await tab.confirm("Sign in")
         await expect(tab.rows("Executions")).to_have_count(1)
         await tab.page.reload()

@@ -52,7 +52,7 @@ function address(path, query = {}) {
 }
 
 // Call `on(kind, data)` for each event until the stream says `end`, reconnecting behind the last one seen.
-// A server that does not have this stream is left alone.
+// Answers the place of that one.
 export async function follow(path, on, signal, query = {}) {
   let last = null;
   while (!signal.aborted) {
@@ -62,13 +62,14 @@ export async function follow(path, on, signal, query = {}) {
       for await (const event of events(response.body)) {
         last = event.id || last;
         on(event.kind, event.data ? JSON.parse(event.data) : null);
-        if (event.kind === "end") return;
+        if (event.kind === "end") return last;
       }
     } catch (error) {
-      if (signal.aborted || error instanceof Problem) return;
+      if (signal.aborted || (error instanceof Problem && error.status < 500)) return last;
     }
     await new Promise((done) => setTimeout(done, AGAIN_MS));
   }
+  return last;
 }
 
 async function* events(body) {

@@ -2,12 +2,15 @@
 
 const SLOWEST_MS = 30_000;
 const NUDGE_MS = 150;
+const REST_MS = 600; // between two looks, however many nudges there are
 
 // Call `look` now and every `everyMs` after it has ended, until `signal` aborts. Answers `nudge`: look soon.
 export function live(look, everyMs, signal) {
   let timer = null;
   let running = false;
   let again = false;
+  let isNudged = false;
+  let endedAt = 0;
   let failures = 0;
 
   async function run() {
@@ -17,6 +20,7 @@ export function live(look, everyMs, signal) {
       return;
     }
     running = true;
+    isNudged = false;
     try {
       await look();
       failures = 0;
@@ -24,7 +28,8 @@ export function live(look, everyMs, signal) {
       if (!signal.aborted) failures += 1;
     }
     running = false;
-    schedule(again ? NUDGE_MS : Math.min(SLOWEST_MS, everyMs * 2 ** failures));
+    endedAt = performance.now();
+    schedule(again ? REST_MS : Math.min(SLOWEST_MS, everyMs * 2 ** failures));
     again = false;
   }
 
@@ -36,5 +41,11 @@ export function live(look, everyMs, signal) {
   document.addEventListener("visibilitychange", run, { signal });
   signal.addEventListener("abort", () => clearTimeout(timer));
   run();
-  return () => (running ? (again = true) : schedule(NUDGE_MS));
+  return () => {
+    if (running) again = true;
+    else if (!isNudged) {
+      isNudged = true;
+      schedule(Math.max(NUDGE_MS, REST_MS - (performance.now() - endedAt)));
+    }
+  };
 }

@@ -1,49 +1,38 @@
-// What an execution emits, as it comes: the frames of each attempt in turn.
+// What an execution emits, as it comes: the frames of all of its attempts.
 
-import { executionPath, get, Problem } from "./api.js";
+import { executionPath, follow } from "./api.js";
 import { h } from "./dom.js";
-import { readable, textOf } from "./payload.js";
+import { bytesOf } from "./payload.js";
+import { number } from "./words.js";
 
-const BLOCK_MS = 10_000;
-const AGAIN_MS = 2000;
 const MOST = 5000; // pieces that are kept on the page
 
-export async function output(pane, id, signal) {
-  for (let attempt = 0, after = "0-0"; !signal.aborted; ) {
-    try {
-      const query = { after, block_ms: BLOCK_MS, count_limit: 500 };
-      const page = await get(executionPath(id, `/streams/${attempt}/tail`), query, signal);
-      page.frames.forEach((frame) => append(pane, frame));
-      after = page.cursor;
-      if (page.closed_at == null || page.more) continue;
-      [attempt, after] = [await next(id, attempt, signal), "0-0"];
-      if (pane.hasChildNodes()) pane.append(h("p", { class: "attempt" }, `attempt ${attempt}`));
-    } catch (error) {
-      if (signal.aborted) return;
-      await pause(error instanceof Problem ? AGAIN_MS : 2 * AGAIN_MS, signal);
+// Answers a function that reads on until the execution has ended; after a replay it is called again.
+export function output(pane, id, signal) {
+  let place = null;
+  let isReading = false;
+  let attempt = 0;
+  const on = (kind, data) => {
+    if (kind !== "frame") return;
+    if (data.attempt_index !== attempt) {
+      attempt = data.attempt_index;
+      pane.append(h("p", { class: "attempt" }, `attempt ${attempt}`));
     }
-  }
+    append(pane, data);
+  };
+  return async () => {
+    if (isReading) return;
+    isReading = true;
+    place = (await follow(executionPath(id, "/stream"), on, signal, { attempts: "all", after: place })) ?? place;
+    isReading = false;
+  };
 }
 
-// The attempt after this one, as soon as there is one: after a retry, a reclaim or a replay.
-async function next(id, attempt, signal) {
-  for (;;) {
-    const info = await get(executionPath(id, "/info"), {}, signal);
-    if ((info.current_attempt_index ?? 0) > attempt) return attempt + 1;
-    await pause(AGAIN_MS, signal);
-  }
-}
-
-function append(pane, frame) {
+function append(pane, { type, value, base64 }) {
   const isAtEnd = pane.scrollTop + pane.clientHeight >= pane.scrollHeight - 8;
-  const isPlain = frame.encoding == null || frame.encoding === "utf8";
-  const text = isPlain ? textOf(frame.payload) : `${readable(frame.payload, frame.encoding)}\n`;
-  pane.append(h("span", { class: isPlain ? "" : "value", title: frame.frame_type }, text));
+  const isText = typeof value === "string";
+  const text = isText ? value : base64 ? `${number(bytesOf(base64).length)} bytes\n` : `${JSON.stringify(value)}\n`;
+  pane.append(h("span", { class: isText ? "" : "value", title: type }, text));
   while (pane.childNodes.length > MOST) pane.firstChild.remove();
   if (isAtEnd) pane.scrollTop = pane.scrollHeight;
 }
-
-const pause = (ms, signal) => new Promise((done, stop) => {
-  const timer = setTimeout(done, ms);
-  signal.addEventListener("abort", () => (clearTimeout(timer), stop(signal.reason)), { once: true });
-});

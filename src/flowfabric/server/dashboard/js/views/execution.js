@@ -15,19 +15,24 @@ const EVERY_MS = 5000;
 
 export function execution(main, { id, signal }) {
   const pane = h("div", { class: "output", "data-keep": true, tabindex: "0", role: "log", "aria-label": "Output" });
+  const readOutput = output(pane, id, signal);
   let following = null;
+  readOutput();
   const look = live(async () => {
     try {
       const found = await read(id, signal);
       draw(main, id, found, pane, look);
-      if (ENDED.has(found.info.public_state)) following = null;
-      else following ??= follow(executionPath(id, "/events"), look, signal);
+      if (ENDED.has(found.info.public_state)) {
+        following = null;
+        return;
+      }
+      following ??= follow(executionPath(id, "/events"), look, signal);
+      readOutput();
     } catch (error) {
       if (!signal.aborted) show(main, heading("Execution"), problem(error), h("p", {}, h("a", { href: "#/executions" }, "All executions")));
       throw error;
     }
   }, EVERY_MS, signal);
-  output(pane, id, signal);
 }
 
 async function read(id, signal) {

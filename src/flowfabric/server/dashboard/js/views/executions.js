@@ -7,7 +7,7 @@ import { live } from "../live.js";
 import { badge, button, card, empty, executionLink, heading, problem, table, when } from "../parts.js";
 import { ENDED, number, plural, STATES } from "../words.js";
 
-const EVERY_MS = 3000;
+const EVERY_MS = 2000;
 const PAGE = 100;
 const LOOKS = 20; // pages of the API that are looked through for one page of matches
 const AT_ONCE = 6;

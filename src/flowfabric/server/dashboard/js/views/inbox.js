@@ -1,6 +1,6 @@
 // Who or what is being waited for: the open waitpoints of suspended executions.
 
-import { get } from "../api.js";
+import { follow, get } from "../api.js";
 import { h, show } from "../dom.js";
 import { live } from "../live.js";
 import { button, card, empty, executionLink, heading, problem, when } from "../parts.js";
@@ -8,7 +8,7 @@ import { plain, until } from "../words.js";
 import { paging } from "./flows.js";
 import { resume, waitpoint } from "./waitpoint.js";
 
-const EVERY_MS = 2500;
+const EVERY_MS = 5000;
 const PAGE = 25;
 
 export function inbox(main, { signal }) {
@@ -22,6 +22,7 @@ export function inbox(main, { signal }) {
       throw error;
     }
   }, EVERY_MS, signal);
+  follow("/events/stream", look, signal, { events: JSON.stringify(["suspended", "signalled", "woken"]) });
 }
 
 function draw(main, page, cursors, look) {
