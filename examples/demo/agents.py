@@ -40,13 +40,13 @@ async def plan(ctx: Context, topic: str) -> list[str]:
 
 @worker.task(lane=LANE, retry=3)
 async def search(ctx: Context, number: int, questions: list[str]) -> str:
-    found = await speak(ctx, 40 + 10 * number, 0.04)
+    found = await speak(ctx, 60 + 20 * number, 0.05)
     return f"{questions[number]}: {found}"
 
 
 @worker.task(lane=LANE)
 async def write(ctx: Context, findings: list[str]) -> str:
-    await speak(ctx, 120, 0.04)
+    await speak(ctx, 150, 0.04)
     return f"A report of {len(findings)} findings."
 
 

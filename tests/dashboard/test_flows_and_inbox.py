@@ -100,7 +100,7 @@ async def test_a_budget_fills_is_raised_and_reset(dashboard: Dashboard, fabric: 
     await fabric.budgets.report(budget, {"tokens": 900})
     await expect(figure).to_have_text("900 of 1,000")
     await dashboard.button("Raise…").click()
-    await dashboard.page.get_by_label("tokens").fill("2000")
+    await dashboard.page.get_by_role("spinbutton", name="tokens").fill("2000")
     await dashboard.confirm("Set them")
     await expect(figure).to_have_text("900 of 2,000")
     await dashboard.button("Reset…").click()

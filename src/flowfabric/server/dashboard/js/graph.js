@@ -6,6 +6,7 @@ import { plain, short } from "./words.js";
 
 const NODE = { width: 150, height: 44 };
 const GAP = { x: 60, y: 16 };
+const READABLE = 0.55; // how small the graph is shown unless all of it is asked for
 const TURNS = 4; // how often layers are sorted by their neighbours
 
 export function graphPane() {
@@ -17,8 +18,8 @@ export function graphPane() {
     apply(pane);
   };
   const fit = () => {
-    view.isTouched = false;
-    place(pane);
+    place(pane, 0);
+    view.isTouched = true;
   };
   pane.element = h(
     "div",
@@ -46,7 +47,7 @@ export function drawGraph(pane, members, edges) {
     width: Math.max(...spots.map(({ x }) => x), 0) + NODE.width,
     height: Math.max(...spots.map(({ y }) => y), 0) + NODE.height,
   };
-  if (!pane.view.isTouched) place(pane);
+  if (!pane.view.isTouched) place(pane, READABLE);
 }
 
 // The layer of a member is one behind the last of those it depends on.
@@ -97,7 +98,7 @@ function node({ execution_id: id, execution_kind: kind, public_state: state, chi
     svg("rect", { width: NODE.width, height: NODE.height, rx: 8 }),
     svg("rect", { class: "mark", width: 5, height: NODE.height - 16, x: 8, y: 8, rx: 2.5 }),
     svg("text", { x: 22, y: 19, class: "kind" }, kind.length > 17 ? `${kind.slice(0, 16)}…` : kind),
-    svg("text", { x: 22, y: 34, class: "detail" }, `${plain(state)} · ${short(id)}`.slice(0, 24)),
+    svg("text", { x: 22, y: 34, class: "detail" }, state.length > 10 ? plain(state) : `${plain(state)} · ${short(id)}`),
   );
 }
 
@@ -109,9 +110,12 @@ function edge({ edge_id: id, upstream_execution_id: from, downstream_execution_i
   return svg("path", { "data-key": id, class: `edge ${state}`, d: `M${x1} ${y1} C${bend} ${y1} ${bend} ${y2} ${x2} ${y2}` });
 }
 
-function place({ view, size, canvas }) {
+function place({ view, size, canvas }, smallest) {
   const margin = 16;
-  Object.assign(view, { x: -margin, y: -margin, width: Math.max(480, size.width + 2 * margin), height: size.height + 2 * margin });
+  const whole = Math.max(480, size.width + 2 * margin);
+  const width = Math.min(whole, smallest ? (canvas.clientWidth || whole) / smallest : whole);
+  Object.assign(view, { x: -margin, y: -margin, width, height: size.height + 2 * margin });
+  canvas.style.aspectRatio = `${view.width} / ${view.height}`;
   apply({ view, canvas });
 }
 

@@ -14,14 +14,15 @@ const DRAWN = 500;
 export function flow(main, { id, signal }) {
   const pane = graphPane();
   let edges = [];
-  let revision = null;
+  let seen = null;
   const look = live(async () => {
     try {
       const found = await get(flowPath(id), {}, signal);
       const members = await all(flowPath(id, "/members"), { limit: 1000 }, "members", DRAWN, signal);
-      if (found.graph_revision !== revision) {
+      const now = JSON.stringify([found.graph_revision, found.ended_counts]); // edges change with these alone
+      if (now !== seen) {
         edges = await all(flowPath(id, "/edges"), { limit: 1000 }, "edges", 4 * DRAWN, signal);
-        revision = found.graph_revision;
+        seen = now;
       }
       draw(main, found, members, pane, look);
       drawGraph(pane, members, edges);
