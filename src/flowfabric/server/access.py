@@ -17,11 +17,15 @@ async def admit(operation: Operation, token: Token, args: Any, backend: EngineBa
     check_scope(token, operation.scope)
     if token.is_for_all:
         return args
+    for each in getattr(args, "members", ()):  # of a graph, each with a namespace of its own
+        check_namespace(token, each.namespace)
     match operation.reach:
         case Reach.EXECUTION:
             await check_execution(token, args.execution_id, backend)
         case Reach.FLOW:
             await check_flow(token, args.flow_id, backend)
+            if joining := getattr(args, "execution_id", None):
+                await check_execution(token, joining, backend)
         case Reach.NAMESPACE:
             return _narrowed(token, args)
         case Reach.STORE:
