@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Coroutine
-from functools import cache
 from typing import Any, TypeVar
 
 import uvicorn
@@ -13,7 +12,8 @@ import uvicorn
 from flowfabric.backends.valkey.backend import ValkeyBackend
 from flowfabric.backends.valkey.bundle import bundle
 from flowfabric.config import Settings
-from flowfabric.server import ServerSettings, create_app
+from flowfabric.server.app import create_app
+from flowfabric.server.settings import ServerSettings
 
 T = TypeVar("T")
 

@@ -24,8 +24,7 @@ async def enter(operation: Operation, token: Token, named: Mapping[str, str], ba
         case Reach.FLOW:
             await check_flow(token, FlowId(named["flow_id"]), backend)
         case Reach.STORE:
-            problem = "it concerns all namespaces, so it takes a token that is for all of them"
-            raise FlowFabricError(problem, code="forbidden")
+            check_store(token)
 
 
 async def narrowed(operation: Operation, token: Token, args: Any, backend: EngineBackend) -> Any:
@@ -38,6 +37,13 @@ async def narrowed(operation: Operation, token: Token, args: Any, backend: Engin
         if "flow_id" in args.__struct_fields__ and (execution_id := getattr(args, name, None)) is not None:
             await check_execution(token, execution_id, backend)
     return _of_namespace(token, args) if "namespace" in args.__struct_fields__ else args
+
+
+def check_store(token: Token) -> None:
+    """What concerns all namespaces is for those who may see all of them."""
+    if not token.is_for_all:
+        problem = "it concerns all namespaces, so it takes a token that is for all of them"
+        raise FlowFabricError(problem, code="forbidden")
 
 
 async def check_execution(token: Token, execution_id: Any, backend: EngineBackend) -> None:
