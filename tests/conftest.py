@@ -18,6 +18,8 @@ from flowfabric.config import Settings
 from flowfabric.core.partition import PartitionConfig
 from flowfabric.testing import ManualClock
 from tests.conformance.batched import BatchedBackend
+from tests.conformance.over_http import OverHttp
+from tests.http_server import stop_servers
 from tests.servers import (
     TestCluster,
     TestServer,
@@ -26,12 +28,14 @@ from tests.servers import (
     start_three_node_cluster,
 )
 
+pytest_plugins = ["tests.secrets_in_logs"]
+
 # How long an example takes says more about the machine than about the code.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
 
 # Where the conformance suites run: one server, one-node and three-node clusters, and the batch surface.
-TOPOLOGIES = ("embedded", "batched", "cluster", "three_nodes")
+TOPOLOGIES = ("embedded", "batched", "cluster", "three_nodes", "http")
 
 
 @pytest.fixture(scope="session")
@@ -87,6 +91,12 @@ def batched_url(embedded_url: str) -> str:
     return embedded_url
 
 
+@pytest.fixture(scope="session")
+def http_url(embedded_url: str) -> Iterator[str]:
+    yield embedded_url
+    stop_servers()
+
+
 @pytest.fixture(params=TOPOLOGIES)
 def topology(request: pytest.FixtureRequest) -> str:
     name: str = request.param
@@ -100,7 +110,7 @@ def store_url(request: pytest.FixtureRequest, topology: str) -> str:
 
 
 def kind_of(topology: str) -> type[ValkeyBackend]:
-    return BatchedBackend if topology == "batched" else ValkeyBackend
+    return {"batched": BatchedBackend, "http": OverHttp}.get(topology, ValkeyBackend)
 
 
 async def open_clean(url: str, kind: type[ValkeyBackend] = ValkeyBackend) -> ValkeyBackend:
@@ -152,6 +162,7 @@ _SUITES = {
     "integration/test_engine": "engine",
     "integration/": "client, embedded, crashes",
     "cli/": "command line",
+    "dashboard/": "dashboard in a browser",
     "unit/": "unit",
 }
 

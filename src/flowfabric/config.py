@@ -59,6 +59,7 @@ class Settings:
     waitpoint_kid: str = "k1"  # the name of the secret
     waitpoint_secret: str = field(default="", repr=False)  # empty: somebody else gives the store its secret
     waitpoint_token: str = field(default="", repr=False)  # what `flowfabric signal` presents
+    token: str = field(default="", repr=False)  # what an https:// server is shown
     callback_url: str = "http://127.0.0.1:9090"  # of the server that the links of waitpoints lead to
 
     def __post_init__(self) -> None:

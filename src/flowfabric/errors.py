@@ -109,6 +109,9 @@ CODES: dict[str, CodeInfo] = {
     "invalid_tag_key": CodeInfo(_F.INVALID, _C.TERMINAL, "tag keys look like `team.key`"),
     "payload_too_large": CodeInfo(_F.INVALID, _C.TERMINAL, "the payload is over its limit"),
     "unauthorized": CodeInfo(_F.INVALID, _C.TERMINAL, "not allowed"),
+    "forbidden": CodeInfo(_F.INVALID, _C.TERMINAL, "the token does not allow it"),
+    "route_not_found": CodeInfo(_F.NOT_FOUND, _C.TERMINAL, "the server has no such address"),
+    "method_not_allowed": CodeInfo(_F.INVALID, _C.TERMINAL, "the address takes other methods"),
     # suspension, waitpoints, signals
     "execution_not_suspended": CodeInfo(_F.CONFLICT, _C.INFORMATIONAL, "it is not suspended"),
     "already_suspended": CodeInfo(_F.CONFLICT, _C.INFORMATIONAL, "it is suspended already"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import cast
 
 from flowfabric.backends.ports import EngineBackend
 from flowfabric.config import Settings
@@ -12,9 +13,14 @@ async def open_backend(url: str | None = None, settings: Settings | None = None)
     """Open the store at `url`, or the one the settings or the environment name.
 
     embedded://[directory], valkey://host[,replica...], valkeys:// (TLS), valkey+unix://, valkey+cluster://, valkeys+cluster://,
-    redis://, rediss:// (Redis 7.0 or newer).
+    redis://, rediss:// (Redis 7.0 or newer), https:// and http:// (a FlowFabric server).
     """
-    from flowfabric.backends.valkey.backend import ValkeyBackend  # noqa: PLC0415 - one backend, one set of imports
-
     settings = settings or Settings.from_env()
-    return await ValkeyBackend.open(replace(settings, url=url) if url is not None else settings)
+    settings = replace(settings, url=url) if url is not None else settings
+    if settings.url.startswith(("http://", "https://")):
+        from flowfabric.backends.http.backend import HttpBackend  # noqa: PLC0415 - one backend, one set of imports
+
+        return cast("EngineBackend", await HttpBackend.open(settings))
+    from flowfabric.backends.valkey.backend import ValkeyBackend  # noqa: PLC0415
+
+    return await ValkeyBackend.open(settings)

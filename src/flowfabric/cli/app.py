@@ -9,6 +9,7 @@ import typer
 
 from flowfabric import __version__
 from flowfabric.cli import budgets, flows, lanes, quotas, secrets
+from flowfabric.cli import server as serving_http
 from flowfabric.cli.bench import bench
 from flowfabric.cli.changing import cancel, replay, retry
 from flowfabric.cli.dev.command import dev
@@ -50,7 +51,7 @@ def flowfabric(
 
 
 _COMMANDS: Sequence[Callable[..., None]] = (
-    *(dev, worker, engine),
+    *(dev, worker, engine, serving_http.server),
     *(submit, ls, show, explain, events, tail, cancel, replay, retry),
     *(suspended, waitpoints, link, signal, resume),
     *(workers, trim, doctor, bench),
@@ -62,3 +63,4 @@ app.add_typer(lanes.app, name="lanes")
 app.add_typer(secrets.app, name="secrets")
 app.add_typer(budgets.app, name="budget")
 app.add_typer(quotas.app, name="quota")
+app.add_typer(serving_http.app, name="token")

@@ -93,7 +93,7 @@ async def stream(
     """The frames behind a place, as they come; the end of the execution ends them."""
     begun = None if after is None else Place.parse(after)
     place = begun or Place(0)
-    if _checked(attempts) == "latest":
+    if checked_attempts(attempts) == "latest":
         newest = await latest_attempt(backend, execution_id)
         place = max(place, Place(newest))
     shown = place.attempt_index if begun is None else begun.attempt_index
@@ -127,7 +127,7 @@ async def summary(backend: EngineBackend, execution_id: ExecutionId) -> dict[str
     return None if found is None else payloads.decode(found.document, payloads.decode_any, "summary")
 
 
-def _checked(attempts: str) -> str:
+def checked_attempts(attempts: str) -> str:
     if attempts not in ("latest", "all"):
         raise InvalidInput("attempts", attempts, "must be 'latest' or 'all'")
     return attempts

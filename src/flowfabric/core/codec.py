@@ -83,6 +83,14 @@ def from_json(kind: object, data: str | bytes, *, error: type[InvalidInput] = In
         raise error(root or "json", _size(data), "must not be nested so deeply") from None
 
 
+def from_plain(kind: Any, value: dict[str, Any], *, texts: bool = False) -> Any:
+    """Plain values as `kind`, refused like JSON. texts: numbers and the like may be text, as in a query."""
+    try:
+        return msgspec.convert(value, kind, dec_hook=decode_id, strict=not texts)
+    except msgspec.ValidationError as refusal:
+        raise _explain(refusal, kind, msgspec.json.encode(value), InvalidInput, "") from None
+
+
 def relocate(error: InvalidInput, path: str) -> InvalidInput:
     """The same refusal, about the member at `path`."""
     error.message = path + error.message.removeprefix(error.field)

@@ -205,8 +205,8 @@ class ReadFramesArgs(Checked, frozen=True, kw_only=True):
 
     execution_id: ExecutionId
     attempt_index: AttemptIndex
-    from_id: StreamCursor = StreamCursor("start")
-    to_id: StreamCursor = StreamCursor("end")
+    from_id: StreamCursor = msgspec.field(default_factory=StreamCursor.start)
+    to_id: StreamCursor = msgspec.field(default_factory=StreamCursor.end)
     after: StreamCursor | None = None
     count_limit: FrameCount = 100
     visibility: Visibility = Visibility.ALL
@@ -222,7 +222,7 @@ class FollowFramesArgs(Checked, frozen=True, kw_only=True):
 
     execution_id: ExecutionId
     attempt_index: AttemptIndex
-    after: StreamCursor = StreamCursor("0-0")
+    after: StreamCursor = msgspec.field(default_factory=lambda: StreamCursor("0-0"))
     count_limit: FrameCount = 100
     visibility: Visibility = Visibility.ALL
 

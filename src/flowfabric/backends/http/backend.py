@@ -1,0 +1,217 @@
+"""A store behind a server: every port is a request. Workers and clients need no access to the store itself."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from contextlib import asynccontextmanager
+from typing import Any, Final, Self
+
+import msgspec
+
+from flowfabric.backends.http import shapes
+from flowfabric.backends.http.operations import BY_PORT, PREFIX, Operation
+from flowfabric.backends.http.transport import Query, Transport
+from flowfabric.backends.ports import OnHanded
+from flowfabric.config import Settings
+from flowfabric.core import batch as b
+from flowfabric.core import contracts as c
+from flowfabric.core.cursor import StreamCursor
+from flowfabric.core.ids import ExecutionId, LaneId, WorkerInstanceId
+from flowfabric.core.partition import Partition, PartitionConfig
+from flowfabric.errors import BadReply, FlowFabricError
+
+_LONGEST_WAIT_MS: Final = 20_000
+
+
+class _Store(msgspec.Struct, frozen=True, kw_only=True):
+    version: str
+    partitions: PartitionConfig
+
+
+class _Where(msgspec.Struct, frozen=True, kw_only=True):
+    lane_id: LaneId
+    partition: Partition
+
+
+_read_store: Final = shapes.reader(_Store)
+_read_event: Final = shapes.reader(c.Event)
+_read_work: Final = shapes.reader(list[_Where])
+
+
+class HttpBackend:
+    """The ports of a remote store. Those of the table are made from it, below; these are the others."""
+
+    def __init__(self, transport: Transport, partitions: PartitionConfig, version: str = "") -> None:
+        self._transport = transport
+        self.partitions = partitions
+        self.version = version  # of the server
+
+    @classmethod
+    async def open(cls, settings: Settings) -> Self:
+        transport = Transport(settings)
+        try:
+            found = _read_store(await transport.request("GET", f"{PREFIX}/store"))
+        except BaseException:
+            await transport.close()
+            raise
+        return cls(transport, found.partitions, found.version)
+
+    async def ready(self) -> None:
+        """Raise what keeps the server from its work, if anything does."""
+        await self._transport.request("GET", "/readyz")
+
+    async def close(self) -> None:
+        await self._transport.close()
+
+    async def kept_secret(self) -> None:
+        """The server's store keeps its own."""
+        return
+
+    async def call(self, operation: Operation, request: msgspec.Struct) -> bytes:
+        members = {name: getattr(request, name) for name in request.__struct_fields__}
+        in_path = {name: self._transport.quoted(members.pop(name)) for name in operation.parameters}
+        path = operation.path.format(**in_path)
+        if operation.has_body:
+            return await self._transport.request(operation.method, path, body=shapes.to_wire(members))
+        return await self._transport.request("GET", path, query=_query(members))
+
+    async def submit_executions(self, batch: Any) -> list[b.SubmitOutcome]:
+        operation = BY_PORT["submit_executions"]
+        return _submitted(await self.call(operation, operation.signature.request(batch=tuple(batch))))
+
+    async def append_frames(self, batch: Any) -> list[b.AppendFramesOutcome]:
+        operation = BY_PORT["append_frames"]
+        return _appended(await self.call(operation, operation.signature.request(batch=tuple(batch))))
+
+    async def claim_executions(self, args: b.ClaimExecutionsArgs) -> list[b.ClaimOutcome]:
+        return shapes.read_claims(await self.call(BY_PORT["claim_executions"], args), args)
+
+    async def finish_executions(self, args: b.FinishExecutionsArgs) -> b.FinishExecutionsResult:
+        request = shapes.FinishRequest.of(args)
+        return shapes.read_finished(await self.call(BY_PORT["finish_executions"], request), args)
+
+    async def wait_for_execution(self, execution_id: ExecutionId, *, timeout_ms: int) -> Any:
+        """In stretches: no request waits for ever."""
+        operation = BY_PORT["wait_for_execution"]
+        read, left = _reader(operation), timeout_ms
+        while True:
+            turn = min(left, _LONGEST_WAIT_MS)
+            request = operation.signature.request(execution_id=execution_id, timeout_ms=turn)
+            found, left = read(await self.call(operation, request)), left - turn
+            if found is not None or left <= 0:
+                return found
+
+    async def tail_events(self, execution_id: ExecutionId, *, cursor: str | None = None) -> AsyncIterator[c.Event]:
+        path = f"{PREFIX}/executions/{self._transport.quoted(execution_id)}/events"
+        async for item in self._transport.events(path, after=cursor):
+            if item.kind == "end":
+                return
+            yield _read_event(item.data)
+
+    @asynccontextmanager
+    async def follow_attempt_stream(self, args: c.FollowFramesArgs) -> AsyncIterator[_Follower]:
+        yield _Follower(self, args)
+
+    @asynccontextmanager
+    async def listen_for_work(
+        self,
+        lane_ids: Collection[LaneId],
+        capabilities: Collection[str] = (),
+        *,
+        worker_instance_id: WorkerInstanceId | None = None,
+        on_handed: OnHanded | None = None,
+    ) -> AsyncIterator[_Listener]:
+        """Claims are not parked over HTTP, so nothing is ever handed."""
+        query: Query = [("lane", lane) for lane in lane_ids] + [("capability", each) for each in capabilities]
+        items = self._transport.events(f"{PREFIX}/work/wakeups", query=query)
+        try:
+            yield _Listener(items)
+        finally:
+            await items.aclose()
+
+
+class _Listener:
+    """Hears of queues that have work."""
+
+    def __init__(self, items: Any) -> None:
+        self._items = items
+
+    async def wait(self) -> frozenset[tuple[LaneId, Partition]]:
+        item = await anext(self._items)
+        return frozenset((each.lane_id, each.partition) for each in _read_work(item.data))
+
+
+class _Follower:
+    """Reads the frames of an attempt as they come."""
+
+    def __init__(self, backend: Any, args: c.FollowFramesArgs) -> None:
+        self._backend = backend
+        self._args = args
+        self._after = args.after
+
+    async def next(self) -> c.StreamFrames:
+        args = c.TailFramesArgs(
+            execution_id=self._args.execution_id,
+            attempt_index=self._args.attempt_index,
+            after=self._after,
+            count_limit=self._args.count_limit,
+            block_ms=_LONGEST_WAIT_MS,
+            visibility=self._args.visibility,
+        )
+        while True:
+            found: c.StreamFrames = await self._backend.tail_attempt_stream(args)
+            if found.frames or found.closed_at is not None:
+                self._after = StreamCursor(found.cursor)
+                return found
+
+
+_submitted: Final = shapes.outcomes(c.CreateExecutionResult)
+_appended: Final = shapes.outcomes(c.AppendFramesResult)
+
+
+def _query(members: dict[str, Any]) -> Query:
+    found: Query = []
+    for name, value in members.items():
+        if value is None:
+            continue
+        if isinstance(value, str):
+            found.append((name, str.__str__(value)))
+        else:
+            found.append((name, shapes.to_wire(value).decode()))
+    return found
+
+
+def _reader(operation: Operation) -> Callable[[bytes], Any]:
+    return shapes.reader(operation.signature.result)
+
+
+def _port(operation: Operation) -> Callable[..., Awaitable[Any]]:
+    """The method that a row of the table stands for."""
+    signature = operation.signature
+    read = _reader(operation)
+    names = signature.request.__struct_fields__
+
+    async def port(self: HttpBackend, *args: Any, **kwargs: Any) -> Any:
+        if signature.takes_struct:
+            request = args[0] if args else kwargs["args"]
+        else:
+            request = signature.request(**dict(zip(names, args, strict=False)), **kwargs)
+        try:
+            data = await self.call(operation, request)
+        except FlowFabricError as error:
+            if error.details.get("absent"):
+                return None
+            raise
+        try:
+            return read(data)
+        except msgspec.DecodeError as cause:
+            raise BadReply(f"{operation.port}: {cause}") from cause
+
+    port.__name__ = operation.port
+    port.__doc__ = signature.summary
+    return port
+
+
+for _each in BY_PORT.values():
+    if _each.port not in vars(HttpBackend):
+        setattr(HttpBackend, _each.port, _port(_each))

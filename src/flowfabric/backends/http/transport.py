@@ -1,0 +1,128 @@
+"""Requests to a server and their answers: connections, retries, errors as errors, streams of events."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from typing import Any, Final, NamedTuple, TypeAlias
+from urllib.parse import quote, urlsplit
+
+import httpx
+import msgspec
+
+from flowfabric.backends.http.problems import Problem
+from flowfabric.backends.http.shapes import reader
+from flowfabric.config import Settings
+from flowfabric.errors import BackendTimeout, BackendUnavailable, BadReply, FlowFabricError
+
+_FIRST_PAUSE_S: Final = 0.05
+_LONGEST_PAUSE_S: Final = 2.0
+_WAIT_S: Final = 60.0  # the server answers long polls sooner
+
+_read_problem: Final = reader(Problem)
+
+
+Query: TypeAlias = list[tuple[str, str | int | float | bool | None]]
+
+
+class Event(NamedTuple):
+    kind: str
+    data: bytes
+    id: str
+
+
+class Transport:
+    """One server."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._budget_s = settings.retry_budget_ms / 1000
+        headers = {"Authorization": f"Bearer {settings.token}"} if settings.token else {}
+        timeout = httpx.Timeout(_WAIT_S, connect=settings.connect_timeout_ms / 1000)
+        limits = httpx.Limits(max_connections=None, max_keepalive_connections=100)
+        # The certificates of the system take a while to read, and http:// shows none.
+        self._client = httpx.AsyncClient(
+            base_url=settings.url.rstrip("/"),
+            headers=headers,
+            timeout=timeout,
+            limits=limits,
+            verify=settings.url.startswith("https:"),
+        )
+        self._peer = urlsplit(settings.url).netloc.rpartition("@")[2]  # as it is shown: a password is for nobody
+
+    async def close(self) -> None:
+        await self._client.aclose()
+
+    @staticmethod
+    def quoted(value: Any) -> str:
+        """A value as a part of an address."""
+        return quote(str.__str__(value) if isinstance(value, str) else str(value), safe=":")
+
+    async def request(self, method: str, path: str, *, query: Query | None = None, body: bytes | None = None) -> bytes:
+        """The body of the answer. A server that cannot be reached is tried again within the retry budget."""
+        until = asyncio.get_running_loop().time() + self._budget_s
+        pause = _FIRST_PAUSE_S
+        headers = {"Content-Type": "application/json"} if body is not None else None
+        while True:
+            try:
+                answer = await self._client.request(method, path, params=query, content=body, headers=headers)
+                return _checked(answer.status_code, answer.content)
+            except (httpx.ConnectError, httpx.ConnectTimeout) as cause:
+                error: FlowFabricError = BackendUnavailable(f"{self._peer}: {cause}", sent=False)
+            except httpx.TimeoutException as cause:
+                raise BackendTimeout(f"{self._peer} did not answer in time", sent=True) from cause
+            except httpx.TransportError as cause:
+                if method != "GET":
+                    raise BackendUnavailable(f"{self._peer}: {cause}", sent=True) from cause
+                error = BackendUnavailable(f"{self._peer}: {cause}", sent=True)
+            if asyncio.get_running_loop().time() + pause > until:
+                raise error
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE_S)
+
+    async def events(
+        self, path: str, *, query: Query | None = None, after: str | None = None
+    ) -> AsyncGenerator[Event, None]:
+        """The events of a stream; after a lost connection it goes on behind the last one."""
+        pause = _FIRST_PAUSE_S
+        while True:
+            try:
+                async for event in self._read(path, query, after):
+                    yield event
+                    after, pause = event.id or after, _FIRST_PAUSE_S
+                    if event.kind == "end":
+                        return
+            except (httpx.TransportError, BackendUnavailable):
+                pass
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE_S)
+
+    async def _read(self, path: str, query: Query | None, after: str | None) -> AsyncIterator[Event]:
+        headers = {"Accept": "text/event-stream"} | ({"Last-Event-ID": after} if after else {})
+        async with self._client.stream("GET", path, params=query, headers=headers) as answer:
+            if answer.status_code != 200:
+                _checked(answer.status_code, await answer.aread())
+            members: dict[str, str] = {}
+            async for line in answer.aiter_lines():
+                if line:
+                    name, _, value = line.partition(":")
+                    members[name] = value.removeprefix(" ")
+                    continue
+                if members.get("event") == "error":
+                    raise _error(members["data"].encode())
+                if "event" in members:
+                    yield Event(members["event"], members.get("data", "").encode(), members.get("id", ""))
+                members = {}
+
+
+def _checked(status: int, body: bytes) -> bytes:
+    if status < 400:
+        return body
+    raise _error(body, status)
+
+
+def _error(body: bytes, status: int = 0) -> FlowFabricError:
+    try:
+        problem: Problem = _read_problem(body)
+        return problem.error()
+    except msgspec.DecodeError:
+        return BadReply(f"the server answered {status}: {body[:200]!r}")

@@ -1,0 +1,97 @@
+"""`server`: the HTTP API, the dashboard and, unless told otherwise, an engine; `token`: who may call it."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Annotated, TypeAlias
+
+import typer
+from typer import Argument, Option
+
+from flowfabric.backends import open_backend
+from flowfabric.backends.http.operations import Scope
+from flowfabric.cli.logs import configure_logging
+from flowfabric.cli.options import AsJson, LogFormat, LogLevel, Url
+from flowfabric.cli.output import Output
+from flowfabric.cli.running import place_of, reporting, store_settings
+from flowfabric.cli.signals import ending
+from flowfabric.client.secrets import ensure_secret
+from flowfabric.config import Settings
+from flowfabric.engine import Engine
+from flowfabric.server.settings import ServerSettings
+from flowfabric.server.tokens import ALL, new_token, read_tokens, write_tokens
+
+Host: TypeAlias = Annotated[str, Option(help="The address to listen on.")]
+Port: TypeAlias = Annotated[int, Option(help="The port; 0 is any free one.")]
+TokenFile: TypeAlias = Annotated[
+    str, Option("--tokens", metavar="FILE", help="The tokens that are let in; without it everybody on this machine.")
+]
+NoEngine: TypeAlias = Annotated[bool, Option("--no-engine", help="Serve only; an engine runs elsewhere.")]
+Rate: TypeAlias = Annotated[int, Option(metavar="N", help="Calls a second of one token; 0 is no limit.")]
+Origin: TypeAlias = Annotated[
+    list[str] | None, Option(metavar="ORIGIN", help="A site whose pages may call the API; may be repeated.")
+]
+
+
+def server(
+    host: Host = "127.0.0.1",
+    port: Port = 9090,
+    tokens: TokenFile = "",
+    no_engine: NoEngine = False,
+    rate: Rate = 0,
+    origin: Origin = None,
+    log_level: LogLevel = "info",
+    log_format: LogFormat = "text",
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Serve a store over HTTP: the API under /v1, the dashboard at /, and an engine beside them."""
+    with reporting(as_json) as out:
+        configure_logging(log_level, log_format)
+        settings = ServerSettings(
+            host=host, port=port, tokens=tokens, rate_per_second=rate, origins=tuple(origin or ())
+        )
+        asyncio.run(_serve(store_settings(url), settings, out, with_engine=not no_engine))
+
+
+async def _serve(store: Settings, settings: ServerSettings, out: Output, *, with_engine: bool) -> None:
+    from flowfabric.server.listening import listening  # noqa: PLC0415 - the other commands do without it
+
+    async with AsyncExitStack() as stack:
+        heard = stack.enter_context(ending())
+        backend = await open_backend(settings=store)
+        stack.push_async_callback(backend.close)
+        await ensure_secret(backend, store)
+        engine = await stack.enter_async_context(Engine(backend)) if with_engine else None
+        address = await stack.enter_async_context(listening(backend, settings, engine=engine))
+        out.event("server", f"{address} serves {place_of(store)}", url=address, store=place_of(store))
+        await heard.asked.wait()
+    out.event("stopped", "the server has ended")
+
+
+app = typer.Typer(help="Tokens of the server.", no_args_is_help=True, rich_markup_mode=None)
+
+Scopes: TypeAlias = Annotated[list[Scope], Option("--scope", help="What it may do; may be repeated.")]
+Namespaces: TypeAlias = Annotated[
+    list[str] | None, Option("--namespace", help="Where; may be repeated. By default everywhere.")
+]
+AddTo: TypeAlias = Annotated[str, Option("--tokens", metavar="FILE", help="The file that it is added to.")]
+
+
+@app.command()
+def new(
+    name: Annotated[str, Argument(help="Whose it is, as logs call it.")],
+    scope: Scopes,
+    tokens: AddTo,
+    namespace: Namespaces = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make a token and add it to the file, which keeps its digest only. The token itself is shown once."""
+    with reporting(as_json) as out:
+        path = Path(tokens)
+        known = read_tokens(path) if path.exists() else []
+        text, entry = new_token(name, scope, namespace or (ALL,))
+        write_tokens(path, [*known, entry])
+        out.event("token", text, token=text, whose=name, scopes=list(scope), namespaces=list(entry.namespaces))

@@ -1,0 +1,78 @@
+"""The application: routes, what stands around them, and how it starts and stops."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+
+from flowfabric.backends.ports import EngineBackend
+from flowfabric.engine import Engine
+from flowfabric.errors import FlowFabricError
+from flowfabric.server import problems
+from flowfabric.server.metrics import Requests
+from flowfabric.server.middleware import Guard, Measured
+from flowfabric.server.routes import (
+    approval,
+    dashboard,
+    events,
+    health,
+    looking,
+    metrics,
+    overview,
+    ports,
+    streams,
+    submitting,
+    work,
+)
+from flowfabric.server.service import Service
+from flowfabric.server.settings import ServerSettings
+
+# Their addresses go before those of the ports, which some of them stand beside.
+_TOPICS: Final = (health, metrics, approval, submitting, work, events, streams, overview, looking, dashboard)
+
+
+def create_app(
+    backend: EngineBackend, settings: ServerSettings | None = None, *, engine: Engine | None = None
+) -> Starlette:
+    """An application over an open store, which stays its owner's to close; so does an engine, which is measured."""
+    service = Service(backend, settings or ServerSettings(), engine)
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        yield
+        service.stopping.set()
+        await service.gatherer.close()
+
+    app = Starlette(
+        routes=[route for topic in _TOPICS for route in topic.ROUTES] + ports.routes(),
+        middleware=_middleware(service.settings, service.requests),
+        exception_handlers={
+            FlowFabricError: problems.on_flowfabric_error,
+            HTTPException: problems.on_http_error,
+            Exception: problems.on_bug,
+        },
+        lifespan=lifespan,
+    )
+    app.state.service = service
+    app.state.looks = overview.Looks(backend)
+    return app
+
+
+def _middleware(settings: ServerSettings, requests: Requests) -> list[Middleware]:
+    found = [Middleware(Guard), Middleware(Measured, requests=requests)]
+    if settings.origins:
+        found.append(
+            Middleware(
+                CORSMiddleware,
+                allow_origins=list(settings.origins),
+                allow_methods=["GET", "POST", "PUT"],
+                allow_headers=["Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID"],
+            )
+        )
+    return found

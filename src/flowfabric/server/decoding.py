@@ -1,0 +1,106 @@
+"""Requests to what a port takes: the path first, then the query of a GET or the JSON body of the others."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection
+from typing import Any, Final
+
+import msgspec
+from msgspec import inspect
+from starlette.requests import ClientDisconnect, Request
+
+from flowfabric.backends.http.operations import Operation
+from flowfabric.backends.http.shapes import FinishRequest
+from flowfabric.core.codec import from_json, from_plain
+from flowfabric.errors import FlowFabricError, InvalidInput
+from flowfabric.server.settings import ServerSettings
+
+_STRUCTURED: Final = (inspect.StructType, inspect.VarTupleType, inspect.DictType, inspect.ListType)
+
+_HUGE: Final = 16  # times what a route takes
+
+
+async def body_of(request: Request, settings: ServerSettings, *, takes_payloads: bool = False) -> bytes:
+    """The body, as long as it is neither too large nor too slow."""
+    most = settings.payload_body_bytes if takes_payloads else settings.body_bytes
+    size, parts = 0, []
+    _check_announced(request, most)
+    request.state.is_cut_off = True  # until it was read: whoever is refused meanwhile could go on sending for ever
+    try:
+        async with asyncio.timeout(settings.body_timeout_ms / 1000):
+            async for part in request.stream():
+                size += len(part)
+                if size > most:
+                    raise _too_large(most)
+                parts.append(part)
+    except TimeoutError:
+        raise InvalidInput("body", f"{size} bytes", f"must arrive within {settings.body_timeout_ms} ms") from None
+    except ClientDisconnect:
+        raise InvalidInput("body", f"{size} bytes", "must arrive whole") from None
+    request.state.is_cut_off = False
+    return b"".join(parts)
+
+
+def _check_announced(request: Request, most: int) -> None:
+    """A body that says it is too large is passed over; one that says it is huge ends the connection."""
+    announced = request.headers.get("content-length", "")
+    if announced.isdecimal() and int(announced) > most:
+        request.state.is_cut_off = int(announced) > _HUGE * most
+        raise _too_large(most)
+
+
+def _too_large(most: int) -> FlowFabricError:
+    return FlowFabricError(f"the body must be at most {most} bytes", code="payload_too_large", limit=most)
+
+
+async def request_of(operation: Operation, request: Request, settings: ServerSettings) -> Any:
+    """What the operation's port takes."""
+    kind = request_type(operation)
+    if not operation.has_body:
+        return query_of(operation, request)
+    body = await body_of(request, settings, takes_payloads=operation.takes_payloads)
+    if not operation.parameters:
+        return from_json(kind, body or b"{}")
+    members = from_json(dict[str, Any], body or b"{}")
+    for name, value in request.path_params.items():
+        if members.setdefault(name, value) != value:
+            raise InvalidInput(name, members[name], f"must be left out, or {value} as in the address")
+    return from_plain(kind, _numbered(kind, members, request.path_params))
+
+
+def query_of(operation: Operation, request: Request, *, leave_out: Collection[str] = ()) -> Any:
+    """What a GET asks for: its path and its query, without members that are not the port's."""
+    kind = request_type(operation)
+    given = {name: value for name, value in _query(kind, request).items() if name not in leave_out}
+    return from_plain(kind, given | request.path_params, texts=True)
+
+
+def request_type(operation: Operation) -> type[msgspec.Struct]:
+    return FinishRequest if operation.port == "finish_executions" else operation.signature.request
+
+
+def _query(kind: type[msgspec.Struct], request: Request) -> dict[str, Any]:
+    """The query; members that are no plain values are JSON in it."""
+    given: dict[str, Any] = dict(request.query_params)
+    for name in given.keys() & _structured(kind):
+        given[name] = from_json(Any, given[name], root=name)
+    return given
+
+
+def _numbered(kind: type[msgspec.Struct], members: dict[str, Any], in_path: dict[str, Any]) -> dict[str, Any]:
+    """Numbers of the address are text there."""
+    for field in msgspec.structs.fields(kind):
+        if field.name in in_path and isinstance(inspect.type_info(field.type), inspect.IntType):
+            members[field.name] = from_plain(dict[str, int], {field.name: in_path[field.name]}, texts=True)[field.name]
+    return members
+
+
+def _structured(kind: type[msgspec.Struct]) -> set[str]:
+    found = set()
+    for field in msgspec.structs.fields(kind):
+        info = inspect.type_info(field.type)
+        options = info.types if isinstance(info, inspect.UnionType) else (info,)
+        if any(isinstance(each, _STRUCTURED) for each in options):
+            found.add(field.name)
+    return found

@@ -1,0 +1,81 @@
+"""Every port at its address, by the table of operations."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from flowfabric.backends.http.operations import OPERATIONS, Operation
+from flowfabric.backends.http.shapes import FinishRequest
+from flowfabric.core import batch as b
+from flowfabric.errors import FlowFabricError
+from flowfabric.server.access import enter, narrowed
+from flowfabric.server.decoding import request_of
+from flowfabric.server.service import Service, answer
+
+Handler = Callable[[Request], Awaitable[Response]]
+
+# What these do not find is 404; None means something else in the answers of others.
+_ABSENT: Final = {
+    "describe_execution": "execution_not_found",
+    "get_execution": "execution_not_found",
+    "get_execution_state": "execution_not_found",
+    "describe_flow": "flow_not_found",
+    "describe_edge": "invalid_dependency",
+    "read_summary": "stream_not_found",
+}
+_SECRET: Final = {"Cache-Control": "no-store"}
+
+
+def routes() -> list[Route]:
+    return [Route(each.path, handler(each), methods=[each.method], name=each.port) for each in OPERATIONS]
+
+
+def handler(operation: Operation) -> Handler:
+    """What answers an operation."""
+    call = _call_of(operation)
+
+    async def handle(request: Request) -> Response:
+        service = Service.of(request)
+        token = service.caller(request, operation.scope)
+        await enter(operation, token, request.path_params, service.backend)
+        given = await request_of(operation, request, service.settings)
+        args = await narrowed(operation, token, given, service.backend)
+        result = await call(service, args)
+        if operation.is_audited:
+            service.audit(request, token, operation.port, **ids_of(args))
+        if result is None and operation.port in _ABSENT:
+            raise FlowFabricError(code=_ABSENT[operation.port], absent=True)
+        return answer(result, headers=_SECRET if operation.port == "read_waitpoint_token" else None)
+
+    handle.__name__ = operation.port
+    return handle
+
+
+def ids_of(args: Any) -> dict[str, Any]:
+    """What a call was about, in ids alone."""
+    return {name: getattr(args, name) for name in args.__struct_fields__ if name == "namespace" or name.endswith("_id")}
+
+
+def _call_of(operation: Operation) -> Callable[[Service, Any], Awaitable[Any]]:
+    if operation.port == "finish_executions":
+        return _finish
+    if operation.port == "claim_executions":
+        return _claim
+
+    async def call(service: Service, args: Any) -> Any:
+        return await operation.signature.call(service.backend, args)
+
+    return call
+
+
+async def _finish(service: Service, args: FinishRequest) -> Any:
+    return await service.backend.finish_executions(args.args())
+
+
+async def _claim(service: Service, args: b.ClaimExecutionsArgs) -> Any:
+    return await service.backend.claim_executions(args)

@@ -1,0 +1,152 @@
+"""Submitting as people and other languages do it: a task by its name, JSON in, and the server makes the id."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from flowfabric.backends.http.operations import PREFIX, Scope
+from flowfabric.client.tasks import Task, named
+from flowfabric.core import contracts as c
+from flowfabric.core.codec import from_json, from_plain
+from flowfabric.errors import FlowFabricError, InvalidInput
+from flowfabric.server.decoding import body_of
+from flowfabric.server.service import Service, answer
+from flowfabric.server.tokens import Token, check_namespace
+
+_JSON: Final = "application/json"
+_OPTIONS: Final = (
+    "lane", "priority", "retry", "timeout", "deadline", "delay", "capabilities", "tags", "idempotency_key",
+    "idempotency_window", "on_duplicate", "concurrency_key", "keep_for",
+)  # fmt: skip
+# Those that differ from one submission to the next, so that a task with them is not worth keeping.
+_OWN: Final = ("idempotency_key", "concurrency_key")
+
+
+class Submission(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A call of a task. Durations are seconds.
+
+    Its input is `args` and `kwargs`, as a Python task takes them; or `input`, any JSON value; or `input_base64`, any
+    bytes, with their `encoding`.
+    """
+
+    task: str
+    args: tuple[Any, ...] = ()
+    kwargs: dict[str, Any] = {}
+    input: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    input_base64: bytes | None = None
+    encoding: str | None = None
+    namespace: str | None = None
+    lane: str | None = None
+    priority: int | None = None
+    retry: int | None = None
+    timeout: float | None = None
+    deadline: float | None = None
+    delay: float | None = None
+    capabilities: tuple[str, ...] | None = None
+    tags: dict[str, str] | None = None
+    idempotency_key: str | None = None
+    idempotency_window: float | None = None
+    on_duplicate: str | None = None
+    concurrency_key: str | None = None
+    keep_for: float | None = None
+
+    def options(self) -> dict[str, Any]:
+        return {name: value for name in _OPTIONS if (value := getattr(self, name)) is not None}
+
+
+class Submitted(msgspec.Struct, frozen=True, kw_only=True):
+    """The execution, and whether it is new: `created`, `duplicate` of an earlier one, or `replaced` it."""
+
+    execution_id: str
+    outcome: str
+
+
+class Bulk(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Many at once; each has its own outcome."""
+
+    submissions: tuple[Submission, ...]
+
+
+async def submit(request: Request) -> Response:
+    """201 with a new execution, 200 with one that was there."""
+    service = Service.of(request)
+    token = service.caller(request, Scope.SUBMIT)
+    given = await _given(request, service)
+    outcome = await service.gatherer.submit(_args(service, token, given))
+    submitted = _submitted(outcome)
+    return answer(submitted, 201 if submitted.outcome == "created" else 200)
+
+
+async def submit_bulk(request: Request) -> Response:
+    """One outcome for each, in order; a refused one is an error there and touches no other."""
+    service = Service.of(request)
+    token = service.caller(request, Scope.SUBMIT)
+    bulk = from_json(Bulk, await body_of(request, service.settings, takes_payloads=True))
+    args = [_args(service, token, each) for each in bulk.submissions]
+    outcomes = await service.backend.submit_executions(args)
+    return answer([each if isinstance(each, FlowFabricError) else _submitted(each) for each in outcomes])
+
+
+async def _given(request: Request, service: Service) -> Submission:
+    """JSON says everything; any other body is the input itself, and the query says the rest."""
+    body = await body_of(request, service.settings, takes_payloads=True)
+    kind = request.headers.get("content-type", _JSON).partition(";")[0].strip().lower()
+    if kind == _JSON:
+        given: Submission = from_json(Submission, body)
+    else:
+        given = from_plain(Submission, dict(request.query_params), texts=True)
+        given = replace(given, input_base64=body, encoding=given.encoding or kind)
+    if (key := request.headers.get("idempotency-key")) and given.idempotency_key is None:
+        given = replace(given, idempotency_key=key)
+    return given
+
+
+def _args(service: Service, token: Token, given: Submission) -> c.CreateExecutionArgs:
+    namespace = given.namespace or ("default" if token.is_for_all else token.namespaces[0])
+    check_namespace(token, namespace)
+    task = _task(given)
+    submitter = service.submitter(namespace)
+    if given.input is msgspec.UNSET and given.input_base64 is None:
+        return submitter.args(task, task.encode_arguments(*given.args, **given.kwargs))
+    if given.args or given.kwargs or (given.input is not msgspec.UNSET and given.input_base64 is not None):
+        raise InvalidInput("input", "several", "must be given in one way: args and kwargs, input, or input_base64")
+    payload = given.input_base64 if given.input_base64 is not None else bytes(given.input)  # type: ignore[arg-type]
+    encoding = given.encoding or ("bytes" if given.input_base64 is not None else "json")
+    return replace(submitter.args(task, payload), payload_encoding=encoding)
+
+
+def _task(given: Submission) -> Task[..., Any]:
+    options = given.options()
+    if any(name in options for name in _OWN):
+        return named(given.task).with_options(**options)
+    return _usual_task(given.task, msgspec.json.encode(options))
+
+
+@lru_cache(maxsize=1024)
+def _usual_task(name: str, options: bytes) -> Task[..., Any]:
+    """Most submissions of a task have the same options, so what follows from them is worked out once."""
+    return named(name).with_options(**msgspec.json.decode(options))
+
+
+_OUTCOMES: Final[dict[type[Any], str]] = {
+    c.ExecutionCreated: "created",
+    c.ExecutionDuplicate: "duplicate",
+    c.ExecutionReplaced: "replaced",
+}
+
+
+def _submitted(outcome: c.CreateExecutionResult) -> Submitted:
+    return Submitted(execution_id=str.__str__(outcome.execution_id), outcome=_OUTCOMES[type(outcome)])
+
+
+ROUTES: Final = [
+    Route(f"{PREFIX}/executions", submit, methods=["POST"]),
+    Route(f"{PREFIX}/executions/bulk", submit_bulk, methods=["POST"]),
+]

@@ -1,0 +1,130 @@
+"""Workers over HTTP: a claim that waits for work, and a stream that tells where there is some."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from flowfabric.backends.http.operations import PREFIX, Scope
+from flowfabric.backends.ports import EngineBackend
+from flowfabric.core import batch as b
+from flowfabric.core.capability import capability_set
+from flowfabric.core.codec import from_json
+from flowfabric.core.contracts.fields import BatchCount, Capabilities, Checked, DurationMs, LeaseTtlMs
+from flowfabric.core.contracts.workers import Lanes
+from flowfabric.core.ids import LaneId, WorkerId, WorkerInstanceId
+from flowfabric.errors import FlowFabricError
+from flowfabric.server.decoding import body_of
+from flowfabric.server.items import Item
+from flowfabric.server.service import Service, answer
+from flowfabric.server.sse import Items, stream
+from flowfabric.server.tokens import Token
+
+
+class WaitingClaim(Checked, frozen=True, kw_only=True):
+    """Claim up to `count` executions of these lanes; where there are none, wait for some at most `wait_ms`."""
+
+    lanes: Lanes = (LaneId("default"),)
+    worker_id: WorkerId
+    worker_instance_id: WorkerInstanceId
+    lease_ttl_ms: LeaseTtlMs = 30_000
+    count: BatchCount = 1
+    wait_ms: DurationMs = 20_000
+    worker_capabilities: Capabilities = ()
+    attempt_timeout_ms: DurationMs | None = None
+
+    def of(self, lane: LaneId, count: int) -> b.ClaimExecutionsArgs:
+        return b.ClaimExecutionsArgs(
+            lane_id=lane,
+            worker_id=self.worker_id,
+            worker_instance_id=self.worker_instance_id,
+            lease_ttl_ms=self.lease_ttl_ms,
+            count=count,
+            worker_capabilities=self.worker_capabilities,
+            attempt_timeout_ms=self.attempt_timeout_ms,
+        )
+
+
+async def claim(request: Request) -> Response:
+    """The work that was claimed; none when none came in time."""
+    service = Service.of(request)
+    for_all(service.caller(request, Scope.WORK))
+    wanted = from_json(WaitingClaim, await body_of(request, service.settings))
+    found = await _claimed(service.backend, wanted)
+    if not found and wanted.wait_ms:
+        found = await _waited(service, request, wanted)
+    return answer(found)
+
+
+def for_all(token: Token) -> None:
+    """Lanes hold work of every namespace, so a worker's token is for all of them."""
+    if not token.is_for_all:
+        problem = "workers run the work of all namespaces, so it takes a token that is for all of them"
+        raise FlowFabricError(problem, code="forbidden")
+
+
+async def _claimed(backend: EngineBackend, wanted: WaitingClaim) -> list[b.ClaimOutcome]:
+    found: list[b.ClaimOutcome] = []
+    for lane in wanted.lanes:
+        if len(found) < wanted.count:
+            found += await backend.claim_executions(wanted.of(lane, wanted.count - len(found)))
+    return found
+
+
+async def _waited(service: Service, request: Request, wanted: WaitingClaim) -> list[b.ClaimOutcome]:
+    """Look again whenever work is announced. A caller that left takes none with it."""
+    seconds = min(wanted.wait_ms, service.settings.long_poll_ms) / 1000
+    gone = asyncio.ensure_future(_disconnected(request))
+    try:
+        async with (
+            asyncio.timeout(seconds),
+            service.backend.listen_for_work(wanted.lanes, wanted.worker_capabilities) as listener,
+        ):
+            while not service.stopping.is_set():
+                heard = asyncio.ensure_future(listener.wait())
+                try:
+                    await asyncio.wait({heard, gone}, return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    heard.cancel()
+                if gone.done():
+                    return []
+                if found := await _claimed(service.backend, wanted):
+                    return found
+    except TimeoutError:
+        pass
+    finally:
+        gone.cancel()
+    return []
+
+
+async def _disconnected(request: Request) -> None:
+    while True:
+        message = await request.receive()
+        if message["type"] == "http.disconnect":
+            return
+
+
+async def wakeups(request: Request) -> Response:
+    """Where work was announced: pairs of lane and partition; an empty list means anywhere."""
+    service = Service.of(request)
+    for_all(service.caller(request, Scope.WORK))
+    lanes = tuple(LaneId(each) for each in request.query_params.getlist("lane"))
+    capabilities = capability_set(tuple(request.query_params.getlist("capability")), "capability")
+    return stream(request, _wakeups(service.backend, lanes, capabilities))
+
+
+async def _wakeups(backend: EngineBackend, lanes: tuple[LaneId, ...], capabilities: tuple[str, ...]) -> Items:
+    async with backend.listen_for_work(lanes, capabilities) as listener:
+        while True:
+            where = await listener.wait()
+            yield Item("work", [{"lane_id": lane, "partition": partition} for lane, partition in where])
+
+
+ROUTES: Final = [
+    Route(f"{PREFIX}/work/claim", claim, methods=["POST"]),
+    Route(f"{PREFIX}/work/wakeups", wakeups),
+]

@@ -1,0 +1,88 @@
+"""What all routes share: the store, the settings, who calls, and how an answer is written."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any, Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from flowfabric.backends.gathering import Gatherer
+from flowfabric.backends.http.operations import Scope
+from flowfabric.backends.http.shapes import to_wire
+from flowfabric.backends.ports import EngineBackend
+from flowfabric.client.submission import Submitter
+from flowfabric.core.ids import Namespace
+from flowfabric.engine import Engine
+from flowfabric.server.feeds import Feeds
+from flowfabric.server.items import EncodedFrames
+from flowfabric.server.measuring import Happened
+from flowfabric.server.metrics import Requests
+from flowfabric.server.origins import check_origin
+from flowfabric.server.rates import Rates
+from flowfabric.server.settings import ServerSettings
+from flowfabric.server.tokens import Token, Tokens, check_scope
+
+if TYPE_CHECKING:
+    from flowfabric.server.sse import EventStream
+
+_audit: Final = logging.getLogger("flowfabric.audit")
+
+
+class Service:
+    """One server."""
+
+    def __init__(self, backend: EngineBackend, settings: ServerSettings, engine: Engine | None = None) -> None:
+        self.backend = backend
+        self.settings = settings
+        self.engine = engine  # the one beside it, if there is one
+        self.requests = Requests()
+        self.happened = Happened(backend)
+        self.tokens = Tokens(settings.tokens)
+        self.rates = Rates(settings.rate_per_second, settings.rate_burst)
+        self.gatherer = Gatherer(backend)
+        self.stopping = asyncio.Event()
+        self.streams: set[EventStream] = set()  # that are open
+        self.keeper: asyncio.Task[None] | None = None  # of the streams
+        self.feeds = Feeds()
+        self.encoded_frames = EncodedFrames()
+        self._submitters: dict[str, Submitter] = {}
+
+    @classmethod
+    def of(cls, request: Request) -> Service:
+        service = request.app.state.service
+        assert isinstance(service, cls)
+        return service
+
+    def caller(self, request: Request, scope: Scope | None = None) -> Token:
+        """Who calls, let in as far as the scope goes."""
+        if not self.settings.tokens:
+            check_origin(request, self.settings.origins)
+        token = self.tokens.find(request.headers.get("authorization"))
+        self.rates.take(token.name if self.settings.tokens else (request.client.host if request.client else ""))
+        if scope is not None:
+            check_scope(token, scope)
+        return token
+
+    def visitor(self, request: Request) -> None:
+        """Somebody without a token of the server, who counts by address."""
+        self.rates.take(request.client.host if request.client else "")
+
+    def submitter(self, namespace: str) -> Submitter:
+        if namespace not in self._submitters:
+            self._submitters[namespace] = Submitter(self.backend.partitions, Namespace(namespace), "http")
+        return self._submitters[namespace]
+
+    def audit(self, request: Request, token: Token, action: str, **facts: object) -> None:
+        """Note what an operator did. No payloads and no tokens."""
+        if self.settings.audit_log:
+            shown = {name: str(value) for name, value in facts.items() if value is not None}
+            extra = {"action": action, "token": token.name, "request_id": request.state.request_id, **shown}
+            told = " ".join(f"{name}={value}" for name, value in shown.items())
+            _audit.info("%s by %s %s", action, token.name, told, extra={"audit": extra})
+
+
+def answer(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    return Response(to_wire(value), status, headers, media_type="application/json")

@@ -1,0 +1,137 @@
+"""Bearer tokens: a file names them by the digest of their text, with what each may do and where.
+
+The file is read again when it has changed, so a token is rotated by adding the new one, and taking the old one out
+later.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import secrets
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from time import monotonic
+from typing import Final
+
+import msgspec
+
+from flowfabric.backends.http.operations import Scope
+from flowfabric.core.codec import from_json, to_json
+from flowfabric.errors import FlowFabricError, InvalidInput
+
+_logger: Final = logging.getLogger("flowfabric.server")
+
+ALL: Final = "*"
+_LOOK_S: Final = 1.0  # how soon a change of the file is seen
+_BYTES: Final = 32
+_PREFIX: Final = "fft_"  # by which secret scanners know one
+
+
+class Token(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One entry of the file."""
+
+    name: str
+    sha256: str
+    scopes: tuple[Scope, ...]
+    namespaces: tuple[str, ...] = (ALL,)
+
+    def allows(self, scope: Scope) -> bool:
+        return scope in self.scopes or Scope.ADMIN in self.scopes
+
+    @property
+    def is_for_all(self) -> bool:
+        return ALL in self.namespaces
+
+    def is_for(self, namespace: str) -> bool:
+        return self.is_for_all or namespace in self.namespaces
+
+
+# Who calls a server that has no tokens, which only this machine can reach.
+ANYBODY: Final = Token(name="anybody", sha256="", scopes=(Scope.ADMIN,))
+
+
+def digest_of(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def new_token(name: str, scopes: Iterable[Scope], namespaces: Iterable[str] = (ALL,)) -> tuple[str, Token]:
+    """The text of a token, which is shown once, and its entry."""
+    text = _PREFIX + secrets.token_urlsafe(_BYTES)
+    return text, Token(name=name, sha256=digest_of(text), scopes=tuple(scopes), namespaces=tuple(namespaces))
+
+
+class Tokens:
+    """The tokens of one file; without a file anybody is let in."""
+
+    def __init__(self, path: str, clock: Callable[[], float] = monotonic) -> None:
+        self._path = Path(path) if path else None
+        self._clock = clock
+        self._looked_at = float("-inf")
+        self._version = (-1, -1, -1)
+        self._by_digest: dict[str, Token] = {}
+        self._refresh()
+
+    def find(self, authorization: str | None) -> Token:
+        """Who presents this header."""
+        if self._path is None:
+            return ANYBODY
+        kind, _, text = (authorization or "").partition(" ")
+        if kind.lower() != "bearer" or not text.strip():
+            raise FlowFabricError("give a token: `Authorization: Bearer <token>`", code="unauthorized")
+        self._refresh()
+        found = self._by_digest.get(digest_of(text.strip()))
+        if found is None:
+            raise FlowFabricError("the token is not known here", code="unauthorized")
+        return found
+
+    def _refresh(self) -> None:
+        now = self._clock()
+        if self._path is None or now - self._looked_at < _LOOK_S:
+            return
+        self._looked_at = now
+        try:
+            self._read_changed(self._path)
+        except (InvalidInput, OSError) as problem:
+            if not self._by_digest:
+                raise
+            _logger.error("the file of tokens is not read, and those known stay: %s", problem)
+
+    def _read_changed(self, path: Path) -> None:
+        found = path.stat()
+        version = (found.st_mtime_ns, found.st_ino, found.st_size)
+        if version != self._version:
+            self._by_digest = {each.sha256: each for each in read_tokens(path)}
+            self._version = version
+
+
+def write_tokens(path: Path, tokens: Sequence[Token]) -> None:
+    """In one step: whoever reads meanwhile finds the old entries or the new ones."""
+    new = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    new.touch(mode=0o600)
+    new.write_bytes(to_json(tokens))
+    new.replace(path)
+
+
+def read_tokens(path: Path) -> list[Token]:
+    """The entries of a file: a JSON list."""
+    try:
+        text = path.read_bytes()
+    except OSError as error:
+        raise InvalidInput("tokens", str(path), f"cannot be read: {error.strerror}") from None
+    return from_json(list[Token], text, root="tokens")
+
+
+def check_scope(token: Token, scope: Scope) -> None:
+    if not token.allows(scope):
+        has = ", ".join(token.scopes) or "none"
+        raise FlowFabricError(
+            f"the token {token.name!r} lacks the scope {scope}; it has: {has}", code="forbidden", scope=str(scope)
+        )
+
+
+def check_namespace(token: Token, namespace: str) -> None:
+    if not token.is_for(namespace):
+        raise FlowFabricError(
+            f"the token {token.name!r} is for {', '.join(token.namespaces)} only", code="forbidden", namespace=namespace
+        )

@@ -1,0 +1,62 @@
+"""The same ports through a server: every call is a request over a socket of this machine."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from flowfabric.backends.http.backend import HttpBackend
+from flowfabric.backends.http.operations import BY_PORT
+from flowfabric.backends.valkey.backend import ValkeyBackend
+from flowfabric.config import Settings
+from tests.http_server import server_of
+
+
+class OverHttp(ValkeyBackend):
+    """A store of our own, for tests that look into it, whose ports go through a server in front of it."""
+
+    _remote: HttpBackend | None = None
+
+    async def remote(self) -> HttpBackend:
+        if self._remote is None:
+            server = server_of(str(self._address))
+            server.backend.partitions = self.partitions
+            self._remote = await HttpBackend.open(Settings(url=server.url))
+        return self._remote
+
+    async def close(self) -> None:
+        if self._remote is not None:
+            await self._remote.close()
+        await super().close()
+
+
+def _through(name: str) -> Callable[..., Awaitable[Any]]:
+    async def port(self: OverHttp, *args: Any, **kwargs: Any) -> Any:
+        return await getattr(await self.remote(), name)(*args, **kwargs)
+
+    return port
+
+
+def _streamed(name: str) -> Callable[..., Any]:
+    async def port(self: OverHttp, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
+        async for each in getattr(await self.remote(), name)(*args, **kwargs):
+            yield each
+
+    return port
+
+
+def _entered(name: str) -> Callable[..., Any]:
+    @asynccontextmanager
+    async def port(self: OverHttp, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
+        async with getattr(await self.remote(), name)(*args, **kwargs) as entered:
+            yield entered
+
+    return port
+
+
+for _name in BY_PORT:
+    setattr(OverHttp, _name, _through(_name))
+setattr(OverHttp, "tail_events", _streamed("tail_events"))  # noqa: B010
+for _name in ("follow_attempt_stream", "listen_for_work"):
+    setattr(OverHttp, _name, _entered(_name))

@@ -1,0 +1,69 @@
+"""A server for tests, in a thread of its own: started once for a store, and used by many tests."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+import uvicorn
+
+from flowfabric.backends.valkey.backend import ValkeyBackend
+from flowfabric.backends.valkey.bundle import bundle
+from flowfabric.config import Settings
+from flowfabric.server.app import create_app
+from flowfabric.server.settings import ServerSettings
+
+T = TypeVar("T")
+
+
+class HttpServer:
+    """Listens on a free port of this machine until the process ends or `stop` is called."""
+
+    def __init__(self, store_url: str, settings: ServerSettings | None = None) -> None:
+        self._store_url = store_url
+        self._settings = settings or ServerSettings()
+        self._ready = threading.Event()
+        self.backend: ValkeyBackend
+        self.url = ""
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), daemon=True)
+        self._thread.start()
+        assert self._ready.wait(30), "the server did not start"
+
+    async def _serve(self) -> None:
+        self.backend = await ValkeyBackend.open(Settings(url=self._store_url), bundle(manual_clock=True))
+        self._loop = asyncio.get_running_loop()
+        app = create_app(self.backend, self._settings)
+        config = uvicorn.Config(app, port=0, log_config=None, access_log=False)
+        self._server = uvicorn.Server(config)
+        serving = asyncio.create_task(self._server.serve())
+        while not self._server.started:  # noqa: ASYNC110 - it tells nobody
+            await asyncio.sleep(0.001)
+        self.url = f"http://127.0.0.1:{self._server.servers[0].sockets[0].getsockname()[1]}"
+        self._ready.set()
+        await serving
+        await self.backend.close()
+
+    def call(self, call: Coroutine[Any, Any, T]) -> T:
+        """Run it where the server's store lives."""
+        return asyncio.run_coroutine_threadsafe(call, self._loop).result(30)
+
+    def stop(self) -> None:
+        self._server.should_exit = self._server.force_exit = True
+        self._thread.join(10)
+
+
+_servers: dict[str, HttpServer] = {}
+
+
+def server_of(store_url: str) -> HttpServer:
+    """The one in front of this store."""
+    if store_url not in _servers:
+        _servers[store_url] = HttpServer(store_url)
+    return _servers[store_url]
+
+
+def stop_servers() -> None:
+    while _servers:
+        _servers.popitem()[1].stop()
