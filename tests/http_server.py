@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import atexit
 import threading
 from collections.abc import Coroutine
-from functools import cache
 from typing import Any, TypeVar
 
 import uvicorn
@@ -14,7 +12,8 @@ import uvicorn
 from flowfabric.backends.valkey.backend import ValkeyBackend
 from flowfabric.backends.valkey.bundle import bundle
 from flowfabric.config import Settings
-from flowfabric.server import ServerSettings, create_app
+from flowfabric.server.app import create_app
+from flowfabric.server.settings import ServerSettings
 
 T = TypeVar("T")
 
@@ -55,9 +54,16 @@ class HttpServer:
         self._thread.join(10)
 
 
-@cache
+_servers: dict[str, HttpServer] = {}
+
+
 def server_of(store_url: str) -> HttpServer:
     """The one in front of this store."""
-    server = HttpServer(store_url)
-    atexit.register(server.stop)
-    return server
+    if store_url not in _servers:
+        _servers[store_url] = HttpServer(store_url)
+    return _servers[store_url]
+
+
+def stop_servers() -> None:
+    while _servers:
+        _servers.popitem()[1].stop()

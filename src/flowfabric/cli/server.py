@@ -19,10 +19,9 @@ from flowfabric.cli.running import place_of, reporting, store_settings
 from flowfabric.cli.signals import ending
 from flowfabric.client.secrets import ensure_secret
 from flowfabric.config import Settings
-from flowfabric.core.codec import to_json
 from flowfabric.engine import Engine
 from flowfabric.server.settings import ServerSettings
-from flowfabric.server.tokens import ALL, new_token, read_tokens
+from flowfabric.server.tokens import ALL, new_token, read_tokens, write_tokens
 
 Host: TypeAlias = Annotated[str, Option(help="The address to listen on.")]
 Port: TypeAlias = Annotated[int, Option(help="The port; 0 is any free one.")]
@@ -94,6 +93,5 @@ def new(
         path = Path(tokens)
         known = read_tokens(path) if path.exists() else []
         text, entry = new_token(name, scope, namespace or (ALL,))
-        path.touch(mode=0o600)
-        path.write_bytes(to_json([*known, entry]))
+        write_tokens(path, [*known, entry])
         out.event("token", text, token=text, whose=name, scopes=list(scope), namespaces=list(entry.namespaces))

@@ -35,6 +35,7 @@ async def listening(
         host=settings.host,
         port=settings.port,
         log_config=None,
+        log_level="warning",  # who runs it tells that it runs
         access_log=False,
         server_header=False,
         timeout_graceful_shutdown=max(1, settings.stop_grace_ms // 1000),

@@ -20,6 +20,7 @@ from flowfabric.server.feeds import Feeds
 from flowfabric.server.items import EncodedFrames
 from flowfabric.server.measuring import Happened
 from flowfabric.server.metrics import Requests
+from flowfabric.server.origins import check_origin
 from flowfabric.server.rates import Rates
 from flowfabric.server.settings import ServerSettings
 from flowfabric.server.tokens import Token, Tokens, check_scope
@@ -57,6 +58,8 @@ class Service:
 
     def caller(self, request: Request, scope: Scope | None = None) -> Token:
         """Who calls, let in as far as the scope goes."""
+        if not self.settings.tokens:
+            check_origin(request, self.settings.origins)
         token = self.tokens.find(request.headers.get("authorization"))
         self.rates.take(token.name if self.settings.tokens else (request.client.host if request.client else ""))
         if scope is not None:
