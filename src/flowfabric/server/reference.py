@@ -19,6 +19,7 @@ _SETTINGS: Final = {
     "keep_alive_ms": "how often a quiet stream of events says that it is alive",
     "rate_per_second": "calls of one token or, without tokens, one address; 0 is no limit",
     "rate_burst": "how many of them may come at once",
+    "payload_body_bytes": "the same where inputs, results, frames or signals are sent",
     "sse_clients": "streams of events that may be open",
     "stop_grace_ms": "how long calls may take to end when the server stops",
     "audit_log": "whether what operators do is logged, by `flowfabric.audit`",

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import statistics
 import time
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from flowfabric import __version__
-from flowfabric.backends.http.backend import HttpBackend
 from flowfabric.cli.doctor.checks import Check, fail, ok, warn
 from flowfabric.cli.parsing import span_text
 from flowfabric.cli.running import place_of
@@ -17,12 +16,17 @@ from flowfabric.core.ids import LaneId
 from flowfabric.errors import FlowFabricError
 from flowfabric.server.settings import is_loopback
 
+if TYPE_CHECKING:
+    from flowfabric.backends.http.backend import HttpBackend
+
 _CALLS: Final = 10
 _SLOW_MS: Final = 50.0
 
 
 async def check_gateway(settings: Settings) -> list[Check]:
     """What can be said of the server; a FlowFabricError when it is not reached, or does not let us in."""
+    from flowfabric.backends.http.backend import HttpBackend  # noqa: PLC0415 - other stores need no HTTP client
+
     backend = await HttpBackend.open(settings)
     try:
         return [await _connection(backend, settings), _version(backend), _secrecy(settings), await _ready(backend)]
