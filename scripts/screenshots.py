@@ -36,7 +36,9 @@ async def stage() -> AsyncIterator[tuple[Fabric, str]]:
 
 async def take(browser: Browser, url: str, name: str, *, dark: bool = False, size: tuple[int, int] = DESK) -> None:
     context = await browser.new_context(
-        viewport={"width": size[0], "height": size[1]}, color_scheme="dark" if dark else "light", device_scale_factor=1.5
+        viewport={"width": size[0], "height": size[1]},
+        color_scheme="dark" if dark else "light",
+        device_scale_factor=1.5,
     )
     page = await context.new_page()
     await page.goto(url)
