@@ -125,7 +125,7 @@ def test_dev_tells_what_happens_as_json(project: Path) -> None:
         dev.rest()
     events = [json.loads(line) for line in dev.lines]
     assert [each["event"] for each in events if each["event"] != "lanes"] == [
-        *("store", "engine", "worker", "output", "stopping", "output", "stopped")
+        *("store", "engine", "server", "worker", "output", "stopping", "output", "stopped")
     ]
 
 
