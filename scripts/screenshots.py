@@ -13,8 +13,8 @@ from examples.demo.__main__ import TOKENS, draw, send_letters
 from examples.demo.agents import LANE, worker
 from flowfabric import Engine, Fabric, FlowHandle
 from flowfabric.core import contracts as c
-from flowfabric.server import ServerSettings
 from flowfabric.server.listening import listening
+from flowfabric.server.settings import ServerSettings
 from tests.browsers import launch
 
 IMAGES = Path(__file__).resolve().parent.parent / "docs" / "images"

@@ -19,6 +19,7 @@ from flowfabric.core.partition import PartitionConfig
 from flowfabric.testing import ManualClock
 from tests.conformance.batched import BatchedBackend
 from tests.conformance.over_http import OverHttp
+from tests.http_server import stop_servers
 from tests.servers import (
     TestCluster,
     TestServer,
@@ -26,6 +27,8 @@ from tests.servers import (
     start_standalone,
     start_three_node_cluster,
 )
+
+pytest_plugins = ["tests.secrets_in_logs"]
 
 # How long an example takes says more about the machine than about the code.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -89,8 +92,9 @@ def batched_url(embedded_url: str) -> str:
 
 
 @pytest.fixture(scope="session")
-def http_url(embedded_url: str) -> str:
-    return embedded_url
+def http_url(embedded_url: str) -> Iterator[str]:
+    yield embedded_url
+    stop_servers()
 
 
 @pytest.fixture(params=TOPOLOGIES)

@@ -44,14 +44,25 @@ class FlowModel:
     state: str = "open"
     started: bool = False
     sink_failures: set[str] = field(default_factory=set)
+    children: dict[str, FlowModel] = field(default_factory=dict)  # by the member that stands for it
+    is_held: bool = False  # its stand-in may not start yet, and so may nothing of it
 
-    def add(self, names: list[str], edges: list[Edge], policies: dict[str, c.EdgeDependencyPolicy]) -> None:
+    def add(
+        self,
+        names: list[str],
+        edges: list[Edge],
+        policies: dict[str, c.EdgeDependencyPolicy],
+        children: dict[str, FlowModel] | None = None,
+    ) -> None:
         self.edges += edges
+        self.children |= children or {}
         for name in names:
             incoming = [edge for edge in edges if edge.down == name]
-            self.nodes[name] = "blocked" if incoming else "waiting"
+            self.nodes[name] = "blocked"
             if incoming:
                 self.joins[name] = Join(policies.get(name, c.AllOfEdges()))
+            else:
+                self._promote(name)
         self._settle(list(dict.fromkeys(edge.up for edge in edges if self.nodes[edge.up] not in LIVE)), edges)
 
     def incoming(self, name: str) -> list[Edge]:
@@ -67,6 +78,27 @@ class FlowModel:
     @property
     def left(self) -> list[str]:
         return [name for name, state in self.nodes.items() if state in LIVE]
+
+    def public_states(self) -> dict[str, str]:
+        """Stand-ins never run themselves, and the members of a flow that is held wait for it."""
+        waits = self.nodes if self.is_held else self.children
+        return {
+            name: PUBLIC["blocked" if state == "waiting" and name in waits else state]
+            for name, state in self.nodes.items()
+        }
+
+    def follow(self) -> None:
+        """Each of a flow and the member that stands for it ends with the other."""
+        for name, child in self.children.items():
+            child.follow()
+            if self.nodes[name] in LIVE and child.has_ended:
+                self.end(name, {"completed": "success"}.get(child.state, child.state))
+        for name, child in self.children.items():
+            if self.nodes[name] not in LIVE:
+                self.ran.add(name)  # it is not brought back
+                if not child.has_ended:
+                    child.cancel_flow(c.CancellationPolicy.CANCEL_ALL)
+                    child.follow()
 
     def start(self, name: str) -> None:
         self.nodes[name], self.started = "active", True
@@ -159,6 +191,13 @@ class FlowModel:
             if edge.state is EdgeState.UNSATISFIED:
                 self._resolve(edge, queue, pruned)
 
+    def _promote(self, name: str) -> None:
+        """It may start; one that stands for a flow lets that start, and has run then."""
+        self.nodes[name] = "waiting"
+        if name in self.children:
+            self.ran.add(name)
+            self.children[name].is_held = False
+
     def _resolve(self, edge: Edge, queue: list[str], pruned: list[str]) -> None:
         outcome = TerminalOutcome(self.nodes[edge.up])
         edge.state = edge_state(edge.kind, outcome)
@@ -175,7 +214,8 @@ class FlowModel:
             pruned.append(edge.down)
         if join.state is EdgeGroupState.SATISFIED:
             if self.nodes[edge.down] == "blocked" and not self.has_ended:
-                self.nodes[edge.down] = "waiting"
+                self._promote(edge.down)
+                self.started = self.started or edge.down in self.children
             return
         self._fail_with(edge.down)
         if self.nodes[edge.down] in LIVE and not self.has_ended:

@@ -12,8 +12,8 @@ from flowfabric import Fabric
 from flowfabric.backends.valkey.backend import ValkeyBackend
 from flowfabric.backends.valkey.embedded import EmbeddedServer
 from flowfabric.core.partition import PartitionConfig
-from flowfabric.server import ServerSettings
 from flowfabric.server.listening import listening
+from flowfabric.server.settings import ServerSettings
 from tests.browsers import launch
 from tests.dashboard.pages import Dashboard
 

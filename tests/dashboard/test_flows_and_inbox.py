@@ -11,8 +11,8 @@ from flowfabric import Fabric
 from flowfabric.backends.http.operations import Scope
 from flowfabric.core.codec import to_json
 from flowfabric.core.states import PublicState
-from flowfabric.server import ServerSettings
 from flowfabric.server.listening import listening
+from flowfabric.server.settings import ServerSettings
 from flowfabric.server.tokens import new_token
 from tests.dashboard import rows
 from tests.dashboard.pages import Dashboard

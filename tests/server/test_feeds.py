@@ -236,11 +236,13 @@ class TestAQuietStream:
 
     async def test_is_refused_when_there_are_too_many(self, fabric_kit: FabricKit) -> None:
         handle = await fabric_kit.submit(two_parts)
-        async with serving(fabric_kit.backend, sse_clients=1) as server:
-            async with server.listen("/v1/events/stream") as listener:
-                await listener.next()
-                answer = await server.http.get(stream_of(handle.id))
-                assert (answer.status_code, answer.json()["code"]) == (429, "tail_limit_exceeded")
+        async with (
+            serving(fabric_kit.backend, sse_clients=1) as server,
+            server.listen("/v1/events/stream") as listener,
+        ):
+            await listener.next()
+            answer = await server.http.get(stream_of(handle.id))
+            assert (answer.status_code, answer.json()["code"]) == (429, "tail_limit_exceeded")
 
     async def test_that_nobody_reads_any_more_leaves_nothing_behind(self, fabric_kit: FabricKit) -> None:
         handle = await fabric_kit.submit(two_parts)

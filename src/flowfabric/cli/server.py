@@ -13,16 +13,15 @@ from typer import Argument, Option
 from flowfabric.backends import open_backend
 from flowfabric.backends.http.operations import Scope
 from flowfabric.cli.logs import configure_logging
-from flowfabric.cli.options import AsJson, LogLevel, Url
+from flowfabric.cli.options import AsJson, LogFormat, LogLevel, Url
 from flowfabric.cli.output import Output
 from flowfabric.cli.running import place_of, reporting, store_settings
 from flowfabric.cli.signals import ending
 from flowfabric.client.secrets import ensure_secret
 from flowfabric.config import Settings
-from flowfabric.core.codec import to_json
 from flowfabric.engine import Engine
 from flowfabric.server.settings import ServerSettings
-from flowfabric.server.tokens import ALL, new_token, read_tokens
+from flowfabric.server.tokens import ALL, new_token, read_tokens, write_tokens
 
 Host: TypeAlias = Annotated[str, Option(help="The address to listen on.")]
 Port: TypeAlias = Annotated[int, Option(help="The port; 0 is any free one.")]
@@ -44,12 +43,13 @@ def server(
     rate: Rate = 0,
     origin: Origin = None,
     log_level: LogLevel = "info",
+    log_format: LogFormat = "text",
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
     """Serve a store over HTTP: the API under /v1, the dashboard at /, and an engine beside them."""
     with reporting(as_json) as out:
-        configure_logging(log_level)
+        configure_logging(log_level, log_format)
         settings = ServerSettings(
             host=host, port=port, tokens=tokens, rate_per_second=rate, origins=tuple(origin or ())
         )
@@ -64,9 +64,8 @@ async def _serve(store: Settings, settings: ServerSettings, out: Output, *, with
         backend = await open_backend(settings=store)
         stack.push_async_callback(backend.close)
         await ensure_secret(backend, store)
-        if with_engine:
-            await stack.enter_async_context(Engine(backend))
-        address = await stack.enter_async_context(listening(backend, settings))
+        engine = await stack.enter_async_context(Engine(backend)) if with_engine else None
+        address = await stack.enter_async_context(listening(backend, settings, engine=engine))
         out.event("server", f"{address} serves {place_of(store)}", url=address, store=place_of(store))
         await heard.asked.wait()
     out.event("stopped", "the server has ended")
@@ -94,6 +93,5 @@ def new(
         path = Path(tokens)
         known = read_tokens(path) if path.exists() else []
         text, entry = new_token(name, scope, namespace or (ALL,))
-        path.touch(mode=0o600)
-        path.write_bytes(to_json([*known, entry]))
+        write_tokens(path, [*known, entry])
         out.event("token", text, token=text, whose=name, scopes=list(scope), namespaces=list(entry.namespaces))

@@ -63,6 +63,23 @@ def decode(data: bytes | msgspec.Raw, decoded: Decode, field: str) -> Any:
         raise InvalidInput(field + (place[1] if place else ""), _shown(data), problem) from cause
 
 
+def schema(kind: Any) -> dict[str, Any] | None:
+    """The JSON schema of a type; None for one that has none."""
+    try:
+        if _mentions_model(kind):
+            found: dict[str, Any] = _pydantic().TypeAdapter(kind).json_schema()
+            return found
+        return msgspec.json.schema(kind, schema_hook=_text_schema)
+    except (TypeError, ValueError, NotImplementedError):
+        return None
+
+
+def _text_schema(kind: type) -> dict[str, Any]:
+    if issubclass(kind, str):
+        return {"type": "string"}
+    raise NotImplementedError(f"{kind} has no schema")
+
+
 def _to_builtins(value: object) -> object:
     """For the encoder: what JSON has, for what msgspec does not know."""
     if isinstance(value, str):  # ids, and other text with a type of its own

@@ -22,7 +22,13 @@ _ENDED: Final = frozenset(ENDINGS.values())
 
 
 def by_link(
-    link: SignalLink | str, payload: object, *, name: str | None, source: str, idempotency_key: str | None
+    link: SignalLink | str,
+    payload: object,
+    *,
+    name: str | None,
+    source: str,
+    idempotency_key: str | None,
+    source_type: str = "",
 ) -> c.DeliverSignalArgs:
     """A signal to the waitpoint of a link; a name that is given goes before the link's own."""
     if not isinstance(link, SignalLink):
@@ -34,6 +40,7 @@ def by_link(
         execution_id=link.execution_id,
         waitpoint_id=link.waitpoint_id,
         waitpoint_token=link.token,
+        source_type=source_type,
         **_content(name, payload, source, idempotency_key),
     )
 

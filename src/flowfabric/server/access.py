@@ -2,35 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from msgspec.structs import replace
 
 from flowfabric.backends.http.operations import Operation, Reach
 from flowfabric.backends.ports import EngineBackend
+from flowfabric.core.ids import ExecutionId, FlowId, Namespace
 from flowfabric.errors import ExecutionNotFound, FlowFabricError
-from flowfabric.server.tokens import Token, check_namespace, check_scope
+from flowfabric.server.tokens import Token, check_namespace
 
 
-async def admit(operation: Operation, token: Token, args: Any, backend: EngineBackend) -> Any:
-    """Let a call pass, or refuse it. Answers its arguments, narrowed to the namespaces of the token."""
-    check_scope(token, operation.scope)
+async def enter(operation: Operation, token: Token, named: Mapping[str, str], backend: EngineBackend) -> None:
+    """Let a call pass to what its address names, or refuse it before anything else of it is read."""
     if token.is_for_all:
-        return args
-    for each in getattr(args, "members", ()):  # of a graph, each with a namespace of its own
-        check_namespace(token, each.namespace)
+        return
     match operation.reach:
         case Reach.EXECUTION:
-            await check_execution(token, args.execution_id, backend)
+            await check_execution(token, ExecutionId(named["execution_id"]), backend)
         case Reach.FLOW:
-            await check_flow(token, args.flow_id, backend)
-            if joining := getattr(args, "execution_id", None):
-                await check_execution(token, joining, backend)
-        case Reach.NAMESPACE:
-            return _narrowed(token, args)
+            await check_flow(token, FlowId(named["flow_id"]), backend)
         case Reach.STORE:
             check_store(token)
-    return args
+
+
+async def narrowed(operation: Operation, token: Token, args: Any, backend: EngineBackend) -> Any:
+    """The arguments, which must keep to the namespaces of the token; a list that names none is of its only one."""
+    if token.is_for_all or operation.reach is Reach.EXECUTION:
+        return args
+    for each in (*getattr(args, "batch", ()), *getattr(args, "members", ())):
+        check_namespace(token, each.namespace)
+    for name in ("execution_id", "parent_execution_id"):
+        if "flow_id" in args.__struct_fields__ and (execution_id := getattr(args, name, None)) is not None:
+            await check_execution(token, execution_id, backend)
+    return _of_namespace(token, args) if "namespace" in args.__struct_fields__ else args
 
 
 def check_store(token: Token) -> None:
@@ -57,17 +63,11 @@ async def check_flow(token: Token, flow_id: Any, backend: EngineBackend) -> None
         raise FlowFabricError(f"{flow_id} is not there", code="flow_not_found")
 
 
-def _narrowed(token: Token, args: Any) -> Any:
-    """The namespace that the call names must be the token's; one that names none gets the token's only one."""
-    if isinstance(batch := getattr(args, "batch", None), tuple):
-        for each in batch:
-            check_namespace(token, each.namespace)
+def _of_namespace(token: Token, args: Any) -> Any:
+    if args.namespace is not None:
+        check_namespace(token, args.namespace)
         return args
-    namespace = args.namespace
-    if namespace is None:
-        if len(token.namespaces) != 1:
-            problem = f"name one of the token's namespaces: {', '.join(token.namespaces)}"
-            raise FlowFabricError(problem, code="forbidden")
-        return replace(args, namespace=token.namespaces[0])
-    check_namespace(token, namespace)
-    return args
+    if len(token.namespaces) != 1:
+        problem = f"name one of the token's namespaces: {', '.join(token.namespaces)}"
+        raise FlowFabricError(problem, code="forbidden")
+    return replace(args, namespace=Namespace(token.namespaces[0]))

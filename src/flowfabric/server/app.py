@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Final
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -11,17 +12,36 @@ from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 
 from flowfabric.backends.ports import EngineBackend
+from flowfabric.engine import Engine
 from flowfabric.errors import FlowFabricError
 from flowfabric.server import problems
-from flowfabric.server.middleware import Guard
-from flowfabric.server.routes import dashboard, events, health, looking, overview, ports, streams, submitting, work
+from flowfabric.server.metrics import Requests
+from flowfabric.server.middleware import Guard, Measured
+from flowfabric.server.routes import (
+    approval,
+    dashboard,
+    events,
+    health,
+    looking,
+    metrics,
+    overview,
+    ports,
+    streams,
+    submitting,
+    work,
+)
 from flowfabric.server.service import Service
 from flowfabric.server.settings import ServerSettings
 
+# Their addresses go before those of the ports, which some of them stand beside.
+_TOPICS: Final = (health, metrics, approval, submitting, work, events, streams, overview, looking, dashboard)
 
-def create_app(backend: EngineBackend, settings: ServerSettings | None = None) -> Starlette:
-    """An application over an open store, which stays its owner's to close."""
-    service = Service(backend, settings or ServerSettings())
+
+def create_app(
+    backend: EngineBackend, settings: ServerSettings | None = None, *, engine: Engine | None = None
+) -> Starlette:
+    """An application over an open store, which stays its owner's to close; so does an engine, which is measured."""
+    service = Service(backend, settings or ServerSettings(), engine)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -30,18 +50,8 @@ def create_app(backend: EngineBackend, settings: ServerSettings | None = None) -
         await service.gatherer.close()
 
     app = Starlette(
-        routes=[
-            *health.ROUTES,
-            *submitting.ROUTES,
-            *work.ROUTES,
-            *events.ROUTES,
-            *streams.ROUTES,
-            *overview.ROUTES,
-            *looking.ROUTES,
-            *dashboard.ROUTES,
-            *ports.routes(),
-        ],
-        middleware=_middleware(service.settings),
+        routes=[route for topic in _TOPICS for route in topic.ROUTES] + ports.routes(),
+        middleware=_middleware(service.settings, service.requests),
         exception_handlers={
             FlowFabricError: problems.on_flowfabric_error,
             HTTPException: problems.on_http_error,
@@ -54,8 +64,8 @@ def create_app(backend: EngineBackend, settings: ServerSettings | None = None) -
     return app
 
 
-def _middleware(settings: ServerSettings) -> list[Middleware]:
-    found = [Middleware(Guard)]
+def _middleware(settings: ServerSettings, requests: Requests) -> list[Middleware]:
+    found = [Middleware(Guard), Middleware(Measured, requests=requests)]
     if settings.origins:
         found.append(
             Middleware(

@@ -18,27 +18,40 @@ from flowfabric.server.settings import ServerSettings
 
 _STRUCTURED: Final = (inspect.StructType, inspect.VarTupleType, inspect.DictType, inspect.ListType)
 
+_HUGE: Final = 16  # times what a route takes
 
-async def body_of(request: Request, settings: ServerSettings) -> bytes:
+
+async def body_of(request: Request, settings: ServerSettings, *, takes_payloads: bool = False) -> bytes:
     """The body, as long as it is neither too large nor too slow."""
+    most = settings.payload_body_bytes if takes_payloads else settings.body_bytes
     size, parts = 0, []
+    _check_announced(request, most)
+    request.state.is_cut_off = True  # until it was read: whoever is refused meanwhile could go on sending for ever
     try:
         async with asyncio.timeout(settings.body_timeout_ms / 1000):
             async for part in request.stream():
                 size += len(part)
-                if size > settings.body_bytes:
-                    raise too_large(settings)
+                if size > most:
+                    raise _too_large(most)
                 parts.append(part)
     except TimeoutError:
         raise InvalidInput("body", f"{size} bytes", f"must arrive within {settings.body_timeout_ms} ms") from None
     except ClientDisconnect:
         raise InvalidInput("body", f"{size} bytes", "must arrive whole") from None
+    request.state.is_cut_off = False
     return b"".join(parts)
 
 
-def too_large(settings: ServerSettings) -> FlowFabricError:
-    limit = settings.body_bytes
-    return FlowFabricError(f"the body must be at most {limit} bytes", code="payload_too_large", limit=limit)
+def _check_announced(request: Request, most: int) -> None:
+    """A body that says it is too large is passed over; one that says it is huge ends the connection."""
+    announced = request.headers.get("content-length", "")
+    if announced.isdecimal() and int(announced) > most:
+        request.state.is_cut_off = int(announced) > _HUGE * most
+        raise _too_large(most)
+
+
+def _too_large(most: int) -> FlowFabricError:
+    return FlowFabricError(f"the body must be at most {most} bytes", code="payload_too_large", limit=most)
 
 
 async def request_of(operation: Operation, request: Request, settings: ServerSettings) -> Any:
@@ -46,7 +59,7 @@ async def request_of(operation: Operation, request: Request, settings: ServerSet
     kind = request_type(operation)
     if not operation.has_body:
         return query_of(operation, request)
-    body = await body_of(request, settings)
+    body = await body_of(request, settings, takes_payloads=operation.takes_payloads)
     if not operation.parameters:
         return from_json(kind, body or b"{}")
     members = from_json(dict[str, Any], body or b"{}")

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager, contextmanager
 import uvicorn
 
 from flowfabric.backends.ports import EngineBackend
+from flowfabric.engine import Engine
 from flowfabric.errors import InvalidInput
 from flowfabric.server.app import create_app
 from flowfabric.server.service import Service
@@ -24,9 +25,11 @@ class _Server(uvicorn.Server):
 
 
 @asynccontextmanager
-async def listening(backend: EngineBackend, settings: ServerSettings) -> AsyncIterator[str]:
+async def listening(
+    backend: EngineBackend, settings: ServerSettings, *, engine: Engine | None = None
+) -> AsyncIterator[str]:
     """Serve for the length of the block; gives the address. In the end streams are ended, and calls may finish."""
-    app = create_app(backend, settings)
+    app = create_app(backend, settings, engine=engine)
     config = uvicorn.Config(
         app,
         host=settings.host,

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 import secrets
+from time import perf_counter
 from typing import Final
 
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from flowfabric.server.metrics import Requests
 
 _ID: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
@@ -49,6 +52,28 @@ class Guard:
             await send(message)
 
         await self._app(scope, receive, send_with_headers)
+
+
+class Measured:
+    """Notes every answer: which operation, which status, how long it took until it began."""
+
+    def __init__(self, app: ASGIApp, requests: Requests) -> None:
+        self._app = app
+        self._requests = requests
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        began = perf_counter()
+
+        async def noted(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                operation = getattr(scope.get("endpoint"), "__name__", "unknown")
+                self._requests.note(operation, message["status"], perf_counter() - began)
+            await send(message)
+
+        await self._app(scope, receive, noted)
 
 
 def _request_id(scope: Scope) -> str:

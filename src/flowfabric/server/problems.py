@@ -51,6 +51,8 @@ def problem(error: FlowFabricError, request: Request | None = None) -> Response:
         headers["Retry-After"] = str(max(1, -(-int(after_ms) // 1000)))
     elif status in (429, 503):
         headers["Retry-After"] = "1"
+    if request is not None and getattr(request.state, "is_cut_off", False):
+        headers["Connection"] = "close"
     body = to_json(Problem.of(error, request_id))
     return Response(body, status, headers, media_type="application/json")
 

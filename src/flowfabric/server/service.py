@@ -15,8 +15,12 @@ from flowfabric.backends.http.shapes import to_wire
 from flowfabric.backends.ports import EngineBackend
 from flowfabric.client.submission import Submitter
 from flowfabric.core.ids import Namespace
+from flowfabric.engine import Engine
 from flowfabric.server.feeds import Feeds
 from flowfabric.server.items import EncodedFrames
+from flowfabric.server.measuring import Happened
+from flowfabric.server.metrics import Requests
+from flowfabric.server.origins import check_origin
 from flowfabric.server.rates import Rates
 from flowfabric.server.settings import ServerSettings
 from flowfabric.server.tokens import Token, Tokens, check_scope
@@ -30,9 +34,12 @@ _audit: Final = logging.getLogger("flowfabric.audit")
 class Service:
     """One server."""
 
-    def __init__(self, backend: EngineBackend, settings: ServerSettings) -> None:
+    def __init__(self, backend: EngineBackend, settings: ServerSettings, engine: Engine | None = None) -> None:
         self.backend = backend
         self.settings = settings
+        self.engine = engine  # the one beside it, if there is one
+        self.requests = Requests()
+        self.happened = Happened(backend)
         self.tokens = Tokens(settings.tokens)
         self.rates = Rates(settings.rate_per_second, settings.rate_burst)
         self.gatherer = Gatherer(backend)
@@ -51,11 +58,17 @@ class Service:
 
     def caller(self, request: Request, scope: Scope | None = None) -> Token:
         """Who calls, let in as far as the scope goes."""
+        if not self.settings.tokens:
+            check_origin(request, self.settings.origins)
         token = self.tokens.find(request.headers.get("authorization"))
         self.rates.take(token.name if self.settings.tokens else (request.client.host if request.client else ""))
         if scope is not None:
             check_scope(token, scope)
         return token
+
+    def visitor(self, request: Request) -> None:
+        """Somebody without a token of the server, who counts by address."""
+        self.rates.take(request.client.host if request.client else "")
 
     def submitter(self, namespace: str) -> Submitter:
         if namespace not in self._submitters:

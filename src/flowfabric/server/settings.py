@@ -14,6 +14,7 @@ _MINUTE_MS: Final = 60_000
 _BOUNDS: Final[dict[str, tuple[int, int]]] = {
     "port": (0, 65_535),
     "body_bytes": (1_024, 1 << 30),
+    "payload_body_bytes": (1_024, 1 << 30),
     "body_timeout_ms": (100, _MINUTE_MS),
     "long_poll_ms": (0, 5 * _MINUTE_MS),
     "keep_alive_ms": (100, _MINUTE_MS),
@@ -32,7 +33,8 @@ class ServerSettings:
     port: int = 9090
     tokens: str = ""  # the file that names the tokens; without one everybody may do everything, on loopback only
     origins: tuple[str, ...] = ()  # other sites whose pages may call the API
-    body_bytes: int = 4 * 1024 * 1024
+    body_bytes: int = 256 * 1024
+    payload_body_bytes: int = 4 * 1024 * 1024  # where inputs, results, frames or signals are sent
     body_timeout_ms: int = 15_000
     long_poll_ms: int = 30_000
     keep_alive_ms: int = 15_000  # how often a quiet stream of events says that it is alive

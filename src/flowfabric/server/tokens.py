@@ -7,8 +7,9 @@ later.
 from __future__ import annotations
 
 import hashlib
+import logging
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from time import monotonic
 from typing import Final
@@ -16,8 +17,10 @@ from typing import Final
 import msgspec
 
 from flowfabric.backends.http.operations import Scope
-from flowfabric.core.codec import from_json
+from flowfabric.core.codec import from_json, to_json
 from flowfabric.errors import FlowFabricError, InvalidInput
+
+_logger: Final = logging.getLogger("flowfabric.server")
 
 ALL: Final = "*"
 _LOOK_S: Final = 1.0  # how soon a change of the file is seen
@@ -65,7 +68,7 @@ class Tokens:
         self._path = Path(path) if path else None
         self._clock = clock
         self._looked_at = float("-inf")
-        self._changed_at = -1
+        self._version = (-1, -1, -1)
         self._by_digest: dict[str, Token] = {}
         self._refresh()
 
@@ -87,10 +90,27 @@ class Tokens:
         if self._path is None or now - self._looked_at < _LOOK_S:
             return
         self._looked_at = now
-        changed_at = self._path.stat().st_mtime_ns
-        if changed_at != self._changed_at:
-            self._by_digest = {each.sha256: each for each in read_tokens(self._path)}
-            self._changed_at = changed_at
+        try:
+            self._read_changed(self._path)
+        except (InvalidInput, OSError) as problem:
+            if not self._by_digest:
+                raise
+            _logger.error("the file of tokens is not read, and those known stay: %s", problem)
+
+    def _read_changed(self, path: Path) -> None:
+        found = path.stat()
+        version = (found.st_mtime_ns, found.st_ino, found.st_size)
+        if version != self._version:
+            self._by_digest = {each.sha256: each for each in read_tokens(path)}
+            self._version = version
+
+
+def write_tokens(path: Path, tokens: Sequence[Token]) -> None:
+    """In one step: whoever reads meanwhile finds the old entries or the new ones."""
+    new = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    new.touch(mode=0o600)
+    new.write_bytes(to_json(tokens))
+    new.replace(path)
 
 
 def read_tokens(path: Path) -> list[Token]:

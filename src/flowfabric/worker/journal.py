@@ -16,6 +16,8 @@ from flowfabric.client.options import ChangedSteps, changed_steps
 from flowfabric.client.payloads import ENCODING
 from flowfabric.core import contracts as c
 from flowfabric.core import limits
+from flowfabric.core.codec import to_json
+from flowfabric.core.forms import FORM_STEPS, WaitForm
 from flowfabric.core.ids import WaitpointId, WaitpointKey
 from flowfabric.core.states import AttemptType
 from flowfabric.errors import FlowFabricError, InvalidInput
@@ -224,6 +226,10 @@ class Journal:
             return
         for number, piece in reversed(list(enumerate(latest.end.pieces()))):
             await self._record(RESERVED + latest.pointer, number, piece, _PACKED)
+
+    async def keep_form(self, wait: Occurrence, form: WaitForm) -> None:
+        """Record what a person is asked, ahead of the wait; the latest pass knows best."""
+        await self._record(FORM_STEPS + wait.name, wait.number, to_json(form), ENCODING, replace=True)
 
     async def _record(
         self, name: str, number: int, payload: bytes, encoding: str, digest: str = "", replace: bool = False

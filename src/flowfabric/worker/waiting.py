@@ -8,9 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypedDict
 
+from flowfabric.client import payloads
 from flowfabric.client.options import Duration, ms
 from flowfabric.core import contracts as c
+from flowfabric.core import limits
 from flowfabric.core.conditions import ByName, ResumeCondition, Single, TimeoutOnly, referenced_waitpoint_keys
+from flowfabric.core.forms import WaitForm
 from flowfabric.core.ids import SuspensionId, WaitpointKey
 from flowfabric.core.policy import TimeoutBehavior
 from flowfabric.errors import FlowFabricError, InvalidInput
@@ -21,6 +24,12 @@ from flowfabric.worker.signals import ResumedWithoutSignal, Signal, SignalTimeou
 OnTimeout: TypeAlias = Literal["raise", "fail", "cancel", "expire", "escalate"]
 Reason: TypeAlias = c.SuspensionReasonCode | str
 
+_QUESTION_MAX_BYTES: Final = 16_384
+_SCHEMA_MAX_BYTES: Final = 65_536
+_FOR_PEOPLE: Final = (
+    c.SuspensionReasonCode.WAITING_FOR_APPROVAL,
+    c.SuspensionReasonCode.WAITING_FOR_OPERATOR_REVIEW,
+)
 _BEHAVIORS: Final[dict[str, TimeoutBehavior]] = {
     "raise": TimeoutBehavior.AUTO_RESUME_WITH_TIMEOUT_SIGNAL,
     "fail": TimeoutBehavior.FAIL,
@@ -33,11 +42,15 @@ _UNUSABLE: Final = frozenset({"pending_waitpoint_expired", "waitpoint_not_pendin
 
 
 class WaitOptions(TypedDict, total=False):
-    """How long a handler waits, what happens then, and why it waits; without `timeout` it waits until it is told."""
+    """How long a handler waits, what happens then, and why it waits; without `timeout` it waits until it is told.
+
+    `question` is what the page of the waitpoint's link asks a person.
+    """
 
     timeout: Duration | None
     on_timeout: OnTimeout
     reason: Reason
+    question: str
 
 
 class Terms(NamedTuple):
@@ -46,6 +59,7 @@ class Terms(NamedTuple):
     reason: Reason = c.SuspensionReasonCode.WAITING_FOR_SIGNAL
     timeout_ms: int | None = None
     behavior: TimeoutBehavior = TimeoutBehavior.FAIL
+    question: str = ""
 
 
 def _terms(
@@ -53,11 +67,15 @@ def _terms(
     timeout: Duration | None = None,
     on_timeout: str = "raise",
     reason: Reason = c.SuspensionReasonCode.WAITING_FOR_SIGNAL,
+    question: str = "",
 ) -> Terms:
+    limits.text("question", question, 0, _QUESTION_MAX_BYTES)
     behavior = _BEHAVIORS.get(on_timeout)
     if behavior is None:
         raise InvalidInput("on_timeout", on_timeout, f"must be one of {', '.join(_BEHAVIORS)}")
-    return Terms(reason) if timeout is None else Terms(reason, ms("timeout", timeout, low=1), behavior)
+    if timeout is None:
+        return Terms(reason, question=question)
+    return Terms(reason, ms("timeout", timeout, low=1), behavior, question)
 
 
 class Wait(NamedTuple):
@@ -66,6 +84,23 @@ class Wait(NamedTuple):
     condition: ResumeCondition
     waitpoints: tuple[c.WaitpointBinding, ...]
     terms: Terms
+    kind: Any = Any  # of the payload
+
+    def form(self) -> WaitForm | None:
+        """What a person is asked, where a person is: at a waitpoint that was given away, or who must approve.
+
+        For the other waits nothing is kept: programs know what to say.
+        """
+        is_given = any(isinstance(each, c.PendingWaitpoint) for each in self.waitpoints)
+        is_typed = self.kind is not Any and (is_given or self.terms.reason in _FOR_PEOPLE)
+        if not is_typed and not self.terms.question:
+            return None
+        schema = payloads.schema(self.kind) if self.kind is not Any else None
+        return WaitForm(
+            waitpoints=tuple(str(each.waitpoint_key) for each in self.waitpoints),
+            question=self.terms.question,
+            schema=schema if len(payloads.to_json(schema)) <= _SCHEMA_MAX_BYTES else None,
+        )
 
 
 async def wait_for_signal(
@@ -76,7 +111,7 @@ async def wait_for_signal(
     def wait() -> Wait:
         place = c.FreshWaitpoint.new() if at is None else _made_before(at)
         assert place.waitpoint_key is not None
-        return Wait(Single(place.waitpoint_key, ByName(name)), (place,), _terms(**options))
+        return Wait(Single(place.waitpoint_key, ByName(name)), (place,), _terms(**options), kind)
 
     end = await wait_until_over(journal, "ctx.wait_for_signal", f"signal:{name}", wait)
     if at is not None:
@@ -94,7 +129,7 @@ async def wait_for(
     """The signals that met the condition, as they came; none when an operator ended the wait."""
     places = bindings(condition, journal.open_waitpoints)
     end = await wait_until_over(
-        journal, "ctx.wait_for", "condition", lambda: Wait(condition, places, _terms(**options))
+        journal, "ctx.wait_for", "condition", lambda: Wait(condition, places, _terms(**options), kind)
     )
     journal.used.update(place.waitpoint_id for place in places)
     if end.is_timeout:
@@ -143,6 +178,8 @@ async def _suspend(journal: Journal, at: Occurrence, wait: Wait) -> WaitEnd:
     async with journal.gate.alone():
         journal.attempt.check()
         await journal.keep()
+        if form := wait.form():
+            await journal.keep_form(at, form)
         try:
             await journal.ask(journal.home.suspend(journal.attempt, args))
         except FlowFabricError as refusal:

@@ -41,9 +41,10 @@ _read_work: Final = shapes.reader(list[_Where])
 class HttpBackend:
     """The ports of a remote store. Those of the table are made from it, below; these are the others."""
 
-    def __init__(self, transport: Transport, partitions: PartitionConfig) -> None:
+    def __init__(self, transport: Transport, partitions: PartitionConfig, version: str = "") -> None:
         self._transport = transport
         self.partitions = partitions
+        self.version = version  # of the server
 
     @classmethod
     async def open(cls, settings: Settings) -> Self:
@@ -53,7 +54,11 @@ class HttpBackend:
         except BaseException:
             await transport.close()
             raise
-        return cls(transport, found.partitions)
+        return cls(transport, found.partitions, found.version)
+
+    async def ready(self) -> None:
+        """Raise what keeps the server from its work, if anything does."""
+        await self._transport.request("GET", "/readyz")
 
     async def close(self) -> None:
         await self._transport.close()

@@ -39,12 +39,15 @@ class Reach(StrEnum):
 class Operation:
     """One row of the table."""
 
-    def __init__(self, method: str, path: str, port: str, scope: Scope, reach: Reach) -> None:
+    def __init__(
+        self, method: str, path: str, port: str, scope: Scope, reach: Reach, *, takes_payloads: bool = False
+    ) -> None:
         self.method = method
         self.path = PREFIX + path
         self.port = port
         self.scope = scope
         self.reach = reach
+        self.takes_payloads = takes_payloads  # so its body may be large
         self.parameters = tuple(_PARAMETER.findall(path))
 
     def __repr__(self) -> str:
@@ -58,13 +61,19 @@ class Operation:
     def has_body(self) -> bool:
         return self.method != "GET"
 
+    @property
+    def is_audited(self) -> bool:
+        """Whether an operator does it; the upkeep of an engine is no decision of anybody."""
+        return self.scope in (Scope.OPERATE, Scope.ADMIN) and not self.path.startswith(f"{PREFIX}/engine/")
+
 
 def _group(prefix: str, reach: Reach, rows: str) -> list[Operation]:
-    """Rows of method, path behind the prefix, port and scope."""
+    """Rows of method, path behind the prefix, port and scope; a plus says that the body brings payloads."""
     found = []
     for row in rows.strip().splitlines():
-        method, path, port, scope = row.split()
-        found.append(Operation(method, prefix + path.removeprefix("."), port, Scope(scope), reach))
+        method, path, port, scope, *plus = row.split()
+        path = prefix + path.removeprefix(".")
+        found.append(Operation(method, path, port, Scope(scope), reach, takes_payloads=bool(plus)))
     return found
 
 
@@ -102,8 +111,8 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         POST /unblock                unblock_execution             operate
         POST /promote                promote_delayed               operate
         POST /revoke-lease           revoke_lease                  operate
-        POST /signals                signal_execution              signal
-        POST /waitpoints/{waitpoint_id}/signals  deliver_signal       signal
+        POST /signals                signal_execution              signal +
+        POST /waitpoints/{waitpoint_id}/signals  deliver_signal       signal +
         POST /waitpoints/{waitpoint_id}/close    close_waitpoint      operate
         GET  /waitpoints/{waitpoint_id}/token    read_waitpoint_token operate
         POST /claim                  claim_execution               work
@@ -113,15 +122,15 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         POST /reclaim-grant          issue_reclaim_grant           work
         POST /reclaim                reclaim_execution             work
         POST /renew                  renew_lease                   work
-        POST /complete               complete_execution            work
+        POST /complete               complete_execution            work +
         POST /fail                   fail_execution                work
         POST /delay                  delay_execution               work
         POST /wait-for-children      move_to_waiting_children      work
         POST /progress               update_progress               work
-        POST /steps                  record_step                   work
-        POST /suspend                suspend_execution             work
+        POST /steps                  record_step                   work +
+        POST /suspend                suspend_execution             work +
         POST /waitpoints             create_pending_waitpoint      work
-        POST /frames                 append_frame                  work
+        POST /frames                 append_frame                  work +
         POST /expire-lease           mark_lease_expired_if_due     admin
         POST /expire-suspension      expire_suspension             admin
         POST /eligibility            evaluate_flow_eligibility     admin
@@ -133,8 +142,8 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         Reach.STORE,
         """
         POST /work/claims            claim_executions              work
-        POST /work/finish            finish_executions             work
-        POST /work/frames            append_frames                 work
+        POST /work/finish            finish_executions             work +
+        POST /work/frames            append_frames                 work +
         POST /work/next              claim_for_worker              work
         GET  /work/eligible          scan_eligible_executions      read
         POST /work/block-route       block_route                   operate
@@ -191,11 +200,11 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "",
         Reach.NAMESPACE,
         """
-        PUT  /executions             create_execution              submit
-        POST /executions/batch       submit_executions             submit
+        PUT  /executions             create_execution              submit +
+        POST /executions/batch       submit_executions             submit +
         GET  /executions             list_executions               read
         GET  /events                 read_events                   read
-        POST /flows                  submit_flow                   submit
+        POST /flows                  submit_flow                   submit +
         PUT  /flows                  create_flow                   submit
         GET  /flows                  list_flows                    read
         """,
@@ -208,7 +217,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         GET  /members                list_flow_members             read
         GET  /edges                  list_edges                    read
         GET  /edges/{edge_id}        describe_edge                 read
-        POST /growth                 grow_flow                     submit
+        POST /growth                 grow_flow                     submit +
         POST /members                add_execution_to_flow         submit
         POST /edges                  stage_dependency_edge         submit
         POST /edges/apply            apply_dependency_to_child     submit

@@ -18,7 +18,7 @@ from flowfabric.core.handle import BackendTag, HandleWriter
 from flowfabric.core.ids import ExecutionId
 from flowfabric.core.partition import Partition
 from flowfabric.core.states import AttemptType
-from flowfabric.errors import BadReply, FlowFabricError
+from flowfabric.errors import BadReply, FlowFabricError, InvalidInput
 
 
 class FinishItem(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -26,6 +26,14 @@ class FinishItem(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     complete: c.CompleteExecutionArgs | None = None
     fail: c.FailExecutionArgs | None = None
+
+    @property
+    def ending(self) -> b.FinishArgs:
+        if self.complete is not None and self.fail is None:
+            return self.complete
+        if self.fail is not None and self.complete is None:
+            return self.fail
+        raise InvalidInput("finish", "both" if self.fail else "neither", "each must have one of complete and fail")
 
 
 class FinishRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -37,10 +45,9 @@ class FinishRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     claim: b.ClaimExecutionsArgs | None = None
 
     def args(self) -> b.FinishExecutionsArgs:
-        endings = [item.complete or item.fail for item in self.finish]
         return b.FinishExecutionsArgs(
             partition=self.partition,
-            finish=tuple(each for each in endings if each is not None),
+            finish=tuple(item.ending for item in self.finish),
             renew=self.renew,
             claim=self.claim,
         )

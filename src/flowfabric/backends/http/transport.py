@@ -39,10 +39,15 @@ class Transport:
         headers = {"Authorization": f"Bearer {settings.token}"} if settings.token else {}
         timeout = httpx.Timeout(_WAIT_S, connect=settings.connect_timeout_ms / 1000)
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=100)
+        # The certificates of the system take a while to read, and http:// shows none.
         self._client = httpx.AsyncClient(
-            base_url=settings.url.rstrip("/"), headers=headers, timeout=timeout, limits=limits
+            base_url=settings.url.rstrip("/"),
+            headers=headers,
+            timeout=timeout,
+            limits=limits,
+            verify=settings.url.startswith("https:"),
         )
-        self._peer = urlsplit(settings.url).netloc
+        self._peer = urlsplit(settings.url).netloc.rpartition("@")[2]  # as it is shown: a password is for nobody
 
     async def close(self) -> None:
         await self._client.aclose()

@@ -14,7 +14,7 @@ from flowfabric.backends.http.operations import BY_PORT, PREFIX, Scope
 from flowfabric.core import contracts as c
 from flowfabric.core.ids import ExecutionId, FlowId
 from flowfabric.errors import ExecutionNotFound, NotFound
-from flowfabric.server.access import admit, check_execution, check_flow
+from flowfabric.server.access import check_execution, check_flow, narrowed
 from flowfabric.server.decoding import query_of
 from flowfabric.server.event_sources import ExecutionEvents, FlowEvents, LogEvents
 from flowfabric.server.items import Item
@@ -83,7 +83,7 @@ async def log_events(request: Request) -> Response:
     service = Service.of(request)
     token = service.caller(request, Scope.READ)
     given = query_of(_READ, request, leave_out=("after",))
-    args = await admit(_READ, token, given, service.backend)
+    args = await narrowed(_READ, token, given, service.backend)
     place = last_seen(request) or args.cursor
     return stream(request, _of_log(service, replace(args, cursor=None, limit=1), place))
 

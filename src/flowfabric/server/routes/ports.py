@@ -9,17 +9,16 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from flowfabric.backends.http.operations import OPERATIONS, Operation, Scope
+from flowfabric.backends.http.operations import OPERATIONS, Operation
 from flowfabric.backends.http.shapes import FinishRequest
 from flowfabric.core import batch as b
 from flowfabric.errors import FlowFabricError
-from flowfabric.server.access import admit
+from flowfabric.server.access import enter, narrowed
 from flowfabric.server.decoding import request_of
 from flowfabric.server.service import Service, answer
 
 Handler = Callable[[Request], Awaitable[Response]]
 
-_AUDITED: Final = frozenset({Scope.OPERATE, Scope.ADMIN})
 # What these do not find is 404; None means something else in the answers of others.
 _ABSENT: Final = {
     "describe_execution": "execution_not_found",
@@ -33,26 +32,33 @@ _SECRET: Final = {"Cache-Control": "no-store"}
 
 
 def routes() -> list[Route]:
-    return [Route(each.path, _handler(each), methods=[each.method], name=each.port) for each in OPERATIONS]
+    return [Route(each.path, handler(each), methods=[each.method], name=each.port) for each in OPERATIONS]
 
 
-def _handler(operation: Operation) -> Handler:
+def handler(operation: Operation) -> Handler:
+    """What answers an operation."""
     call = _call_of(operation)
 
     async def handle(request: Request) -> Response:
         service = Service.of(request)
         token = service.caller(request, operation.scope)
+        await enter(operation, token, request.path_params, service.backend)
         given = await request_of(operation, request, service.settings)
-        args = await admit(operation, token, given, service.backend)
+        args = await narrowed(operation, token, given, service.backend)
         result = await call(service, args)
-        if operation.scope in _AUDITED and operation.has_body:
-            service.audit(request, token, operation.port, **request.path_params)
+        if operation.is_audited:
+            service.audit(request, token, operation.port, **ids_of(args))
         if result is None and operation.port in _ABSENT:
             raise FlowFabricError(code=_ABSENT[operation.port], absent=True)
         return answer(result, headers=_SECRET if operation.port == "read_waitpoint_token" else None)
 
     handle.__name__ = operation.port
     return handle
+
+
+def ids_of(args: Any) -> dict[str, Any]:
+    """What a call was about, in ids alone."""
+    return {name: getattr(args, name) for name in args.__struct_fields__ if name == "namespace" or name.endswith("_id")}
 
 
 def _call_of(operation: Operation) -> Callable[[Service, Any], Awaitable[Any]]:

@@ -88,7 +88,7 @@ async def submit_bulk(request: Request) -> Response:
     """One outcome for each, in order; a refused one is an error there and touches no other."""
     service = Service.of(request)
     token = service.caller(request, Scope.SUBMIT)
-    bulk = from_json(Bulk, await body_of(request, service.settings))
+    bulk = from_json(Bulk, await body_of(request, service.settings, takes_payloads=True))
     args = [_args(service, token, each) for each in bulk.submissions]
     outcomes = await service.backend.submit_executions(args)
     return answer([each if isinstance(each, FlowFabricError) else _submitted(each) for each in outcomes])
@@ -96,7 +96,7 @@ async def submit_bulk(request: Request) -> Response:
 
 async def _given(request: Request, service: Service) -> Submission:
     """JSON says everything; any other body is the input itself, and the query says the rest."""
-    body = await body_of(request, service.settings)
+    body = await body_of(request, service.settings, takes_payloads=True)
     kind = request.headers.get("content-type", _JSON).partition(";")[0].strip().lower()
     if kind == _JSON:
         given: Submission = from_json(Submission, body)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -16,6 +15,7 @@ from flowfabric.core import batch as b
 from flowfabric.core.capability import capability_set
 from flowfabric.core.codec import from_json
 from flowfabric.core.contracts.fields import BatchCount, Capabilities, Checked, DurationMs, LeaseTtlMs
+from flowfabric.core.contracts.workers import Lanes
 from flowfabric.core.ids import LaneId, WorkerId, WorkerInstanceId
 from flowfabric.errors import FlowFabricError
 from flowfabric.server.decoding import body_of
@@ -28,7 +28,7 @@ from flowfabric.server.tokens import Token
 class WaitingClaim(Checked, frozen=True, kw_only=True):
     """Claim up to `count` executions of these lanes; where there are none, wait for some at most `wait_ms`."""
 
-    lanes: tuple[LaneId, ...] = msgspec.field(default_factory=lambda: (LaneId("default"),))
+    lanes: Lanes = (LaneId("default"),)
     worker_id: WorkerId
     worker_instance_id: WorkerInstanceId
     lease_ttl_ms: LeaseTtlMs = 30_000

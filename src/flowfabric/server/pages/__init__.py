@@ -1,0 +1,1 @@
+"""Pages that the server writes itself, for people who come by a link."""

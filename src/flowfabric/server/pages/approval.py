@@ -1,0 +1,117 @@
+"""The page of a waitpoint's link: what is asked, the form of the answer, and what became of it."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from html import escape
+from typing import Final, NamedTuple
+
+from flowfabric.core import contracts as c
+from flowfabric.core.forms import WaitForm
+from flowfabric.server.pages.fields import CHOICE, JSON, Answers
+
+# From the address of a signal to the root of the server, wherever a proxy has put it.
+_UP: Final = "../" * 5
+
+
+class Asked(NamedTuple):
+    """An open waitpoint, and what is known of what it is for."""
+
+    waitpoint: c.PendingWaitpointInfo
+    execution: c.ExecutionInfo
+    form: WaitForm | None
+    signal_name: str | None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the signal may be called; none: anything."""
+        return (self.signal_name,) if self.signal_name else tuple(self.waitpoint.required_signal_names)
+
+
+def asking(asked: Asked, token: str, *, problem: str = "", given: Mapping[str, str] | None = None) -> str:
+    """What is asked, with the form. `given` is what was filled in before it had a problem."""
+    answers, given = Answers(asked.form), given or {}
+    question = (asked.form.question if asked.form else "") or f"{asked.execution.execution_kind} waits for your answer"
+    first, _, rest = question.partition("\n")
+    body = [f"<h1>{escape(first)}</h1>"]
+    body += [f'<p class="text">{escape(each)}</p>' for each in (rest.strip(), answers.told) if each]
+    body.append(_facts(asked))
+    if problem:
+        body.append(f'<p class="problem" role="alert">{escape(problem)}</p>')
+    body.append(_form(asked, answers, token, given))
+    return _page(first, body)
+
+
+def telling(title: str, text: str) -> str:
+    """A page that only says something."""
+    return _page(title, [f"<h1>{escape(title)}</h1>", f'<p class="text">{escape(text)}</p>'])
+
+
+def _facts(asked: Asked) -> str:
+    facts = {
+        "Task": asked.execution.execution_kind,
+        "Execution": str(asked.execution.execution_id),
+        "Asked": _time(asked.waitpoint.created_at),
+        "Until": _time(asked.waitpoint.expires_at) if asked.waitpoint.expires_at is not None else "",
+    }
+    rows = "".join(f"<dt>{name}</dt><dd>{escape(value)}</dd>" for name, value in facts.items() if value)
+    return f"<dl>{rows}</dl>"
+
+
+def _form(asked: Asked, answers: Answers, token: str, given: Mapping[str, str]) -> str:
+    once = given.get("once") or secrets.token_urlsafe(12)
+    hidden = {"token": token, "once": once}
+    parts = [f'<input type="hidden" name="{name}" value="{escape(value)}">' for name, value in hidden.items()]
+    parts.append(_names(asked, given.get("name", "")))
+    parts += [field.html(given.get(field.key)) for field in answers.fields]
+    parts.append(_buttons(answers, given))
+    return f'<form method="post" action="signals" autocomplete="off">{"".join(parts)}</form>'
+
+
+def _names(asked: Asked, given: str) -> str:
+    """What the signal is called; mostly there is nothing to choose."""
+    names = asked.names
+    if len(names) == 1:
+        return f'<input type="hidden" name="name" value="{escape(names[0])}">'
+    label = '<div class="field"><label for="name">Signal</label>'
+    if not names:
+        return f'{label}<input id="name" name="name" required value="{escape(given)}"></div>'
+    options = "".join(f"<option{' selected' if each == given else ''}>{escape(each)}</option>" for each in names)
+    return f'{label}<select id="name" name="name">{options}</select></div>'
+
+
+def _buttons(answers: Answers, given: Mapping[str, str]) -> str:
+    if not answers.is_decision:
+        return '<p class="buttons"><button class="yes">Send</button></p>'
+    both = "".join(
+        f'<button name="{CHOICE}" value="{value}" class="{kind}">{text}</button>'
+        for value, kind, text in (("approve", "yes", "Approve"), ("reject", "no", "Reject"))
+    )
+    return f'<p class="buttons">{both}</p>{_anything(given) if answers.is_open else ""}'
+
+
+def _anything(given: Mapping[str, str]) -> str:
+    text = escape(given.get(JSON, ""))
+    return (
+        f"<details{' open' if text else ''}><summary>Answer something else</summary>"
+        f'<div class="field"><label for="{JSON}">JSON</label>'
+        f'<textarea id="{JSON}" name="{JSON}" rows="4" spellcheck="false">{text}</textarea></div>'
+        f'<p class="buttons"><button name="{CHOICE}" value="{JSON}">Send this</button></p></details>'
+    )
+
+
+def _time(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def _page(title: str, body: list[str]) -> str:
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        '<meta name="robots" content="noindex"><meta name="color-scheme" content="light dark">'
+        f"<title>{escape(title)}</title>"
+        f'<link rel="stylesheet" href="{_UP}pages/approval.css"></head>'
+        f"<body><main>{''.join(body)}</main></body></html>"
+    )

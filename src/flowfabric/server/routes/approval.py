@@ -1,0 +1,209 @@
+"""Links of waitpoints: a page that asks a person, and the delivery of what they, or a program, answer.
+
+The token of the link is the right, so there is no login. Looking changes nothing; the answer is a POST. Links that are
+forged, and such to what is not there, get the same answer (G6).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from importlib.resources import files
+from typing import Any, Final
+from urllib.parse import parse_qs
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from flowfabric.backends.http.operations import BY_PORT
+from flowfabric.backends.ports import EngineBackend
+from flowfabric.client.signals import by_link
+from flowfabric.core import contracts as c
+from flowfabric.core import limits
+from flowfabric.core.codec import from_json
+from flowfabric.core.forms import FORM_STEPS, WaitForm
+from flowfabric.core.ids import ExecutionId, SignalId, WaitpointId, WaitpointToken
+from flowfabric.core.links import SignalLink
+from flowfabric.errors import FlowFabricError, Invalid, InvalidInput
+from flowfabric.server.decoding import body_of
+from flowfabric.server.pages.approval import Asked, asking, telling
+from flowfabric.server.pages.fields import Answers, BadAnswer
+from flowfabric.server.problems import status_of
+from flowfabric.server.routes.ports import handler
+from flowfabric.server.service import Service, answer
+
+_FORM: Final = "application/x-www-form-urlencoded"
+_PATH: Final = BY_PORT["deliver_signal"].path
+_ASK: Final = "ask"  # the name of a signal that is never delivered
+_HEADERS: Final = {"Cache-Control": "no-store", "Referrer-Policy": "no-referrer"}
+_FORGED: Final = frozenset(
+    {"invalid_token", "missing_token", "token_expired", "execution_not_found", "waitpoint_not_found", "invalid_input"}
+)
+_deliver: Final = handler(BY_PORT["deliver_signal"])
+
+
+async def show(request: Request) -> Response:
+    """What is asked; nothing changes."""
+    service = Service.of(request)
+    service.visitor(request)
+    try:
+        link = _link(request, request.query_params.get("token", ""), request.query_params.get("name"))
+        asked = await _asked(service.backend, link)
+    except FlowFabricError as error:
+        return _refused(error)
+    return _html(asking(asked, link.token.reveal()))
+
+
+async def decide(request: Request) -> Response:
+    """The answer of a person, by a form; of a program that has a link; or of one that has a bearer token."""
+    service = Service.of(request)
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() == _FORM:
+        service.visitor(request)
+        return await _by_form(request, service)
+    if "token" in request.query_params:
+        service.visitor(request)
+        return await _by_link(request, service)
+    return await _deliver(request)
+
+
+async def _by_form(request: Request, service: Service) -> Response:
+    text = (await body_of(request, service.settings)).decode("utf-8", "replace")
+    given = {name: values[-1] for name, values in parse_qs(text, keep_blank_values=True).items()}
+    try:
+        link = _link(request, given.get("token", ""), given.get("name"))
+        asked = await _asked(service.backend, link)
+        try:
+            payload = Answers(asked.form).read(given)
+            args = by_link(
+                link, payload, name=None, source="", idempotency_key=given.get("once") or None, source_type="page"
+            )
+        except (BadAnswer, InvalidInput) as problem:
+            return _html(asking(asked, link.token.reveal(), problem=_said(problem), given=given), 422)
+        await service.backend.deliver_signal(args)
+    except FlowFabricError as error:
+        return _refused(error)
+    return _html(telling("Thank you", "Your answer was delivered. You can close this page."))
+
+
+async def _by_link(request: Request, service: Service) -> Response:
+    """The body is the payload, as JSON; none is a signal without one."""
+    body = await body_of(request, service.settings)
+    link = _link(request, request.query_params["token"], request.query_params.get("name"))
+    payload = from_json(Any, body, root="payload") if body else None
+    key = request.headers.get("idempotency-key")
+    args = by_link(link, payload, name=None, source="", idempotency_key=key, source_type="link")
+    try:
+        return answer(await service.backend.deliver_signal(args))
+    except FlowFabricError as error:
+        if error.code in _FORGED - {"invalid_input"}:
+            raise FlowFabricError("the link is not valid", code="invalid_token") from None
+        raise
+
+
+def _link(request: Request, token: str, name: str | None) -> SignalLink:
+    return SignalLink(
+        execution_id=ExecutionId(request.path_params["execution_id"]),
+        waitpoint_id=WaitpointId(request.path_params["waitpoint_id"]),
+        token=WaitpointToken(token),
+        signal_name=name or None,
+    )
+
+
+async def _asked(backend: EngineBackend, link: SignalLink) -> Asked:
+    """What the link is for, for whoever has its token."""
+    waitpoint = await _open(backend, link)
+    if waitpoint is None:
+        raise await _closed(backend, link)
+    _check(waitpoint, link.token.reveal())
+    execution = await backend.get_execution(link.execution_id)
+    if execution is None:
+        raise FlowFabricError(code="invalid_token")
+    form = await _form_of(backend, waitpoint)
+    return Asked(waitpoint, execution, form, link.signal_name)
+
+
+async def _open(backend: EngineBackend, link: SignalLink) -> c.PendingWaitpointInfo | None:
+    args = c.ListPendingWaitpointsArgs(execution_id=link.execution_id, limit=limits.SCAN_LIMIT_MAX)
+    while True:
+        page = await backend.list_pending_waitpoints(args)
+        for each in page.entries:
+            if each.waitpoint_id == link.waitpoint_id:
+                return each
+        if page.next_cursor is None:
+            return None
+        args = c.ListPendingWaitpointsArgs(execution_id=args.execution_id, after=page.next_cursor, limit=args.limit)
+
+
+def _check(waitpoint: c.PendingWaitpointInfo, token: str) -> None:
+    """Whether the token is the waitpoint's, by its fingerprint: the store tells nobody the token itself."""
+    kid, _, digest = token.partition(":")
+    fingerprint = hashlib.sha1(digest.encode(), usedforsecurity=False).hexdigest()[:16]
+    presented, known = f"{kid}:{fingerprint}", f"{waitpoint.token_kid}:{waitpoint.token_fingerprint}"
+    if not waitpoint.token_fingerprint or not secrets.compare_digest(presented, known):
+        raise FlowFabricError(code="invalid_token")
+
+
+async def _closed(backend: EngineBackend, link: SignalLink) -> FlowFabricError:
+    """Why nothing can be said at a waitpoint that is not open: a signal there is refused, and changes nothing (G4).
+
+    To whoever has its token the refusal says that it is closed, to all others that the token is wrong.
+    """
+    args = c.DeliverSignalArgs(
+        execution_id=link.execution_id,
+        waitpoint_id=link.waitpoint_id,
+        waitpoint_token=link.token,
+        signal_id=SignalId.new(),
+        signal_name=_ASK,
+    )
+    try:
+        await backend.deliver_signal(args)
+    except FlowFabricError as refusal:
+        return refusal
+    raise AssertionError("a waitpoint that was closed has taken a signal")
+
+
+async def _form_of(backend: EngineBackend, waitpoint: c.PendingWaitpointInfo) -> WaitForm | None:
+    """What was recorded last for this waitpoint."""
+    found: WaitForm | None = None
+    cursor: int | None = 0
+    while cursor is not None:
+        args = c.ReadStepsArgs(execution_id=waitpoint.execution_id, cursor=cursor, limit=limits.SCAN_LIMIT_MAX)
+        page = await backend.read_steps(args)
+        for step in page.steps:
+            if step.name.startswith(FORM_STEPS):
+                form = WaitForm.read(step.payload)
+                found = form if waitpoint.waitpoint_key in form.waitpoints else found
+        cursor = page.next_cursor
+    return found
+
+
+def _refused(error: FlowFabricError) -> Response:
+    if error.code in _FORGED:
+        said = ("This link is not valid", "It may have been copied in part, or withdrawn. Ask for a new one.")
+        return _html(telling(*said), 404)
+    if error.code in ("waitpoint_closed", "target_not_signalable", "execution_not_suspended"):
+        said = ("Nothing is asked here any more", "It was answered already, or its time is over.")
+        return _html(telling(*said), 410)
+    said = ("This did not work", "Nothing was changed. Try again in a moment.")
+    return _html(telling(*said), status_of(error))
+
+
+def _said(problem: Exception) -> str:
+    return problem.message if isinstance(problem, Invalid) else str(problem)
+
+
+def _html(text: str, status: int = 200) -> Response:
+    return Response(text, status, _HEADERS, media_type="text/html")
+
+
+async def css(_: Request) -> Response:
+    text = files("flowfabric.server.pages").joinpath("approval.css").read_text()
+    return Response(text, headers={"Cache-Control": "max-age=3600"}, media_type="text/css")
+
+
+ROUTES: Final = [
+    Route(_PATH, show, methods=["GET"]),
+    Route(_PATH, decide, methods=["POST"]),
+    Route("/pages/approval.css", css),
+]

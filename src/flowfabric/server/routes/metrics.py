@@ -1,0 +1,35 @@
+"""`/metrics`: how the store, the engine and this server do, for Prometheus."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from flowfabric.backends.http.operations import Scope
+from flowfabric.server import measuring
+from flowfabric.server.metrics import CONTENT_TYPE, Family, Sample, text
+from flowfabric.server.routes.work import for_all
+from flowfabric.server.service import Service
+
+
+async def metrics(request: Request) -> Response:
+    """Everything that is measured."""
+    service = Service.of(request)
+    for_all(service.caller(request, Scope.READ))
+    backend = service.backend
+    families = [
+        *await measuring.of_lanes(backend),
+        *await measuring.of_workers(backend),
+        *await measuring.of_budgets(backend),
+        *await service.happened.families(),
+        *(measuring.of_engine(service.engine) if service.engine is not None else ()),
+        *service.requests.families(),
+        Family("flowfabric_http_streams", "gauge", "Open streams of events.", [Sample((), len(service.streams))]),
+    ]
+    return Response(text(families), headers={"Content-Type": CONTENT_TYPE, "Cache-Control": "no-store"})
+
+
+ROUTES: Final = [Route("/metrics", metrics)]

@@ -1,0 +1,80 @@
+"""A server with tokens, one for each thing that may be wrong with a caller, and all addresses that it has."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+from starlette.routing import Route
+
+from flowfabric.backends.http.operations import Scope
+from flowfabric.backends.ports import EngineBackend
+from flowfabric.server.app import create_app
+from flowfabric.server.listening import listening
+from flowfabric.server.settings import ServerSettings
+from flowfabric.server.tokens import ALL, Token, new_token, write_tokens
+
+OURS, THEIRS = "ours", "theirs"
+WITHIN_S = 20
+
+# What a page or a probe loads before anybody has shown a token. It tells nothing of the store or, as the page of a
+# waitpoint's link does, asks for the link's own token.
+OPEN = frozenset(
+    {"/healthz", "/readyz", "/openapi.json", "/", "/dashboard/{path:path}", "/pages/approval.css"}
+    | {"/approve/{execution_id}/{waitpoint_id}", "/w/{execution_id}/{waitpoint_id}"}
+)
+
+
+class TokenFile:
+    """The tokens of a test, by name."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.texts: dict[str, str] = {}
+        self._entries: list[Token] = []
+
+    def add(self, name: str, scopes: Iterable[Scope], namespaces: Iterable[str] = (ALL,)) -> str:
+        self.texts[name], entry = new_token(name, scopes, namespaces)
+        self._entries.append(entry)
+        write_tokens(self.path, self._entries)
+        return self.texts[name]
+
+    def remove(self, name: str) -> None:
+        self._entries = [each for each in self._entries if each.name != name]
+        write_tokens(self.path, self._entries)
+
+    def headers(self, name: str) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self.texts[name]}"}
+
+
+@asynccontextmanager
+async def guarded(backend: EngineBackend, tokens: TokenFile, **settings: Any) -> AsyncIterator[httpx.AsyncClient]:
+    listens = listening(backend, ServerSettings(port=0, tokens=str(tokens.path), **settings))
+    async with listens as url, httpx.AsyncClient(base_url=url, timeout=WITHIN_S) as http:
+        yield http
+
+
+def addresses(backend: EngineBackend) -> list[tuple[str, str]]:
+    """Method and path of every route of the application."""
+    found = []
+    for route in create_app(backend).routes:
+        assert isinstance(route, Route), f"{route} is no plain route: say here how it is guarded"
+        found += [(method, route.path) for method in sorted(route.methods or ()) if method != "HEAD"]
+    return found
+
+
+def guarded_addresses(backend: EngineBackend) -> list[tuple[str, str]]:
+    return [(method, path) for method, path in addresses(backend) if path not in OPEN]
+
+
+def filled(path: str, **ids: str) -> str:
+    """A path with these ids, and something harmless in its other places."""
+    return path.format_map(_Places(ids))
+
+
+class _Places(dict[str, str]):
+    def __missing__(self, name: str) -> str:
+        return "0"
