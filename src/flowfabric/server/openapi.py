@@ -13,6 +13,8 @@ from flowfabric.backends.http.problems import Problem
 from flowfabric.backends.http.shapes import FinishRequest, Work
 from flowfabric.core.ids import TextId, UuidId
 from flowfabric.server.decoding import request_type
+from flowfabric.server.routes.looking import InboxPage, InboxQuery, Why, WhyQuery
+from flowfabric.server.routes.overview import Overview, OverviewQuery
 from flowfabric.server.routes.submitting import Bulk, Submission, Submitted
 from flowfabric.server.routes.work import WaitingClaim
 
@@ -62,6 +64,7 @@ def document() -> dict[str, Any]:
 
 def _kinds() -> list[Any]:
     found: list[Any] = [Problem, Submission, Submitted, Bulk, WaitingClaim, Work, Refused, FinishRequest]
+    found += [Overview, InboxPage, Why]
     for operation in OPERATIONS:
         found += [request_type(operation), _result(operation)]
     return list({_name(kind): kind for kind in found}.values())
@@ -148,14 +151,31 @@ def _others(schemas: dict[str, Any]) -> list[tuple[str, str, dict[str, Any]]]:
             "responses": _responses(result),
         }
 
+    def place_of(name: str) -> str:
+        return "path" if name == "execution_id" else "query"
+
+    def reading(query: type[msgspec.Struct], result: Any, operation_id: str, summary: str) -> dict[str, Any]:
+        return {
+            "operationId": operation_id,
+            "summary": summary,
+            "description": "Scope: `read`.",
+            "tags": ["looking"],
+            "parameters": [_parameter(query, each, place_of(each)) for each in query.__struct_fields__],
+            "responses": _responses(schemas[_name(result)]),
+        }
+
     submitted, work = schemas[_name(Submitted)], schemas[_name(Work)]
     refused = schemas[_name(Refused)]
     submit = taking(Submission, submitted, "submit", "Submit a call of a task.")
     submit["responses"]["201"] = {"description": "created", "content": {_JSON: {"schema": submitted}}}
     bulk = {"type": "array", "items": {"anyOf": [submitted, refused]}}
     works = {"type": "array", "items": {"anyOf": [work, refused]}}
+    why = f"{PREFIX}/executions/{{execution_id}}/why"
     return [
         (f"{PREFIX}/executions", "post", submit),
         (f"{PREFIX}/executions/bulk", "post", taking(Bulk, bulk, "submit_bulk", "Submit many at once.")),
         (f"{PREFIX}/work/claim", "post", taking(WaitingClaim, works, "claim", "Claim work, waiting for some.")),
+        (f"{PREFIX}/overview", "get", reading(OverviewQuery, Overview, "overview", "How the store stands, and stood.")),
+        (f"{PREFIX}/inbox", "get", reading(InboxQuery, InboxPage, "inbox", "Who or what is being waited for.")),
+        (why, "get", reading(WhyQuery, Why, "why", "Why an execution does or does not run.")),
     ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+from typing import Annotated, Final, TypeAlias
 
 import msgspec
 from starlette.requests import Request
@@ -14,7 +14,9 @@ from flowfabric.backends.http.operations import PREFIX, Scope
 from flowfabric.backends.ports import EngineBackend
 from flowfabric.core import contracts as c
 from flowfabric.core.codec import from_plain
-from flowfabric.core.ids import ExecutionId, Namespace
+from flowfabric.core.contracts.events import Cursor
+from flowfabric.core.contracts.fields import Checked
+from flowfabric.core.ids import ExecutionId, LaneId, Namespace
 from flowfabric.core.states import PublicState
 from flowfabric.errors import ExecutionNotFound
 from flowfabric.scheduling.explain import explain
@@ -23,7 +25,8 @@ from flowfabric.server.service import Service, answer
 
 _WORKERS: Final = 1_000
 _WAITPOINTS: Final = 20
-_INBOX_LIMIT: Final = 50
+
+InboxLimit: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=100)]
 
 
 class Why(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,6 +35,24 @@ class Why(msgspec.Struct, frozen=True, kw_only=True):
     execution_id: ExecutionId
     public_state: PublicState
     sentence: str
+
+
+class WhyQuery(msgspec.Struct, frozen=True, kw_only=True):
+    execution_id: ExecutionId
+
+
+class InboxQuery(Checked, frozen=True, kw_only=True):
+    """As a list of suspended executions is asked for, with fewer at once: each takes two more reads."""
+
+    lane_id: LaneId | None = None
+    reason_code: c.SuspensionReasonCode | None = None
+    cursor: Cursor | None = None
+    limit: InboxLimit = 50
+
+    def args(self) -> c.ListSuspendedArgs:
+        return c.ListSuspendedArgs(
+            lane_id=self.lane_id, reason_code=self.reason_code, cursor=self.cursor, limit=self.limit
+        )
 
 
 class InboxEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,9 +89,8 @@ async def inbox(request: Request) -> Response:
     """Who or what is being waited for, over all lanes."""
     service = Service.of(request)
     check_store(service.caller(request, Scope.READ))
-    given = {"limit": str(_INBOX_LIMIT)} | dict(request.query_params)
-    args = from_plain(c.ListSuspendedArgs, given, texts=True)
-    page = await service.backend.list_suspended(args)
+    query = from_plain(InboxQuery, dict(request.query_params), texts=True)
+    page = await service.backend.list_suspended(query.args())
     entries = await asyncio.gather(*(_entry(service.backend, each) for each in page.entries))
     return answer(InboxPage(entries=tuple(each for each in entries if each), next_cursor=page.next_cursor))
 

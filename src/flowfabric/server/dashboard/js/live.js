@@ -4,7 +4,8 @@ const SLOWEST_MS = 30_000;
 const NUDGE_MS = 150;
 const REST_MS = 600; // between two looks, however many nudges there are
 
-// Call `look` now and every `everyMs` after it has ended, until `signal` aborts. Answers `nudge`: look soon.
+// Call `look` now and every `everyMs` after it has ended, until `signal` aborts. Answers `nudge`: look soon. Many nudges
+// are one look; `nudge.now` does not wait.
 export function live(look, everyMs, signal) {
   let timer = null;
   let running = false;
@@ -41,11 +42,13 @@ export function live(look, everyMs, signal) {
   document.addEventListener("visibilitychange", run, { signal });
   signal.addEventListener("abort", () => clearTimeout(timer));
   run();
-  return () => {
+  const nudge = () => {
     if (running) again = true;
     else if (!isNudged) {
       isNudged = true;
       schedule(Math.max(NUDGE_MS, REST_MS - (performance.now() - endedAt)));
     }
   };
+  nudge.now = run; // somebody waits for it
+  return nudge;
 }

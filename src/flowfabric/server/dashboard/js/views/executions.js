@@ -217,7 +217,7 @@ function paging(state) {
   if (cursors.length === 1 && !next) return null;
   const turn = (change) => {
     change();
-    state.look();
+    state.look.now();
   };
   return h(
     "nav",

@@ -48,7 +48,7 @@ export function paging(cursors, next, look) {
   if (cursors.length === 1 && !next) return null;
   const turn = (change) => () => {
     change();
-    look();
+    look.now();
   };
   return h(
     "nav",
