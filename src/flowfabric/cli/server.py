@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Annotated, TypeAlias
@@ -22,6 +21,7 @@ from flowfabric.config import Settings
 from flowfabric.engine import Engine
 from flowfabric.server.settings import ServerSettings
 from flowfabric.server.tokens import ALL, new_token, read_tokens, write_tokens
+from flowfabric.worker import loops
 
 Host: TypeAlias = Annotated[str, Option(help="The address to listen on.")]
 Port: TypeAlias = Annotated[int, Option(help="The port; 0 is any free one.")]
@@ -53,7 +53,7 @@ def server(
         settings = ServerSettings(
             host=host, port=port, tokens=tokens, rate_per_second=rate, origins=tuple(origin or ())
         )
-        asyncio.run(_serve(store_settings(url), settings, out, with_engine=not no_engine))
+        loops.run(_serve(store_settings(url), settings, out, with_engine=not no_engine))
 
 
 async def _serve(store: Settings, settings: ServerSettings, out: Output, *, with_engine: bool) -> None:

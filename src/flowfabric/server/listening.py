@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from typing import Final
 
 import uvicorn
 
@@ -14,6 +15,9 @@ from flowfabric.errors import InvalidInput
 from flowfabric.server.app import create_app
 from flowfabric.server.service import Service
 from flowfabric.server.settings import ServerSettings
+
+# How long a connection may be idle. Clients and proxies let go sooner, so none sends into one that is being closed.
+_IDLE_S: Final = 75
 
 
 class _Server(uvicorn.Server):
@@ -38,6 +42,7 @@ async def listening(
         log_level="warning",  # who runs it tells that it runs
         access_log=False,
         server_header=False,
+        timeout_keep_alive=_IDLE_S,
         timeout_graceful_shutdown=max(1, settings.stop_grace_ms // 1000),
     )
     server = _Server(config)

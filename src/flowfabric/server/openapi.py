@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from functools import cache
+from collections.abc import Iterable
 from typing import Any, Final
 
 import msgspec
+from starlette.routing import BaseRoute
 
 from flowfabric import __version__
 from flowfabric.backends.http.operations import OPERATIONS, PREFIX, Operation
 from flowfabric.backends.http.problems import Problem
 from flowfabric.backends.http.shapes import FinishRequest, Work
-from flowfabric.core.ids import TextId, UuidId
+from flowfabric.core import contracts as c
+from flowfabric.core.codec import encode_id
+from flowfabric.core.ids import ExecutionId, TextId, UuidId
 from flowfabric.server.decoding import request_type
+from flowfabric.server.openapi_routes import JSON as _JSON
+from flowfabric.server.openapi_routes import other_routes, responses
 from flowfabric.server.routes.looking import InboxPage, InboxQuery, Why, WhyQuery
 from flowfabric.server.routes.overview import Overview, OverviewQuery
 from flowfabric.server.routes.submitting import Bulk, Submission, Submitted
 from flowfabric.server.routes.work import WaitingClaim
 
 _REF: Final = "#/components/schemas/{name}"
-_JSON: Final = "application/json"
+_UUID: Final = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 
 
 class Refused(msgspec.Struct, frozen=True):
@@ -28,18 +33,21 @@ class Refused(msgspec.Struct, frozen=True):
     error: Problem
 
 
-# What JSON answers where the port answers something that never leaves the process.
-_RESULTS: Final[dict[str, Any]] = {
-    "submit_executions": list[dict[str, Any]],
-    "append_frames": list[dict[str, Any]],
-    "claim_executions": list[dict[str, Any]],
-    "finish_executions": dict[str, Any],
+# What JSON answers where the port answers something that never leaves the process: lists of one kind or refusals.
+_OUTCOMES: Final[dict[str, Any]] = {
+    "submit_executions": c.CreateExecutionResult,
+    "append_frames": c.AppendFramesResult,
+    "claim_executions": Work,
+}
+_FINISHED: Final = {
+    "finished": c.CompleteExecutionResult | c.FailExecutionResult,
+    "renewed": c.RenewLeaseResult,
+    "claimed": Work,
 }
 
 
-@cache
-def document() -> dict[str, Any]:
-    """The whole document."""
+def document(routes: Iterable[BaseRoute]) -> dict[str, Any]:
+    """The whole document: the operations of the table, and what else these routes have."""
     kinds = _kinds()
     schemas, components = msgspec.json.schema_components(kinds, ref_template=_REF, schema_hook=_schema_of)
     by_kind = dict(zip(map(_name, kinds), schemas, strict=True))
@@ -48,6 +56,8 @@ def document() -> dict[str, Any]:
         paths.setdefault(operation.path, {})[operation.method.lower()] = _described(operation, by_kind)
     for path, method, described in _others(by_kind):
         paths.setdefault(path, {})[method] = described
+    for path, method, described in other_routes(routes):
+        paths.setdefault(path, {}).setdefault(method, described)
     found = {
         "openapi": "3.1.0",
         "info": {"title": "FlowFabric", "version": __version__, "license": {"name": "Apache-2.0"}},
@@ -56,17 +66,31 @@ def document() -> dict[str, Any]:
             "schemas": components,
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
-        "security": [{"token": []}, {}],
+        "security": [{"token": []}],
     }
-    plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(found))
+    plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(found, enc_hook=encode_id))
     return plain
 
 
 def _kinds() -> list[Any]:
-    found: list[Any] = [Problem, Submission, Submitted, Bulk, WaitingClaim, Work, Refused, FinishRequest]
-    found += [Overview, InboxPage, Why]
+    found: list[Any] = [
+        Problem,
+        Submission,
+        Submitted,
+        Bulk,
+        WaitingClaim,
+        Work,
+        Refused,
+        FinishRequest,
+        *_FINISHED.values(),
+        Overview,
+        InboxPage,
+        Why,
+    ]
     for operation in OPERATIONS:
-        found += [request_type(operation), _result(operation)]
+        if operation.port == "finish_executions":
+            continue
+        found += [request_type(operation), _OUTCOMES.get(operation.port, operation.signature.result)]
     return list({_name(kind): kind for kind in found}.values())
 
 
@@ -74,16 +98,27 @@ def _name(kind: Any) -> str:
     return str(kind)
 
 
-def _result(operation: Operation) -> Any:
-    return _RESULTS.get(operation.port, operation.signature.result)
+def _result(operation: Operation, schemas: dict[str, Any]) -> dict[str, Any]:
+    if operation.port == "finish_executions":
+        lists = {name: each_or_refused(schemas[_name(kind)], schemas) for name, kind in _FINISHED.items()}
+        return {"type": "object", "properties": lists, "required": list(lists)}
+    if operation.port in _OUTCOMES:
+        return each_or_refused(schemas[_name(_OUTCOMES[operation.port])], schemas)
+    return dict(schemas[_name(operation.signature.result)])
+
+
+def each_or_refused(schema: dict[str, Any], schemas: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "array", "items": {"anyOf": [schema, schemas[_name(Refused)]]}}
 
 
 def _schema_of(kind: type) -> dict[str, Any]:
     """Ids are text."""
     if issubclass(kind, UuidId):
-        return {"type": "string", "format": "uuid"}
+        return {"type": "string", "pattern": f"^{_UUID}$"}
+    if issubclass(kind, ExecutionId):
+        return {"type": "string", "pattern": r"^\{fp:(0|[1-9][0-9]{0,3})\}:" + f"{_UUID}$"}
     if issubclass(kind, TextId | str):
-        return {"type": "string"}
+        return {"type": "string", "minLength": 1}
     raise NotImplementedError
 
 
@@ -95,7 +130,7 @@ def _described(operation: Operation, schemas: dict[str, Any]) -> dict[str, Any]:
         "description": f"Scope: `{operation.scope}`.",
         "tags": [operation.path.removeprefix(PREFIX).split("/")[1]],
         "parameters": [_parameter(request, name, "path") for name in operation.parameters],
-        "responses": _responses(schemas[_name(_result(operation))]),
+        "responses": responses(_result(operation, schemas)),
     }
     if operation.has_body:
         described["requestBody"] = {
@@ -128,17 +163,6 @@ def _body(request: type[msgspec.Struct], in_path: tuple[str, ...]) -> dict[str, 
     return schema
 
 
-def _responses(schema: dict[str, Any], status: str = "200") -> dict[str, Any]:
-    problem = {"content": {_JSON: {"schema": {"$ref": _REF.format(name="Problem")}}}}
-    refusals = {
-        "401": "who calls is not known", "403": "the token does not allow it", "404": "it is not there",
-        "409": "the stored state does not allow it", "413": "it is too large", "422": "the input is wrong",
-        "429": "a limit is reached", "503": "the store cannot be reached",
-    }  # fmt: skip
-    found = {status: {"description": "done", "content": {_JSON: {"schema": schema}}}}
-    return found | {code: {"description": text, **problem} for code, text in refusals.items()}
-
-
 def _others(schemas: dict[str, Any]) -> list[tuple[str, str, dict[str, Any]]]:
     """The addresses that are no ports."""
 
@@ -148,7 +172,7 @@ def _others(schemas: dict[str, Any]) -> list[tuple[str, str, dict[str, Any]]]:
             "summary": summary,
             "tags": ["executions" if "submit" in operation_id else "work"],
             "requestBody": {"content": {_JSON: {"schema": schemas[_name(kind)]}}, "required": True},
-            "responses": _responses(result),
+            "responses": responses(result),
         }
 
     def place_of(name: str) -> str:
@@ -161,15 +185,13 @@ def _others(schemas: dict[str, Any]) -> list[tuple[str, str, dict[str, Any]]]:
             "description": "Scope: `read`.",
             "tags": ["looking"],
             "parameters": [_parameter(query, each, place_of(each)) for each in query.__struct_fields__],
-            "responses": _responses(schemas[_name(result)]),
+            "responses": responses(schemas[_name(result)]),
         }
 
-    submitted, work = schemas[_name(Submitted)], schemas[_name(Work)]
-    refused = schemas[_name(Refused)]
+    submitted = schemas[_name(Submitted)]
     submit = taking(Submission, submitted, "submit", "Submit a call of a task.")
     submit["responses"]["201"] = {"description": "created", "content": {_JSON: {"schema": submitted}}}
-    bulk = {"type": "array", "items": {"anyOf": [submitted, refused]}}
-    works = {"type": "array", "items": {"anyOf": [work, refused]}}
+    bulk, works = each_or_refused(submitted, schemas), each_or_refused(schemas[_name(Work)], schemas)
     why = f"{PREFIX}/executions/{{execution_id}}/why"
     return [
         (f"{PREFIX}/executions", "post", submit),

@@ -48,6 +48,7 @@ class Service:
         self.keeper: asyncio.Task[None] | None = None  # of the streams
         self.feeds = Feeds()
         self.encoded_frames = EncodedFrames()
+        self.document: dict[str, Any] | None = None  # that describes the API; made when it is first asked for
         self._submitters: dict[str, Submitter] = {}
 
     @classmethod

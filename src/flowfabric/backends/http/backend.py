@@ -9,16 +9,18 @@ from typing import Any, Final, Self
 import msgspec
 
 from flowfabric.backends.http import shapes
+from flowfabric.backends.http.listening import Ear
 from flowfabric.backends.http.operations import BY_PORT, PREFIX, Operation
 from flowfabric.backends.http.transport import Query, Transport
 from flowfabric.backends.ports import OnHanded
 from flowfabric.config import Settings
 from flowfabric.core import batch as b
 from flowfabric.core import contracts as c
+from flowfabric.core.capability import capability_set
 from flowfabric.core.cursor import StreamCursor
 from flowfabric.core.ids import ExecutionId, FlowId, LaneId, WorkerInstanceId
 from flowfabric.core.partition import Partition, PartitionConfig
-from flowfabric.errors import BadReply, FlowFabricError
+from flowfabric.errors import BadReply, FlowFabricError, InvalidInput
 
 _LONGEST_WAIT_MS: Final = 20_000
 
@@ -124,25 +126,19 @@ class HttpBackend:
         *,
         worker_instance_id: WorkerInstanceId | None = None,
         on_handed: OnHanded | None = None,
-    ) -> AsyncIterator[_Listener]:
+    ) -> AsyncIterator[Ear[tuple[LaneId, Partition]]]:
         """Claims are not parked over HTTP, so nothing is ever handed."""
-        query: Query = [("lane", lane) for lane in lane_ids] + [("capability", each) for each in capabilities]
-        items = self._transport.events(f"{PREFIX}/work/wakeups", query=query)
-        try:
-            yield _Listener(items)
-        finally:
-            await items.aclose()
+        if isinstance(lane_ids, str) or not lane_ids:
+            raise InvalidInput("lane_ids", lane_ids, "must be a collection of at least one lane")
+        offered = capability_set(capabilities, "capabilities")
+        query: Query = [("lane", str.__str__(LaneId(lane))) for lane in lane_ids]
+        query += [("capability", each) for each in offered]
+        async with Ear(self._transport.events(f"{PREFIX}/work/wakeups", query=query), _places) as ear:
+            yield ear
 
 
-class _Listener:
-    """Hears of queues that have work."""
-
-    def __init__(self, items: Any) -> None:
-        self._items = items
-
-    async def wait(self) -> frozenset[tuple[LaneId, Partition]]:
-        item = await anext(self._items)
-        return frozenset((each.lane_id, each.partition) for each in _read_work(item.data))
+def _places(data: bytes) -> set[tuple[LaneId, Partition]]:
+    return {(each.lane_id, each.partition) for each in _read_work(data)}
 
 
 class _Follower:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from flowfabric.errors import CODES, Detail, FlowFabricError, error_class_for
+from flowfabric.errors import CODES, Detail, FlowFabricError, InvalidInput, error_class_for
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,6 +29,8 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     def error(self) -> FlowFabricError:
         """The error that it was made of; one that this version does not know is a reply that it cannot read."""
         kind = error_class_for(self.code)
+        if "field" in self.details and issubclass(InvalidInput, kind):
+            kind = InvalidInput
         found = kind.__new__(kind)
         FlowFabricError.__init__(found, self.message, code=self.code if self.code in CODES else None, **self.details)
         if "field" in self.details:

@@ -18,6 +18,7 @@ from flowfabric.errors import BackendTimeout, BackendUnavailable, BadReply, Flow
 _FIRST_PAUSE_S: Final = 0.05
 _LONGEST_PAUSE_S: Final = 2.0
 _WAIT_S: Final = 60.0  # the server answers long polls sooner
+_IDLE_S: Final = 30.0  # the server keeps connections for longer
 
 _read_problem: Final = reader(Problem)
 
@@ -38,7 +39,7 @@ class Transport:
         self._budget_s = settings.retry_budget_ms / 1000
         headers = {"Authorization": f"Bearer {settings.token}"} if settings.token else {}
         timeout = httpx.Timeout(_WAIT_S, connect=settings.connect_timeout_ms / 1000)
-        limits = httpx.Limits(max_connections=None, max_keepalive_connections=100)
+        limits = httpx.Limits(max_connections=None, max_keepalive_connections=100, keepalive_expiry=_IDLE_S)
         # The certificates of the system take a while to read, and http:// shows none.
         self._client = httpx.AsyncClient(
             base_url=settings.url.rstrip("/"),

@@ -44,9 +44,12 @@ async def store(request: Request) -> Response:
     return answer({"version": __version__, "partitions": service.backend.partitions})
 
 
-async def openapi(_: Request) -> Response:
+async def openapi(request: Request) -> Response:
     """The document that describes all addresses."""
-    return answer(document())
+    service = Service.of(request)
+    if service.document is None:
+        service.document = document(request.app.routes)
+    return answer(service.document)
 
 
 ROUTES: Final = [

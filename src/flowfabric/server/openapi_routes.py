@@ -1,0 +1,58 @@
+"""What the OpenAPI document says of the addresses that are no ports, and of how any call may be refused."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from starlette.routing import BaseRoute, Route
+
+from flowfabric.backends.http.operations import PREFIX
+
+JSON: Final = "application/json"
+_PARAMETER: Final = re.compile(r"\{(\w+)\}")
+_REFUSALS: Final = {
+    "401": "who calls is not known", "403": "the token does not allow it", "404": "it is not there",
+    "405": "the address has other methods", "409": "the stored state does not allow it", "410": "it is over",
+    "413": "it is too large", "422": "the input is wrong", "429": "a limit is reached",
+    "503": "the store cannot be reached",
+}  # fmt: skip
+# What is not JSON, by the handler.
+_MEDIA: Final = {
+    "execution_events": "text/event-stream", "flow_events": "text/event-stream", "log_events": "text/event-stream",
+    "execution_stream": "text/event-stream", "wakeups": "text/event-stream", "metrics": "text/plain",
+    "show": "text/html",
+}  # fmt: skip
+_OPEN: Final = frozenset({"/healthz", "/readyz", "/openapi.json"})
+
+
+def responses(schema: dict[str, Any], status: str = "200", media: str = JSON) -> dict[str, Any]:
+    """An answer, and every refusal, in the one shape."""
+    problem = {"content": {JSON: {"schema": {"$ref": "#/components/schemas/Problem"}}}}
+    found = {status: {"description": "done", "content": {media: {"schema": schema}}}}
+    unread = {"400": {"description": "it is no HTTP", "content": {"text/plain": {"schema": {"type": "string"}}}}}
+    return found | unread | {code: {"description": text, **problem} for code, text in _REFUSALS.items()}
+
+
+def other_routes(routes: Iterable[BaseRoute]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Path, method and description of the routes that tell or change something; pages and their files are none."""
+    for route in routes:
+        if isinstance(route, Route) and (route.path.startswith(f"{PREFIX}/") or route.path in _OPEN):
+            for method in sorted((route.methods or set()) - {"HEAD"}):
+                yield route.path, method.lower(), _described(route)
+
+
+def _described(route: Route) -> dict[str, Any]:
+    described: dict[str, Any] = {
+        "operationId": route.name,
+        "summary": (inspect.getdoc(route.endpoint) or "").partition("\n")[0],
+        "tags": [route.path.removeprefix(PREFIX).split("/")[1]],
+        "parameters": [
+            {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+            for name in _PARAMETER.findall(route.path)
+        ],
+        "responses": responses({}, media=_MEDIA.get(route.name, JSON)),
+    }
+    return described | ({"security": []} if route.path in _OPEN else {})
