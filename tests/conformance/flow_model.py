@@ -89,16 +89,14 @@ class FlowModel:
 
     def follow(self) -> None:
         """Each of a flow and the member that stands for it ends with the other."""
-        for name, child in self.children.items():
-            child.follow()
-            if self.nodes[name] in LIVE and child.has_ended:
-                self.end(name, {"completed": "success"}.get(child.state, child.state))
+        while ended := [name for name, child in self.children.items() if child.has_ended and self.nodes[name] in LIVE]:
+            state = self.children[ended[0]].state
+            self.end(ended[0], "success" if state == "completed" else state)
         for name, child in self.children.items():
             if self.nodes[name] not in LIVE:
                 self.ran.add(name)  # it is not brought back
                 if not child.has_ended:
                     child.cancel_flow(c.CancellationPolicy.CANCEL_ALL)
-                    child.follow()
 
     def start(self, name: str) -> None:
         self.nodes[name], self.started = "active", True
@@ -196,7 +194,10 @@ class FlowModel:
         self.nodes[name] = "waiting"
         if name in self.children:
             self.ran.add(name)
-            self.children[name].is_held = False
+            child = self.children[name]
+            child.is_held = False
+            if child.nodes:
+                child._set_state()
 
     def _resolve(self, edge: Edge, queue: list[str], pruned: list[str]) -> None:
         outcome = TerminalOutcome(self.nodes[edge.up])
@@ -248,7 +249,7 @@ class FlowModel:
                 self.by_cascade.add(name)
 
     def _set_state(self) -> None:
-        if self.has_ended:
+        if self.has_ended or self.is_held:
             return
         if not self.left:
             failed = bool(self.sink_failures) or any(join.failed for join in self.joins.values())

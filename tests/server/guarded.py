@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 from starlette.routing import Route
 
-from flowfabric.backends.http.operations import Scope
+from flowfabric.backends.http.operations import BY_PORT, Scope
 from flowfabric.backends.ports import EngineBackend
 from flowfabric.server.app import create_app
 from flowfabric.server.listening import listening
@@ -20,11 +20,11 @@ from flowfabric.server.tokens import ALL, Token, new_token, write_tokens
 OURS, THEIRS = "ours", "theirs"
 WITHIN_S = 20
 
-# What a page or a probe loads before anybody has shown a token. It tells nothing of the store or, as the page of a
-# waitpoint's link does, asks for the link's own token.
+# What a probe or a page loads before anybody has shown a token, and tells nothing of the store; and the page of a
+# waitpoint's link, which asks for the link's own token.
 OPEN = frozenset(
-    {"/healthz", "/readyz", "/openapi.json", "/", "/dashboard/{path:path}", "/pages/approval.css"}
-    | {"/approve/{execution_id}/{waitpoint_id}", "/w/{execution_id}/{waitpoint_id}"}
+    {("GET", path) for path in ("/healthz", "/readyz", "/openapi.json", "/", "/dashboard/{path:path}")}
+    | {("GET", "/pages/approval.css"), ("GET", BY_PORT["deliver_signal"].path)}
 )
 
 
@@ -63,11 +63,11 @@ def addresses(backend: EngineBackend) -> list[tuple[str, str]]:
     for route in create_app(backend).routes:
         assert isinstance(route, Route), f"{route} is no plain route: say here how it is guarded"
         found += [(method, route.path) for method in sorted(route.methods or ()) if method != "HEAD"]
-    return found
+    return list(dict.fromkeys(found))
 
 
 def guarded_addresses(backend: EngineBackend) -> list[tuple[str, str]]:
-    return [(method, path) for method, path in addresses(backend) if path not in OPEN]
+    return [each for each in addresses(backend) if each not in OPEN]
 
 
 def filled(path: str, **ids: str) -> str:

@@ -55,7 +55,6 @@ def create_app(
         exception_handlers={
             FlowFabricError: problems.on_flowfabric_error,
             HTTPException: problems.on_http_error,
-            Exception: problems.on_bug,
         },
         lifespan=lifespan,
     )

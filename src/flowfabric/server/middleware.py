@@ -7,10 +7,11 @@ import secrets
 from time import perf_counter
 from typing import Final
 
-from starlette.datastructures import MutableHeaders
+from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from flowfabric.server.metrics import Requests
+from flowfabric.server.problems import on_bug
 
 _ID: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
@@ -27,9 +28,12 @@ HEADERS: Final = {
     ),
 }
 
+_ALL: Final = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
+_API: Final = [*_ALL, (b"cache-control", b"no-store")]
+
 
 class Guard:
-    """Adds the id and the headers."""
+    """Adds the id and the headers, to the answer of a bug as well."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -40,18 +44,24 @@ class Guard:
             return
         request_id = _request_id(scope)
         scope.setdefault("state", {})["request_id"] = request_id
+        added = [(b"x-request-id", request_id.encode()), *(_API if scope["path"].startswith("/v1/") else _ALL)]
+        has_begun = False
 
         async def send_with_headers(message: Message) -> None:
+            nonlocal has_begun
             if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                headers["X-Request-Id"] = request_id
-                for name, value in HEADERS.items():
-                    headers.setdefault(name, value)
-                if scope["path"].startswith("/v1/"):
-                    headers.setdefault("Cache-Control", "no-store")
+                has_begun = True
+                headers = message["headers"]
+                given = {name for name, _ in headers}
+                message["headers"] = [*headers, *(each for each in added if each[0] not in given)]
             await send(message)
 
-        await self._app(scope, receive, send_with_headers)
+        try:
+            await self._app(scope, receive, send_with_headers)
+        except Exception as bug:
+            if has_begun:
+                raise
+            await on_bug(Request(scope), bug)(scope, receive, send_with_headers)
 
 
 class Measured:

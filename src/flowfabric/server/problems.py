@@ -74,7 +74,7 @@ async def on_http_error(request: Request, error: Exception) -> Response:
     return answer
 
 
-async def on_bug(request: Request, error: Exception) -> Response:
+def on_bug(request: Request, error: Exception) -> Response:
     """Whatever else is raised: the log has it, the answer does not."""
     _logger.exception("%s %s failed", request.method, request.url.path, exc_info=error)
     return problem(FlowFabricError("the server failed; its log says why", code="bad_reply"), request)

@@ -16,7 +16,7 @@ from flowfabric.config import Settings
 from flowfabric.core import batch as b
 from flowfabric.core import contracts as c
 from flowfabric.core.cursor import StreamCursor
-from flowfabric.core.ids import ExecutionId, LaneId, WorkerInstanceId
+from flowfabric.core.ids import ExecutionId, FlowId, LaneId, WorkerInstanceId
 from flowfabric.core.partition import Partition, PartitionConfig
 from flowfabric.errors import BadReply, FlowFabricError
 
@@ -101,12 +101,16 @@ class HttpBackend:
             if found is not None or left <= 0:
                 return found
 
-    async def tail_events(self, execution_id: ExecutionId, *, cursor: str | None = None) -> AsyncIterator[c.Event]:
-        path = f"{PREFIX}/executions/{self._transport.quoted(execution_id)}/events"
+    def tail_events(self, execution_id: ExecutionId, *, cursor: str | None = None) -> AsyncIterator[c.Event]:
+        return self._events(f"{PREFIX}/executions/{self._transport.quoted(execution_id)}/events", cursor)
+
+    def tail_flow_events(self, flow_id: FlowId, *, cursor: str | None = None) -> AsyncIterator[c.Event]:
+        return self._events(f"{PREFIX}/flows/{self._transport.quoted(flow_id)}/events", cursor)
+
+    async def _events(self, path: str, cursor: str | None) -> AsyncIterator[c.Event]:
         async for item in self._transport.events(path, after=cursor):
-            if item.kind == "end":
-                return
-            yield _read_event(item.data)
+            if item.kind == "event":
+                yield _read_event(item.data)
 
     @asynccontextmanager
     async def follow_attempt_stream(self, args: c.FollowFramesArgs) -> AsyncIterator[_Follower]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -28,7 +29,7 @@ from flowfabric.server.tokens import Token
 class WaitingClaim(Checked, frozen=True, kw_only=True):
     """Claim up to `count` executions of these lanes; where there are none, wait for some at most `wait_ms`."""
 
-    lanes: Lanes = (LaneId("default"),)
+    lanes: Lanes = msgspec.field(default_factory=lambda: (LaneId("default"),))
     worker_id: WorkerId
     worker_instance_id: WorkerInstanceId
     lease_ttl_ms: LeaseTtlMs = 30_000
