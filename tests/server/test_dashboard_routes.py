@@ -11,6 +11,7 @@ from flowfabric import Context, Worker
 from flowfabric.backends.http.operations import Scope
 from flowfabric.core import contracts as c
 from flowfabric.core.codec import to_json
+from flowfabric.server.app import create_app
 from flowfabric.server.openapi import document
 from flowfabric.server.routes.dashboard import assets
 from flowfabric.server.routes.overview import Looks
@@ -134,8 +135,8 @@ async def test_who_may_look(fabric_kit: FabricKit, tmp_path: Path) -> None:
         assert (await server.http.get("/")).status_code == 200  # the page has no secrets, and asks for the token
 
 
-def test_the_document_describes_what_people_look_at() -> None:
-    paths = document()["paths"]
+async def test_the_document_describes_what_people_look_at(fabric_kit: FabricKit) -> None:
+    paths = document(create_app(fabric_kit.backend).routes)["paths"]
     for path in (*READS, "/v1/executions/{execution_id}/why"):
         assert paths[path]["get"]["responses"]["200"]
 

@@ -16,6 +16,9 @@ _FORMATS: Final = ("text", "json")
 # What a record may say of the execution, the request or the operator that it is about.
 _FACTS: Final = ("execution_id", "attempt_index", "task", "lane", "request_id", "trace_id", "span_id", "audit")
 
+# They write the address of every request, which may hold a token.
+_TALKATIVE: Final = ("httpx", "httpcore")
+
 
 class _Stderr(logging.Handler):
     """Writes to what stderr is at the moment: a live table puts itself in between."""
@@ -51,3 +54,5 @@ def configure_logging(level: str, style: str = "text") -> None:
     handler = _Stderr()
     handler.setFormatter(JsonLines() if style == "json" else logging.Formatter(_FORMAT))
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+    for name in _TALKATIVE:
+        logging.getLogger(name).setLevel(logging.WARNING)
