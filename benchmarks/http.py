@@ -135,7 +135,7 @@ async def read_by_many(server: Process, readers: int, frames: int) -> Reading:
 
 async def _emit(emitter: Caller, path: str, owned: dict[str, Any]) -> None:
     payload = base64.b64encode(str(time.perf_counter()).encode()).decode()
-    await emitter.ask(f"{path}/frames", owned | {"frame_type": "text", "payload": payload, "encoding": "text"})
+    await emitter.ask(f"{path}/frames", owned | {"frame_type": "text", "payload": payload, "encoding": "utf8"})
 
 
 async def _all(got: asyncio.Semaphore, readers: int) -> None:
@@ -174,7 +174,7 @@ def report(options: argparse.Namespace, rates: list[Rates], reading: Reading) ->
     goal = Goal("submits to calls of a bare endpoint", share, GOAL, at_least=True)
     took = {"p50": percentile(reading.took_ms, 0.50), "p99": percentile(reading.took_ms, 0.99)}
     if options.json:
-        told = {"machine": machine(), "per_second": [asdict(each) for each in rates], "frame_ms": took}
+        told: dict[str, Any] = {"machine": machine(), "per_second": [asdict(each) for each in rates], "frame_ms": took}
         told |= {"server_cpu": reading.cpu_share, "goals": [asdict(goal) | {"met": goal.met}]}
         print(json.dumps(told, indent=2))
         return

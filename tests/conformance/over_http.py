@@ -12,6 +12,22 @@ from flowfabric.backends.valkey.backend import ValkeyBackend
 from flowfabric.config import Settings
 from tests.http_server import server_of
 
+# Tests that look into the process that has the connections to the store, which is the server's here.
+LOCAL_ONLY = {
+    "test_parked_claims.py": "claims are not parked over HTTP",
+    "test_parked_flows.py": "claims are not parked over HTTP",
+    "test_flow_crash.py": "it starts processes of its own, on a store",
+    "test_a_lost_answer_to_an_offer_costs_no_slot": "it breaks a call in the middle",
+    "test_a_replay_and_a_deletion_agree_on_who_was_first": "both go out in one write",
+    "test_one_that_has_ended_is_answered_without_a_connection": "it counts connections to the store",
+    "test_many_who_wait_share_one_read": "it counts connections to the store",
+    "test_a_wait_survives_the_loss_of_its_connection": "it cuts connections to the store",
+}
+
+
+def is_local_only(node_id: str) -> bool:
+    return any(name in node_id for name in LOCAL_ONLY)
+
 
 class OverHttp(ValkeyBackend):
     """A store of our own, for tests that look into it, whose ports go through a server in front of it."""
@@ -57,6 +73,7 @@ def _entered(name: str) -> Callable[..., Any]:
 
 for _name in BY_PORT:
     setattr(OverHttp, _name, _through(_name))
-setattr(OverHttp, "tail_events", _streamed("tail_events"))  # noqa: B010
-for _name in ("follow_attempt_stream", "listen_for_work"):
+for _name in ("tail_events", "tail_flow_events"):
+    setattr(OverHttp, _name, _streamed(_name))
+for _name in ("follow_attempt_stream", "listen_for_work", "listen_for_budgets"):
     setattr(OverHttp, _name, _entered(_name))
