@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 from flowfabric.backends.http.backend import HttpBackend
 from flowfabric.backends.http.operations import BY_PORT
 from flowfabric.backends.valkey.backend import ValkeyBackend
+from flowfabric.backends.valkey.tailing import FrameTails
 from flowfabric.config import Settings
 from tests.http_server import server_of
 
@@ -32,19 +34,30 @@ def is_local_only(node_id: str) -> bool:
 class OverHttp(ValkeyBackend):
     """A store of our own, for tests that look into it, whose ports go through a server in front of it."""
 
-    _remote: HttpBackend | None = None
+    _remote: asyncio.Task[HttpBackend] | None = None
 
     async def remote(self) -> HttpBackend:
+        """Opened once, when it is first asked for: by then the test has said how the store is partitioned."""
         if self._remote is None:
-            server = server_of(str(self._address))
-            server.backend.partitions = self.partitions
-            self._remote = await HttpBackend.open(Settings(url=server.url))
-        return self._remote
+            self._remote = asyncio.create_task(self._open_remote())
+        return await asyncio.shield(self._remote)
+
+    async def _open_remote(self) -> HttpBackend:
+        server = server_of(str(self._address))
+        server.backend.partitions = self.partitions
+        return await HttpBackend.open(Settings(url=server.url))
 
     async def close(self) -> None:
         if self._remote is not None:
-            await self._remote.close()
+            await (await self._remote).close()
         await super().close()
+
+
+def frame_tails(backend: ValkeyBackend) -> FrameTails:
+    """What follows streams for this backend: the server's, when there is one in between."""
+    return (
+        server_of(str(backend._address)).backend._frame_tails if isinstance(backend, OverHttp) else backend._frame_tails
+    )
 
 
 def _through(name: str) -> Callable[..., Awaitable[Any]]:
