@@ -135,7 +135,7 @@ async def read_by_many(server: Process, readers: int, frames: int) -> Reading:
 
 async def _emit(emitter: Caller, path: str, owned: dict[str, Any]) -> None:
     payload = base64.b64encode(str(time.perf_counter()).encode()).decode()
-    await emitter.ask(f"{path}/frames", owned | {"frame_type": "text", "payload": payload, "encoding": "text"})
+    await emitter.ask(f"{path}/frames", owned | {"frame_type": "text", "payload": payload, "encoding": "utf8"})
 
 
 async def _all(got: asyncio.Semaphore, readers: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -9,26 +10,54 @@ from typing import Any
 from flowfabric.backends.http.backend import HttpBackend
 from flowfabric.backends.http.operations import BY_PORT
 from flowfabric.backends.valkey.backend import ValkeyBackend
+from flowfabric.backends.valkey.tailing import FrameTails
 from flowfabric.config import Settings
 from tests.http_server import server_of
+
+# Tests that look into the process that has the connections to the store, which is the server's here.
+LOCAL_ONLY = {
+    "test_parked_claims.py": "claims are not parked over HTTP",
+    "test_parked_flows.py": "claims are not parked over HTTP",
+    "test_flow_crash.py": "it starts processes of its own, on a store",
+    "test_a_lost_answer_to_an_offer_costs_no_slot": "it breaks a call in the middle",
+    "test_a_replay_and_a_deletion_agree_on_who_was_first": "both go out in one write",
+    "test_one_that_has_ended_is_answered_without_a_connection": "it counts connections to the store",
+    "test_many_who_wait_share_one_read": "it counts connections to the store",
+    "test_a_wait_survives_the_loss_of_its_connection": "it cuts connections to the store",
+}
+
+
+def is_local_only(node_id: str) -> bool:
+    return any(name in node_id for name in LOCAL_ONLY)
 
 
 class OverHttp(ValkeyBackend):
     """A store of our own, for tests that look into it, whose ports go through a server in front of it."""
 
-    _remote: HttpBackend | None = None
+    _remote: asyncio.Task[HttpBackend] | None = None
 
     async def remote(self) -> HttpBackend:
+        """Opened once, when it is first asked for: by then the test has said how the store is partitioned."""
         if self._remote is None:
-            server = server_of(str(self._address))
-            server.backend.partitions = self.partitions
-            self._remote = await HttpBackend.open(Settings(url=server.url))
-        return self._remote
+            self._remote = asyncio.create_task(self._open_remote())
+        return await asyncio.shield(self._remote)
+
+    async def _open_remote(self) -> HttpBackend:
+        server = server_of(str(self._address))
+        server.backend.partitions = self.partitions
+        return await HttpBackend.open(Settings(url=server.url))
 
     async def close(self) -> None:
         if self._remote is not None:
-            await self._remote.close()
+            await (await self._remote).close()
         await super().close()
+
+
+def frame_tails(backend: ValkeyBackend) -> FrameTails:
+    """What follows streams for this backend: the server's, when there is one in between."""
+    return (
+        server_of(str(backend._address)).backend._frame_tails if isinstance(backend, OverHttp) else backend._frame_tails
+    )
 
 
 def _through(name: str) -> Callable[..., Awaitable[Any]]:
@@ -57,6 +86,7 @@ def _entered(name: str) -> Callable[..., Any]:
 
 for _name in BY_PORT:
     setattr(OverHttp, _name, _through(_name))
-setattr(OverHttp, "tail_events", _streamed("tail_events"))  # noqa: B010
-for _name in ("follow_attempt_stream", "listen_for_work"):
+for _name in ("tail_events", "tail_flow_events"):
+    setattr(OverHttp, _name, _streamed(_name))
+for _name in ("follow_attempt_stream", "listen_for_work", "listen_for_budgets"):
     setattr(OverHttp, _name, _entered(_name))

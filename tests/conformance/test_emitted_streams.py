@@ -11,6 +11,7 @@ from flowfabric import Context, Fabric, Handle, RetryPolicy, Worker
 from flowfabric.core import contracts as c
 from flowfabric.core.policy import FixedBackoff
 from tests.conformance.driver import Driver
+from tests.conformance.over_http import frame_tails
 from tests.conformance.suspending import KID, SECRET
 from tests.servers import eventually_async
 from tests.working import run_due_work
@@ -84,7 +85,7 @@ async def test_a_suspension_is_none(driver: Driver) -> None:
 async def reading(driver: Driver, handle: Handle[None]) -> AsyncIterator[asyncio.Task[list[object]]]:
     """Somebody has begun to read."""
     task = asyncio.create_task(values(handle))
-    await eventually_async(lambda: driver.backend._frame_tails._followed or task.done(), "it follows")
+    await eventually_async(lambda: frame_tails(driver.backend)._followed or task.done(), "it follows")
     yield task
 
 

@@ -24,6 +24,7 @@ from flowfabric.core.ids import LaneId
 from flowfabric.errors import BackendUnavailable, ExecutionNotFound, Limited
 from flowfabric.testing import ManualClock
 from tests.conformance.driver import BACKOFF, TTL, Driver, Subject
+from tests.conformance.over_http import frame_tails
 from tests.conformance.streaming import append_many, many, payloads, running
 from tests.conformance.test_wait import blocked_reads, until_blocked
 from tests.servers import eventually_async, kill9, start_replica, start_three_node_cluster
@@ -62,7 +63,7 @@ def tailing(driver: Driver, x: Subject, block_ms: int = LONG, **overrides: Any) 
 
 async def until_reading(driver: Driver) -> None:
     """Until the server waits with a read of streams."""
-    await eventually_async(lambda: driver.backend._frame_tails.connections > 0, "it reads")
+    await eventually_async(lambda: frame_tails(driver.backend).connections > 0, "it reads")
     async with asyncio.timeout(20):
         while not await blocked_reads(driver.backend):  # noqa: ASYNC110 - the server has no event for it
             await asyncio.sleep(0.005)
@@ -114,7 +115,7 @@ class TestTail:
         await until_reading(driver)
         task.cancel()
         await asyncio.wait([task])
-        assert not driver.backend._frame_tails._followed
+        assert not frame_tails(driver.backend)._followed
 
 
 class TestFollow:
@@ -229,7 +230,7 @@ class TestManyAtOnce:
             batch = [many(x, 2 * round_, b"%d" % round_, b"+") for x in subjects]
             assert all(isinstance(each, c.FramesAppended) for each in await driver.backend.append_frames(batch))
         most = 1 if driver.backend.client.topology == "standalone" else len(LANES)
-        assert driver.backend._frame_tails.connections <= most
+        assert frame_tails(driver.backend).connections <= most
         for x in subjects:
             await driver.complete(x)
         expected = [b"0", b"+", b"1", b"+", b"2", b"+", b"3", b"+", b"4", b"+"]

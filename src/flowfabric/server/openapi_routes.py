@@ -19,12 +19,9 @@ _REFUSALS: Final = {
     "413": "it is too large", "422": "the input is wrong", "429": "a limit is reached",
     "503": "the store cannot be reached",
 }  # fmt: skip
+_STREAMS: Final = ["execution_events", "flow_events", "log_events", "execution_stream", "wakeups", "budget_wakeups"]
 # What is not JSON, by the handler.
-_MEDIA: Final = {
-    "execution_events": "text/event-stream", "flow_events": "text/event-stream", "log_events": "text/event-stream",
-    "execution_stream": "text/event-stream", "wakeups": "text/event-stream", "metrics": "text/plain",
-    "show": "text/html",
-}  # fmt: skip
+_MEDIA: Final = dict.fromkeys(_STREAMS, "text/event-stream") | {"metrics": "text/plain", "show": "text/html"}
 _OPEN: Final = frozenset({"/healthz", "/readyz", "/openapi.json"})
 
 

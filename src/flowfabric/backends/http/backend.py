@@ -38,6 +38,7 @@ class _Where(msgspec.Struct, frozen=True, kw_only=True):
 _read_store: Final = shapes.reader(_Store)
 _read_event: Final = shapes.reader(c.Event)
 _read_work: Final = shapes.reader(list[_Where])
+_read_partitions: Final = shapes.reader(list[Partition])
 
 
 class HttpBackend:
@@ -93,24 +94,34 @@ class HttpBackend:
         return shapes.read_finished(await self.call(BY_PORT["finish_executions"], request), args)
 
     async def wait_for_execution(self, execution_id: ExecutionId, *, timeout_ms: int) -> Any:
+        return await self._wait("wait_for_execution", timeout_ms, execution_id=execution_id)
+
+    async def wait_for_flow(self, flow_id: FlowId, *, timeout_ms: int) -> Any:
+        return await self._wait("wait_for_flow", timeout_ms, flow_id=flow_id)
+
+    async def _wait(self, port: str, timeout_ms: int, **named: Any) -> Any:
         """In stretches: no request waits for ever."""
-        operation = BY_PORT["wait_for_execution"]
+        operation = BY_PORT[port]
         read, left = _reader(operation), timeout_ms
         while True:
             turn = min(left, _LONGEST_WAIT_MS)
-            request = operation.signature.request(execution_id=execution_id, timeout_ms=turn)
+            request = operation.signature.request(timeout_ms=turn, **named)
             found, left = read(await self.call(operation, request)), left - turn
             if found is not None or left <= 0:
                 return found
 
-    def tail_events(self, execution_id: ExecutionId, *, cursor: str | None = None) -> AsyncIterator[c.Event]:
-        return self._events(f"{PREFIX}/executions/{self._transport.quoted(execution_id)}/events", cursor)
+    async def tail_events(self, execution_id: ExecutionId, *, cursor: str | None = None) -> AsyncIterator[c.Event]:
+        async for event in self._tail(f"{PREFIX}/executions/{self._transport.quoted(execution_id)}/events", cursor):
+            yield event
 
-    def tail_flow_events(self, flow_id: FlowId, *, cursor: str | None = None) -> AsyncIterator[c.Event]:
-        return self._events(f"{PREFIX}/flows/{self._transport.quoted(flow_id)}/events", cursor)
+    async def tail_flow_events(self, flow_id: FlowId, *, cursor: str | None = None) -> AsyncIterator[c.Event]:
+        async for event in self._tail(f"{PREFIX}/flows/{self._transport.quoted(flow_id)}/events", cursor):
+            yield event
 
-    async def _events(self, path: str, cursor: str | None) -> AsyncIterator[c.Event]:
+    async def _tail(self, path: str, cursor: str | None) -> AsyncIterator[c.Event]:
         async for item in self._transport.events(path, after=cursor):
+            if item.kind == "end":
+                return
             if item.kind == "event":
                 yield _read_event(item.data)
 
@@ -135,6 +146,15 @@ class HttpBackend:
         query += [("capability", each) for each in offered]
         async with Ear(self._transport.events(f"{PREFIX}/work/wakeups", query=query), _places) as ear:
             yield ear
+
+    @asynccontextmanager
+    async def listen_for_budgets(self) -> AsyncIterator[Ear[Partition]]:
+        async with Ear(self._transport.events(f"{PREFIX}/engine/budget-wakeups"), _partitions) as ear:
+            yield ear
+
+
+def _partitions(data: bytes) -> set[Partition]:
+    return set(_read_partitions(data))
 
 
 def _places(data: bytes) -> set[tuple[LaneId, Partition]]:

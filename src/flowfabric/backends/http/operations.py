@@ -186,6 +186,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         POST /engine/due-work        run_due_work                  admin
         POST /engine/shares          hold_share                    admin
         GET  /engine/partitions      partitions_in_use             admin
+        GET  /engine/budget-partitions  budget_partitions_in_use   admin
         POST /engine/next-due        next_due                      admin
         POST /engine/repairs         repair_indexes                admin
         POST /engine/blocked         reevaluate_blocked            admin
@@ -214,6 +215,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         Reach.FLOW,
         """
         GET  .                       describe_flow                 read
+        GET  /wait                   wait_for_flow                 read
         GET  /members                list_flow_members             read
         GET  /edges                  list_edges                    read
         GET  /edges/{edge_id}        describe_edge                 read

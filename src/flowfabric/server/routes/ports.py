@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
+from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -69,7 +70,11 @@ def _call_of(operation: Operation) -> Callable[[Service, Any], Awaitable[Any]]:
     if operation.port == "claim_executions":
         return _claim
 
+    may_wait = operation.port in ("wait_for_execution", "wait_for_flow")
+
     async def call(service: Service, args: Any) -> Any:
+        if may_wait:  # no answer is waited for without end; whoever wants to wait for longer asks again
+            args = replace(args, timeout_ms=min(args.timeout_ms, service.settings.long_poll_ms))
         return await operation.signature.call(service.backend, args)
 
     return call

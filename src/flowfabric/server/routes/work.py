@@ -125,7 +125,21 @@ async def _wakeups(backend: EngineBackend, lanes: tuple[LaneId, ...], capabiliti
             yield Item("work", [{"lane_id": lane, "partition": partition} for lane, partition in where])
 
 
+async def budget_wakeups(request: Request) -> Response:
+    """Where something is to be done about budgets: partitions; an empty list means anywhere."""
+    service = Service.of(request)
+    for_all(service.caller(request, Scope.ADMIN))
+    return stream(request, _budget_wakeups(service.backend))
+
+
+async def _budget_wakeups(backend: EngineBackend) -> Items:
+    async with backend.listen_for_budgets() as listener:
+        while True:
+            yield Item("budgets", list(await listener.wait()))
+
+
 ROUTES: Final = [
     Route(f"{PREFIX}/work/claim", claim, methods=["POST"]),
     Route(f"{PREFIX}/work/wakeups", wakeups),
+    Route(f"{PREFIX}/engine/budget-wakeups", budget_wakeups),
 ]
