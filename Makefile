@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 LUA    := src/flowfabric/backends/valkey/lua
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format docs soak bench clean
+.PHONY: help setup demo pictures test lint format docs soak bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -17,12 +17,11 @@ $(VENV)/.ready: pyproject.toml
 
 setup: $(VENV)/.ready ## make the virtual environment
 
-demo: setup ## a fleet of workers, one of them killed; then one execution at a time, and what a job costs
-	@$(BIN)/python examples/fleet.py
-	@echo
-	@$(BIN)/python examples/lifecycle.py
-	@echo
-	@$(BIN)/python -m benchmarks.lifecycle --lives 2000 --repetitions 1 --aof no
+demo: setup ## a flow that streams, spends and asks, in the dashboard; approve it there, or watch it approve itself
+	@$(BIN)/python -m examples.demo
+
+pictures: setup ## take the screenshots of the docs anew, in Chromium
+	$(BIN)/python -m scripts.screenshots
 
 test: setup ## run every test, on all processors
 	$(BIN)/python -m pytest -q --numprocesses auto --maxprocesses 4 --dist loadfile

@@ -5,12 +5,15 @@
 
 One process submits single tasks at a steady rate, another one works; the time runs from just before the submit to
 the first line of the handler. Everybody uses one server over TCP and takes turns. The first second is not counted.
+In the same turns, at the same rate, a bare PING goes to the server and back: how far its slowest are from its usual
+ones is how quiet the machine is, and no system can be quieter than that.
 """
 
 from __future__ import annotations
 
 import asyncio
 import sys
+import time
 from dataclasses import replace
 from functools import partial
 
@@ -23,14 +26,27 @@ from benchmarks.peers.systems import OURS, SYSTEMS, TASKIQ, System
 
 HEADS = ("system", "p50 ms", "p99 ms", "p99 to p50", "ours p50 x", "worker us/task", "server us/task")
 PACED, WARM_UP_S = "paced", 1.0
+PING = "a bare PING"
 
 
-async def one_turn(bench: Bench, system: System, rate: float, seconds: float) -> dict[str, Run]:
+async def one_turn(bench: Bench, system: System, rate: float, seconds: float, pings: list[Run]) -> dict[str, Run]:
     print(f"{system.name}: {seconds:g} s ...", file=sys.stderr)
     await bench.server.clear()
     cold = round(rate * WARM_UP_S)
     run = await bench.run_paced(system, cold + round(rate * seconds), rate)
+    if system.name == OURS:
+        pings.append(await pinged(bench, rate, seconds))
     return {PACED: replace(run, latencies_us=run.latencies_us[cold:])}
+
+
+async def pinged(bench: Bench, rate: float, seconds: float) -> Run:
+    latencies = []
+    for _ in range(round(rate * seconds)):
+        await asyncio.sleep(1 / rate)
+        began = time.perf_counter()
+        await bench.server.connection.send("PING")
+        latencies.append((time.perf_counter() - began) * 1e6)
+    return Run(len(latencies), seconds, 0.0, 0.0, tuple(latencies))
 
 
 def p50(run: Run) -> float:
@@ -62,17 +78,24 @@ def row(results: Results, system: System) -> list[str]:
     return [name, *(str(spread or "-") for spread in spreads), *map(report.whole, cpu)]
 
 
+def ping_row(pings: list[Run]) -> list[str]:
+    spreads = [str(Spread.of(map(value, pings))) for value in (p50, p99, tail)] if pings else ["-"] * 3
+    return [PING, *spreads, *["-"] * (len(HEADS) - 4)]
+
+
 async def main() -> None:
     parser = report.options(__doc__, [system for system in SYSTEMS if system.reacts])
     parser.add_argument("--rate", type=float, default=50.0, help="submits per second")
     parser.add_argument("--seconds", type=float, default=10.0, help="of each system in a repetition")
     options = parser.parse_args()
+    pings: list[Run] = []
     async with bench(options.aof) as at:
-        turn = partial(one_turn, at, rate=options.rate, seconds=options.seconds)
+        turn = partial(one_turn, at, rate=options.rate, seconds=options.seconds, pings=pings)
         results = await take_turns(options.only, options.repetitions, options.budget, turn)
     runs = f"median (low-high) of {results.repetitions} x {options.seconds:g} s"
     title = f"submit to start at {options.rate:g} tasks/s; {runs}"
-    table = report.Table(title, HEADS, [row(results, system) for system in options.only])
+    rows = [*(row(results, system) for system in options.only), ping_row(pings)]
+    table = report.Table(title, HEADS, rows)
     report.publish(options, results, at.facts, table, goals(results))
 
 

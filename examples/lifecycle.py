@@ -1,4 +1,4 @@
-"""One execution's whole life, told on an embedded Valkey: run it with `make demo`.
+"""One execution's whole life, told on an embedded Valkey: `python examples/lifecycle.py`.
 
 A completed execution, one that fails and is retried, one whose worker dies and is replaced, one that an operator
 cancels and replays. Every line of the log is the state that the store answers.

@@ -20,6 +20,7 @@ from flowfabric.core.transitions import (
     moves,
 )
 from flowfabric.errors import CODES
+from flowfabric.server import reference as server_reference
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 
@@ -137,6 +138,7 @@ PAGES = {
     "reference/cli.md": reference.page,
     "reference/errors.md": errors,
     "reference/functions.md": functions,
+    "reference/server.md": server_reference.page,
 }
 
 

@@ -162,6 +162,7 @@ _SUITES = {
     "integration/test_engine": "engine",
     "integration/": "client, embedded, crashes",
     "cli/": "command line",
+    "dashboard/": "dashboard in a browser",
     "unit/": "unit",
 }
 

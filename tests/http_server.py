@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Coroutine
+from typing import Any, TypeVar
 
 import uvicorn
 
 from flowfabric.backends.valkey.backend import ValkeyBackend
 from flowfabric.backends.valkey.bundle import bundle
 from flowfabric.config import Settings
-from flowfabric.server import ServerSettings, create_app
+from flowfabric.server.app import create_app
+from flowfabric.server.settings import ServerSettings
+
+T = TypeVar("T")
 
 
 class HttpServer:
@@ -28,6 +33,7 @@ class HttpServer:
 
     async def _serve(self) -> None:
         self.backend = await ValkeyBackend.open(Settings(url=self._store_url), bundle(manual_clock=True))
+        self._loop = asyncio.get_running_loop()
         app = create_app(self.backend, self._settings)
         config = uvicorn.Config(app, port=0, log_config=None, access_log=False)
         self._server = uvicorn.Server(config)
@@ -38,6 +44,10 @@ class HttpServer:
         self._ready.set()
         await serving
         await self.backend.close()
+
+    def call(self, call: Coroutine[Any, Any, T]) -> T:
+        """Run it where the server's store lives."""
+        return asyncio.run_coroutine_threadsafe(call, self._loop).result(30)
 
     def stop(self) -> None:
         self._server.should_exit = self._server.force_exit = True

@@ -7,6 +7,8 @@ import re
 import signal
 from pathlib import Path
 
+import httpx
+
 from tests.cli.conftest import TASKS
 from tests.cli.harness import Cli, Running, run, running
 from tests.servers import eventually, is_alive, kill9
@@ -38,6 +40,26 @@ def test_dev_runs_store_engine_and_worker_and_other_commands_find_them(project: 
     assert not is_alive(pid)
     assert not any("\x1b" in line for line in dev.lines)
     assert len(run("ls", "--json").json["executions"]) == 1  # its data stays
+
+
+def test_dev_serves_the_dashboard_and_the_api(project: Path) -> None:
+    with running("dev", "jobs", "--port", "0", "--url", "embedded://", directory=project) as dev:
+        found = re.search(r"http://127\.0\.0\.1:\d+", dev.wait_for("is the dashboard"))
+        assert found is not None
+        dev.wait_for(READY)
+        assert "FlowFabric" in httpx.get(found[0]).text
+        submitted = httpx.post(f"{found[0]}/v1/executions", json={"task": "greet", "args": ["ada"]})
+        assert submitted.status_code == 201
+        dev.wait_for("greeting ada")
+        assert dev.end() == 0
+        dev.rest()
+
+
+def test_dev_serves_nothing_when_told_so(project: Path) -> None:
+    with running("dev", "jobs", "--no-server", "--url", "embedded://", directory=project) as dev:
+        dev.wait_for(READY)
+        assert dev.end() == 0
+        assert "dashboard" not in dev.rest()
 
 
 def test_dev_reloads_when_a_file_changes(project: Path) -> None:
@@ -103,7 +125,7 @@ def test_dev_tells_what_happens_as_json(project: Path) -> None:
         dev.rest()
     events = [json.loads(line) for line in dev.lines]
     assert [each["event"] for each in events if each["event"] != "lanes"] == [
-        *("store", "engine", "worker", "output", "stopping", "output", "stopped")
+        *("store", "engine", "server", "worker", "output", "stopping", "output", "stopped")
     ]
 
 

@@ -10,7 +10,17 @@ from flowfabric.backends.valkey import keys
 from flowfabric.backends.valkey.backend import ValkeyBackend
 from flowfabric.core import batch as b
 from flowfabric.core import contracts as c
-from flowfabric.core.ids import AttemptId, ExecutionId, FlowId, LaneId, LeaseId, Namespace, WorkerId, WorkerInstanceId
+from flowfabric.core.ids import (
+    AttemptId,
+    EdgeId,
+    ExecutionId,
+    FlowId,
+    LaneId,
+    LeaseId,
+    Namespace,
+    WorkerId,
+    WorkerInstanceId,
+)
 from flowfabric.core.policy import ExecutionPolicy, FixedBackoff, RetryPolicy
 from flowfabric.core.states import BlockingReason, StateVector
 from flowfabric.core.transitions import Situation
@@ -41,6 +51,9 @@ class Subject:
     attempted: bool = False
     waitpoint: c.IssuedWaitpoint | None = None  # where it waits, or waited last
     pending: c.PendingWaitpointCreated | None = None  # one that was made ahead of a wait
+    flow_id: FlowId | None = None
+    upstream: Subject | None = None  # another member of its flow, from which an edge leads to it
+    edge_id: EdgeId | None = None
 
 
 class Driver:

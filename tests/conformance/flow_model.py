@@ -44,14 +44,25 @@ class FlowModel:
     state: str = "open"
     started: bool = False
     sink_failures: set[str] = field(default_factory=set)
+    children: dict[str, FlowModel] = field(default_factory=dict)  # by the member that stands for it
+    is_held: bool = False  # its stand-in may not start yet, and so may nothing of it
 
-    def add(self, names: list[str], edges: list[Edge], policies: dict[str, c.EdgeDependencyPolicy]) -> None:
+    def add(
+        self,
+        names: list[str],
+        edges: list[Edge],
+        policies: dict[str, c.EdgeDependencyPolicy],
+        children: dict[str, FlowModel] | None = None,
+    ) -> None:
         self.edges += edges
+        self.children |= children or {}
         for name in names:
             incoming = [edge for edge in edges if edge.down == name]
-            self.nodes[name] = "blocked" if incoming else "waiting"
+            self.nodes[name] = "blocked"
             if incoming:
                 self.joins[name] = Join(policies.get(name, c.AllOfEdges()))
+            else:
+                self._promote(name)
         self._settle(list(dict.fromkeys(edge.up for edge in edges if self.nodes[edge.up] not in LIVE)), edges)
 
     def incoming(self, name: str) -> list[Edge]:
@@ -67,6 +78,25 @@ class FlowModel:
     @property
     def left(self) -> list[str]:
         return [name for name, state in self.nodes.items() if state in LIVE]
+
+    def public_states(self) -> dict[str, str]:
+        """Stand-ins never run themselves, and the members of a flow that is held wait for it."""
+        waits = self.nodes if self.is_held else self.children
+        return {
+            name: PUBLIC["blocked" if state == "waiting" and name in waits else state]
+            for name, state in self.nodes.items()
+        }
+
+    def follow(self) -> None:
+        """Each of a flow and the member that stands for it ends with the other."""
+        while ended := [name for name, child in self.children.items() if child.has_ended and self.nodes[name] in LIVE]:
+            state = self.children[ended[0]].state
+            self.end(ended[0], "success" if state == "completed" else state)
+        for name, child in self.children.items():
+            if self.nodes[name] not in LIVE:
+                self.ran.add(name)  # it is not brought back
+                if not child.has_ended:
+                    child.cancel_flow(c.CancellationPolicy.CANCEL_ALL)
 
     def start(self, name: str) -> None:
         self.nodes[name], self.started = "active", True
@@ -159,6 +189,16 @@ class FlowModel:
             if edge.state is EdgeState.UNSATISFIED:
                 self._resolve(edge, queue, pruned)
 
+    def _promote(self, name: str) -> None:
+        """It may start; one that stands for a flow lets that start, and has run then."""
+        self.nodes[name] = "waiting"
+        if name in self.children:
+            self.ran.add(name)
+            child = self.children[name]
+            child.is_held = False
+            if child.nodes:
+                child._set_state()
+
     def _resolve(self, edge: Edge, queue: list[str], pruned: list[str]) -> None:
         outcome = TerminalOutcome(self.nodes[edge.up])
         edge.state = edge_state(edge.kind, outcome)
@@ -175,7 +215,8 @@ class FlowModel:
             pruned.append(edge.down)
         if join.state is EdgeGroupState.SATISFIED:
             if self.nodes[edge.down] == "blocked" and not self.has_ended:
-                self.nodes[edge.down] = "waiting"
+                self._promote(edge.down)
+                self.started = self.started or edge.down in self.children
             return
         self._fail_with(edge.down)
         if self.nodes[edge.down] in LIVE and not self.has_ended:
@@ -208,7 +249,7 @@ class FlowModel:
                 self.by_cascade.add(name)
 
     def _set_state(self) -> None:
-        if self.has_ended:
+        if self.has_ended or self.is_held:
             return
         if not self.left:
             failed = bool(self.sink_failures) or any(join.failed for join in self.joins.values())

@@ -12,6 +12,7 @@ from flowfabric.core.policy import TimeoutBehavior
 from flowfabric.core.states import BlockingReason
 from flowfabric.core.transitions import TRANSITIONS
 from tests.conformance.driver import ATTEMPT_TIMEOUT, BACKOFF, DEADLINE_IN, TTL, Driver, Subject
+from tests.conformance.linking import apply_edge, resolve_edge
 from tests.conformance.situations import AWAITED, LATER, NAME, SUSPENSION_TIMEOUT
 from tests.conformance.suspending import KID, Suspender
 
@@ -104,6 +105,10 @@ def _record_step(d: Driver, x: Subject) -> Awaitable[object]:
     return d.backend.record_step(args)
 
 
+def _promote_blocked(d: Driver, x: Subject) -> Awaitable[object]:
+    return d.backend.promote_blocked_to_eligible(c.PromoteBlockedToEligibleArgs(execution_id=x.execution_id))
+
+
 def _block(reason: BlockingReason) -> Caller:
     return lambda d, x: d.block(x, reason)
 
@@ -151,6 +156,10 @@ OPERATIONS: dict[str, Caller] = {
     "unblock_execution": lambda d, x: d.unblock(x),
     "replay_execution": lambda d, x: d.replay(x),
     "set_execution_tags": lambda d, x: d.set_tags(x, team__color="blue"),
+    "apply_dependency_to_child": apply_edge,
+    "resolve_dependency:satisfied": lambda d, x: resolve_edge(d, x, "success"),
+    "resolve_dependency:impossible": lambda d, x: resolve_edge(d, x, "failed"),
+    "promote_blocked_to_eligible": _promote_blocked,
     **{
         f"block_execution_for_admission:{reason}": _block(reason)
         for reason in (

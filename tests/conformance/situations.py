@@ -8,8 +8,9 @@ from flowfabric.core import contracts as c
 from flowfabric.core.conditions import ByName, Single
 from flowfabric.core.ids import WaitpointKey
 from flowfabric.core.policy import TimeoutBehavior
-from flowfabric.core.transitions import BLOCKED, SITUATIONS, SUSPENDED, UNATTEMPTED, Situation
+from flowfabric.core.transitions import BLOCKED, OF_MEMBERS, SITUATIONS, SUSPENDED, UNATTEMPTED, Situation
 from tests.conformance.driver import BACKOFF, DEADLINE_IN, RETRYING, TTL, Driver, Subject
+from tests.conformance.linking import apply_edge, link
 from tests.conformance.suspending import KID, SECRET, Suspender
 
 SUSPENSION_TIMEOUT = 10_000
@@ -17,6 +18,7 @@ AWAITED, LATER = WaitpointKey("reply"), WaitpointKey("later")
 NAME = "approved"
 
 # These look at waitpoints, which an execution has from its first attempt on.
+_OF_EDGES = ("apply_dependency_to_child", "resolve_dependency", "promote_blocked_to_eligible")
 _OF_WAITPOINTS = ("deliver_signal", "signal_execution", "close_waitpoint")
 
 
@@ -26,23 +28,36 @@ async def reach(
     *,
     behavior: TimeoutBehavior = TimeoutBehavior.FAIL,
     has_waited: bool = False,
+    is_member: bool = False,
     **create: Any,
 ) -> Subject:
-    """behavior: at the time-out, if it is suspended. has_waited: it has a suspension behind it, a waitpoint ahead."""
+    """behavior: at the time-out, if it is suspended. has_waited: it has a suspension behind it, a waitpoint ahead.
+
+    is_member: of a flow, where an edge from another one to it is staged.
+    """
     waits = _Waits(driver, behavior)
     if situation is Situation.DELAYED:
         x = await driver.create(delay_until=driver.clock.now_ms + BACKOFF, **create)
     else:
         x = await driver.create(**create)
+    if situation in OF_MEMBERS or (is_member and situation is not Situation.WAITING_REPLAY):
+        await link(driver, x)
     if has_waited or situation in (*SUSPENDED, Situation.RESUME_DELAYED):
         await waits.have_secret(x)
     if situation in BLOCKED:
         await driver.block(x, SITUATIONS[situation].blocking_reason)
+    elif situation in OF_MEMBERS:
+        await apply_edge(driver, x)
+        if situation is Situation.SKIPPED:
+            assert x.upstream is not None
+            await driver.cancel(x.upstream)
     elif situation not in UNATTEMPTED:
         await driver.run(x)
         if has_waited:
             await waits.once(x)
         await _from_active(driver, waits, x, situation)
+    if is_member and situation is Situation.WAITING_REPLAY:  # which would have waited for all edges there are
+        await link(driver, x)
     return x
 
 
@@ -52,7 +67,7 @@ async def reach_for(driver: Driver, operation: str, situation: Situation) -> Sub
     given: dict[str, Any] = {"policy": RETRYING} if variant.endswith("_retry") else {}
     if name == "expire_suspension":
         given["behavior"] = TimeoutBehavior(variant)
-    x = await reach(driver, situation, has_waited=name in _OF_WAITPOINTS, **given)
+    x = await reach(driver, situation, has_waited=name in _OF_WAITPOINTS, is_member=name in _OF_EDGES, **given)
     waits = _Waits(driver)
     await waits.have_secret(x)
     if operation == "suspend_execution:early" and situation is Situation.ACTIVE:
@@ -111,7 +126,7 @@ async def _from_active(driver: Driver, waits: _Waits, x: Subject, situation: Sit
         case Situation.ESCALATED:
             await waits.until_a_human_is_asked(x)
         case Situation.WAITING_CHILDREN:
-            await driver.open_dependency(x)
+            await (driver.open_dependency(x) if x.edge_id is None else apply_edge(driver, x))
             await driver.move_to_waiting_children(x)
         case Situation.LEASE_EXPIRED:
             await driver.clock.advance(TTL)

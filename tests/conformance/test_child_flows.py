@@ -75,6 +75,15 @@ async def test_it_is_cancelled_when_its_member_is_skipped(driver: Driver) -> Non
     assert await inner.states() == {"x": "cancelled"}
 
 
+async def test_a_replay_does_not_bring_it_back(driver: Driver) -> None:
+    outer, inner = await nested(driver, "a>sub sub*>z", "x")
+    await outer.end("a", "failed")
+    await driver.replay(Subject(outer.ids["a"]))
+    await outer.run("a", "z")
+    assert await outer.states() == {"sub": "skipped", "a": "completed", "z": "completed"}
+    assert (await outer.flow_state(), await inner.flow_state()) == ("failed", "cancelled")
+
+
 async def test_flows_in_flows_in_flows_end_together(driver: Driver) -> None:
     outer, inner = await nested(driver, "sub", "x")
     deepest = Graph(driver)

@@ -27,7 +27,7 @@ async def test_every_situation_is_counted_once_under_its_public_state(driver: Dr
     expected: Counter[PublicState] = Counter()
     for situation in Situation:
         expected[(await driver.info(await driver.reach(situation))).public_state] += 1
-    counts = await only(driver)
+    counts = await only(driver, LANE)
     assert counts.counts == expected
     assert counts.total == len(Situation)
 

@@ -12,9 +12,11 @@ from flowfabric.backends.valkey.backend import ValkeyBackend
 from flowfabric.backends.valkey.bundle import Bundle, build
 from flowfabric.config import Settings
 from flowfabric.core import contracts as c
+from flowfabric.core.ids import ExecutionId, FlowId
+from flowfabric.core.partition import flow_partition
 from flowfabric.testing import ManualClock
 from tests.conformance.driver import Driver, Subject
-from tests.conformance.flow_model import LIVE, PUBLIC, Edge, FlowModel
+from tests.conformance.flow_model import LIVE, Edge, FlowModel
 from tests.conformance.flowing import Graph
 from tests.soaking import examples
 
@@ -26,10 +28,10 @@ MOST_REPLAYS = 9
 class Player:
     """Draws a graph and operations from a seed, and does each in the store and in the model."""
 
-    def __init__(self, driver: Driver, seed: int) -> None:
+    def __init__(self, driver: Driver, seed: int, flow_id: FlowId | None = None) -> None:
         self.random = random.Random(seed)
         self.driver = driver
-        self.graph = Graph(driver)
+        self.graph = Graph(driver, flow_id)
         self.model = FlowModel(fail_fast=self.random.random() < 0.2)
         self.replays: dict[str, int] = {}
         self.said: list[str] = []
@@ -63,17 +65,23 @@ class Player:
             ),
         }
 
-    async def submit(self) -> None:
-        names = [f"n{i}" for i in range(self.random.randint(1, 60))]
+    async def submit(
+        self, most: int = 60, children: dict[str, Player] | None = None, parent: ExecutionId | None = None
+    ) -> None:
+        """children: by the names of the members that stand for their flows."""
+        children = children or {}
+        names = [f"n{i}" for i in range(self.random.randint(1, most))]
+        names += [name for name in children if name not in names]
         edges = self.draw_edges(names, [])
         policies = self.draw_policies(edges)
         args = {
-            "flow_id": self.graph.flow_id, "namespace": "tests",
+            "flow_id": self.graph.flow_id, "namespace": "tests", "parent_execution_id": parent,
             "members": tuple(self.graph.member(name) for name in names),
+            "child_flows": {self.graph.mint(name): child.graph.flow_id for name, child in children.items()},
             "failure_policy": "fail_fast" if self.model.fail_fast else "continue", **self.parts(edges, policies),
         }  # fmt: skip
         await self.driver.backend.submit_flow(c.SubmitFlowArgs(**args))
-        self.model.add(names, edges, policies)
+        self.model.add(names, edges, policies, {name: child.model for name, child in children.items()})
 
     async def grow(self) -> None:
         names = [f"n{len(self.model.nodes) + i}" for i in range(self.random.randint(1, 3))]
@@ -86,8 +94,10 @@ class Player:
         await self.driver.backend.grow_flow(c.GrowFlowArgs(**args))
         self.model.add(names, edges, policies)
 
-    def pick(self, *states: str) -> str | None:
+    def pick(self, *states: str, stand_ins: bool = False) -> str | None:
         names = [name for name, state in self.model.nodes.items() if state in states]
+        if not stand_ins:
+            names = [name for name in names if name not in self.model.children]
         return self.random.choice(names) if names else None
 
     async def step(self) -> None:
@@ -96,14 +106,15 @@ class Player:
             ["start", "complete", "fail", "cancel", "replay", "grow", "cancel_flow"], [8, 8, 2, 0.6, 0.8, 0.4, 0.05]
         )[0]
         self.said.append(operation)
-        if operation == "start" and not self.model.has_ended and (name := self.pick("waiting")):
+        may_start = not self.model.has_ended and not self.model.is_held
+        if operation == "start" and may_start and (name := self.pick("waiting")):
             await self.graph.start(name)
             self.model.start(name)
         elif operation in ("complete", "fail") and (name := self.pick("active")):
             outcome = "success" if operation == "complete" else "failed"
             await self.graph.end(name, outcome)
             self.model.end(name, outcome)
-        elif operation == "cancel" and (name := self.pick(*LIVE)):
+        elif operation == "cancel" and (name := self.pick(*LIVE, stand_ins=True)):
             await self.graph.end(name, "cancelled")
             self.model.end(name, "cancelled")
         elif operation == "replay":
@@ -136,7 +147,7 @@ class Player:
             cursor = page.next_cursor
             if cursor is None:
                 break
-        assert members == {name: PUBLIC[state] for name, state in self.model.nodes.items()}, self.said
+        assert members == self.model.public_states(), self.said
         assert await self.graph.flow_state() == self.model.state, self.said
 
 
@@ -149,6 +160,54 @@ async def test_a_random_graph_goes_as_the_naive_evaluator_says(driver: Driver, s
         await player.step()
         await player.compare()
     await player.graph.check()
+
+
+class Family:
+    """A flow, some of whose members stand for flows of their own."""
+
+    def __init__(self, driver: Driver, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.outer = Player(driver, seed)
+        place = flow_partition(self.outer.graph.flow_id, driver.backend.partitions)
+        self.inner = {
+            f"flow{at}": Player(
+                driver, seed * 10 + at, FlowId.in_partition(place, driver.backend.partitions, FlowId.new())
+            )
+            for at in range(self.random.randint(1, 3))
+        }
+
+    @property
+    def players(self) -> list[Player]:
+        return [self.outer, *self.inner.values()]
+
+    async def submit(self) -> None:
+        for each in self.inner.values():
+            each.model.is_held = True
+        await self.outer.submit(15, self.inner)
+        for name, each in self.inner.items():
+            await each.submit(8, parent=self.outer.graph.ids[name])
+
+    async def step(self) -> None:
+        player = self.random.choices(self.players, [2] + [1] * len(self.inner))[0]
+        if player is not self.outer and player.model.has_ended:
+            return  # what is replayed in it then has no stand-in that waits for it
+        await player.step()
+        self.outer.model.follow()
+
+    async def compare(self) -> None:
+        for each in self.players:
+            await each.compare()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+async def test_flows_in_a_random_flow_go_as_the_naive_evaluator_says(driver: Driver, seed: int) -> None:
+    family = Family(driver, seed)
+    await family.submit()
+    await family.compare()
+    for _ in range(150):
+        await family.step()
+        await family.compare()
+    await family.outer.graph.check()
 
 
 def library_with_a_tiny_budget() -> Bundle:

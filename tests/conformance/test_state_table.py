@@ -7,7 +7,7 @@ import pytest
 
 from flowfabric.backends.valkey.backend import ValkeyBackend
 from flowfabric.core import contracts as c
-from flowfabric.core.states import StateVector
+from flowfabric.core.states import AttemptState, StateVector
 from flowfabric.core.transitions import (
     AUTOMATIC,
     CREATED,
@@ -36,7 +36,9 @@ OUTCOME_CODES = {c.NotReclaimable: "execution_not_reclaimable"}
 
 def expected_state(operation: str, before: StateVector, move: Move, x: Subject) -> StateVector:
     after = state_of(move.to, attempted=x.attempted)
-    if move.to in TERMINAL and before.attempt_state.startswith("pending_"):
+    if operation == "replay_execution":  # its next attempt is one of a replay, whatever it waits for
+        return msgspec.structs.replace(after, attempt_state=AttemptState.PENDING_REPLAY_ATTEMPT)
+    if move.to in TERMINAL and move.to is not Situation.SKIPPED and before.attempt_state.startswith("pending_"):
         return msgspec.structs.replace(after, attempt_state=before.attempt_state)
     if operation.split(":", maxsplit=1)[0] in KEEPS_ATTEMPT_STATE:
         return msgspec.structs.replace(after, attempt_state=before.attempt_state)

@@ -62,7 +62,7 @@ async def test_what_ended_long_enough_ago_is_deleted(driver: Driver) -> None:
 @pytest.mark.parametrize("situation", Situation)
 async def test_only_what_has_ended_is_deleted(driver: Driver, situation: Situation) -> None:
     x = await driver.reach(situation, tags={"team.a": "1"})
-    assert await trim(driver, older_than_ms=0) == (1 if situation in TERMINAL else 0)
+    assert (await trim(driver, older_than_ms=0) > 0) == (situation in TERMINAL)
     assert (await driver.backend.get_execution(x.execution_id) is None) == (situation in TERMINAL)
 
 

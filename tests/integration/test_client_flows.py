@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Coroutine
 from dataclasses import dataclass
-from typing import Any
 
 import pytest
 from pydantic import BaseModel
@@ -15,7 +13,7 @@ from flowfabric import Context, Fail, SyncFabric, Worker
 from flowfabric.client.failures import ExecutionSkipped, FlowEnded
 from flowfabric.config import Settings
 from flowfabric.core import contracts as c
-from flowfabric.core.ids import ExecutionId
+from flowfabric.core.partition import flow_partition
 from flowfabric.core.states import PublicState
 from flowfabric.errors import Conflict, InvalidInput, NotFound
 from flowfabric.testing import FabricKit, StillOpen
@@ -224,20 +222,11 @@ async def test_a_cancelled_flow_says_so(fabric_kit: FabricKit) -> None:
         await flow.handle.node("plan").replay()
 
 
-async def test_who_waits_learns_that_a_flow_was_closed_whose_members_stay(
-    fabric_kit: FabricKit, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_who_waits_learns_that_a_flow_was_closed_whose_members_stay(fabric_kit: FabricKit) -> None:
     async with fabric_kit.flow("research") as flow:
         flow.add(plan, "tides")
-    begun, wait_for_execution = asyncio.Event(), fabric_kit.backend.wait_for_execution
-
-    def noticed(execution_id: ExecutionId, *, timeout_ms: int) -> Coroutine[Any, Any, PublicState | None]:
-        begun.set()
-        return wait_for_execution(execution_id, timeout_ms=timeout_ms)
-
-    monkeypatch.setattr(fabric_kit.backend, "wait_for_execution", noticed)
     waiting = asyncio.create_task(flow.handle.wait(30))
-    await begun.wait()
+    await flow.handle.status()  # the wait goes over the same line, and was there before
     await flow.handle.cancel(policy="flow_only")
     assert await waiting == "cancelled"
     assert (await flow.handle.describe()).left_count == 1
@@ -275,6 +264,16 @@ async def test_flows_in_flows_start_and_end_with_their_nodes(fabric_kit: FabricK
     child = fabric_kit.flow_handle(inner.flow_id)
     assert await child == "a,b"
     assert (await child.describe()).parent_execution_id == inner.node.id
+
+
+async def test_a_flow_in_which_a_flow_failed_is_not_replayed_by_halves(fabric_kit: FabricKit) -> None:
+    async with fabric_kit.flow("outer") as flow:
+        flow.add_flow("inner").add(boom)
+        bad = flow.add(boom)
+    await fabric_kit.run_until_idle(worker)
+    with pytest.raises(Conflict, match="inner failed, and a flow in a flow is not run again"):
+        await flow.handle.replay()
+    assert await flow.handle.node(bad).status() == "failed"
 
 
 async def test_a_running_member_adds_to_its_flow(fabric_kit: FabricKit) -> None:
@@ -354,6 +353,13 @@ async def test_what_a_failed_handler_added_is_not_sent(fabric_kit: FabricKit) ->
     assert (await flow.handle.describe()).node_count == 1
 
 
+async def test_a_drawn_node_is_not_awaited(fabric_kit: FabricKit) -> None:
+    async with fabric_kit.flow("research") as flow:
+        node = flow.add(plan, "tides")
+        with pytest.raises(InvalidInput, match=r"ask flow\.handle\.node"):
+            await node
+
+
 async def test_an_execution_without_a_flow_cannot_add_to_one(fabric_kit: FabricKit) -> None:
     handle = await fabric_kit.submit(grow, 1)
     await fabric_kit.run_until_idle(worker)
@@ -369,6 +375,27 @@ async def test_a_cpu_handler_is_given_results_too(fabric_kit: FabricKit) -> None
     assert await flow.handle == 27
 
 
+async def test_a_flow_lives_where_its_lane_does(fabric_kit: FabricKit) -> None:
+    partitions = fabric_kit.backend.partitions
+    for lane in ("default", "agents", "gpu"):
+        async with fabric_kit.flow("research", lane=lane) as flow:
+            inner = flow.add_flow("inner", after=flow.add(plan.with_options(lane=lane), "tides"))
+            inner.add(tell.with_options(lane=lane), "inner")
+        alone = await fabric_kit.submit(plan.with_options(lane=lane), "alone")
+        ids = [alone.id, *(node.id for node in (*flow.nodes.values(), *inner.nodes.values()))]
+        assert {each.tag for each in ids} == {flow_partition(flow.id, partitions).tag}
+        assert flow_partition(inner.flow_id, partitions) == flow_partition(flow.id, partitions)
+
+
+async def test_a_key_belongs_to_a_name_and_a_lane(fabric_kit: FabricKit) -> None:
+    def flow_id(name: str, key: str, lane: str = "default") -> str:
+        return fabric_kit.flow(name, lane=lane, idempotency_key=key).id
+
+    ids = {flow_id("a", "b"), flow_id("a", "b", "agents"), flow_id("b", "b"), flow_id("a/b", "c"), flow_id("a", "b/c")}
+    assert len(ids) == 5
+    assert flow_id("a", "b", "agents") == flow_id("a", "b", "agents")
+
+
 async def test_the_events_of_a_flow_are_those_of_its_members(fabric_kit: FabricKit) -> None:
     await fabric_kit.submit(plan, "alone")
     async with fabric_kit.flow("research") as flow:
@@ -376,6 +403,7 @@ async def test_the_events_of_a_flow_are_those_of_its_members(fabric_kit: FabricK
         second = flow.add(search, "a", first)
     await fabric_kit.run_until_idle(worker)
     seen = [(event.execution_id, event.event) async for event in flow.handle.events()]
+    assert seen.pop()[1] == "flow_completed"
     assert {each for each, _ in seen} == {first.id, second.id}
     assert [each for each, event in seen if event == "completed"] == [first.id, second.id]
 

@@ -32,6 +32,13 @@ def test_the_quickstart_fits_on_a_page() -> None:
     assert len([line for line in lines if line.strip()]) <= 22
 
 
+def test_the_demo_approves_itself_where_nobody_sits() -> None:
+    done = run("-m", "examples.demo", "--port", "0", "--unattended")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "waits for an approval" in done.stdout
+    assert "Published: A report of 5 findings." in done.stdout
+
+
 def test_a_fleet_loses_a_worker_and_nothing_else() -> None:
     done = run("examples/fleet.py", "--tasks", "60", "--workers", "2")
     assert done.returncode == 0, done.stdout + done.stderr

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from flowfabric.client.fabric import Fabric
 from flowfabric.client.tasks import named
 from flowfabric.core import contracts as c
 from flowfabric.core.ids import ExecutionId, LaneId, WorkerId, WorkerInstanceId
@@ -62,6 +63,20 @@ async def test_a_grant_becomes_a_task_with_everything_to_run_it(store: Store, cl
     assert await store.backend.get_execution_result(task.execution_id) == c.ExecutionResult(
         payload=b"[1]", encoding="json"
     )
+
+
+async def test_the_inputs_of_a_member_are_the_results_of_its_upstreams(store: Store, claims: Claims) -> None:
+    async with Fabric(store.backend).flow("by hand") as flow:
+        first = flow.add(JOB, 1)
+        second = flow.add(JOB, first, after=flow.add(JOB, 2))
+    for node in (first, flow.nodes["job-2"]):
+        task = await claims.claim_from_grant(LANE, await granted(store, node.id))
+        assert await task.inputs() == []
+        await task.complete(b"[1]", result_encoding="json")
+    task = await claims.claim_from_grant(LANE, await granted(store, second.id))
+    (given,) = await task.inputs()
+    assert (given.data_passing_ref, given.upstream_execution_id, given.payload) == ("job", first.id, b"[1]")
+    await task.complete()
 
 
 async def test_an_interrupted_attempt_goes_on(store: Store, claims: Claims) -> None:

@@ -12,8 +12,8 @@ from typing import Any
 import httpx
 
 from flowfabric.backends.ports import EngineBackend
-from flowfabric.server import ServerSettings
 from flowfabric.server.listening import listening
+from flowfabric.server.settings import ServerSettings
 
 WITHIN_S = 20
 

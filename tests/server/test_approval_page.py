@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import re
+from base64 import b64decode
 from dataclasses import dataclass
 from html import unescape
+from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import parse_qs, urlsplit
 
@@ -13,6 +15,8 @@ import httpx
 import pytest
 
 from flowfabric import ByName, Context, Count, CountKind, Handle, Waitpoint, Worker
+from flowfabric.core.codec import to_json
+from flowfabric.server.tokens import Scope, new_token
 from flowfabric.testing import FabricKit
 from tests.server.serving import Served, serving
 
@@ -269,3 +273,24 @@ async def test_the_link_that_a_handler_gives_away_leads_here(fabric_kit: FabricK
         assert answer.status_code == 200, answer.text
         await fabric_kit.run_until_idle(asking)
         assert await handle.result() == "fine"
+
+
+async def test_who_only_reads_learns_no_token_from_the_records_of_a_handler(
+    fabric_kit: FabricKit, tmp_path: Path
+) -> None:
+    reading, first = new_token("reader", [Scope.READ])
+    working, second = new_token("worker", [Scope.READ, Scope.WORK])
+    tokens = tmp_path / "tokens.json"
+    tokens.write_bytes(to_json([first, second]))
+    handle = await fabric_kit.submit(ask)
+    link = await opened(fabric_kit, handle)
+    secret = parse_qs(urlsplit(link).query)["token"][0]
+    async with serving(fabric_kit.backend, tokens=str(tokens)) as server:
+        shown = []
+        for token in (reading, working):
+            answer = await server.http.get(
+                f"/v1/executions/{handle.id}/steps", headers={"Authorization": f"Bearer {token}"}
+            )
+            made = [each for each in answer.json()["steps"] if each["name"].startswith("ff:waitpoint:")]
+            shown.append(secret in b64decode(made[0]["payload"]).decode())
+    assert shown == [False, True]

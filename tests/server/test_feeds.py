@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from flowfabric import Context, RetryPolicy, Worker
+from flowfabric import Context, Fabric, RetryPolicy, Worker
 from flowfabric.core.policy import FixedBackoff
 from flowfabric.server.event_sources import ExecutionEvents
 from flowfabric.server.listening import listening
@@ -173,6 +173,14 @@ class TestFlowEvents:
             assert end.data["public_flow_state"] == "completed"
             async with server.listen(f"/v1/flows/{flow.id}/events", after=events[-2].id) as again:
                 assert [each.kind for each in await again.rest()] == ["state", "event", "end"]
+
+    async def test_reach_a_flow_handle_on_the_address_of_a_server(self, fabric_kit: FabricKit) -> None:
+        async with serving(fabric_kit.backend) as server, Fabric.connect(server.url) as fabric:
+            async with fabric_kit.flow("one") as flow:
+                flow.add(double, 2)
+            await fabric_kit.run_until_idle(worker)
+            found = [event.event async for event in fabric.flow_handle(flow.id).events()]
+            assert found == ["created", "claimed", "completed", "flow_completed"]
 
 
 class TestLogEvents:

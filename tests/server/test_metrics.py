@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -13,7 +14,8 @@ from flowfabric.core.codec import to_json
 from flowfabric.core.ids import BudgetId
 from flowfabric.core.policy import FixedBackoff
 from flowfabric.server.listening import listening
-from flowfabric.server.metrics import Family, Sample, text
+from flowfabric.server.measuring import Happened, of_budgets, of_engine, of_lanes, of_workers
+from flowfabric.server.metrics import Family, Requests, Sample, text
 from flowfabric.server.settings import ServerSettings
 from flowfabric.server.tokens import Scope, new_token
 from flowfabric.testing import FabricKit
@@ -22,6 +24,7 @@ from tests.server.serving import Served, serving
 pytest_plugins = ["flowfabric.testing.pytest_plugin"]
 
 LINE = re.compile(r'([a-z_]+)(\{([a-z_]+="(\\.|[^"\\])*",?)*\})? (-?[0-9.e+-]+|\+Inf)')
+DASHBOARD = (Path(__file__).resolve().parents[2] / "docs" / "grafana" / "flowfabric.json").read_text()
 
 worker = Worker()
 
@@ -121,3 +124,18 @@ async def test_ask_for_a_token_that_may_read_everything(fabric_kit: FabricKit, t
 def test_values_are_escaped_as_the_format_says() -> None:
     family = Family("x", "gauge", "Help.", [Sample((("a", 'q"b\\s\nn'),), 1.5)])
     assert text([family]) == '# HELP x Help.\n# TYPE x gauge\nx{a="q\\"b\\\\s\\nn"} 1.5\n'
+
+
+async def test_have_every_name_that_the_dashboard_asks_for(fabric_kit: FabricKit) -> None:
+    board = json.loads(DASHBOARD)
+    asked = {
+        name.removesuffix("_bucket")
+        for panel in board["panels"]
+        for target in panel["targets"]
+        for name in re.findall(r"flowfabric_[a-z_]+", target["expr"])
+    }
+    engine = {family.name for family in of_engine(fabric_kit.engine)}
+    others = {family.name for family in Requests().families()}
+    of_store = [*await of_lanes(fabric_kit.backend), *await of_workers(fabric_kit.backend)]
+    of_store += [*await of_budgets(fabric_kit.backend), *await Happened(fabric_kit.backend).families()]
+    assert asked <= engine | others | {family.name for family in of_store} | {"flowfabric_http_streams"}

@@ -114,6 +114,9 @@ async def flows(fabric: Fabric, scripts: SyncFabric) -> None:
         flow.add(double, 3, after="text")  # error: "add" of "FlowBuilder"
         inner = flow.add_flow("inner", after=verdict)
         inner.add(double, 4)
+    reveal_type(await verdict)  # is: float
+    reveal_type(await flow.all(reports))  # is: list[Report]
+    reveal_type(await text.ended)  # is: str | None
     reveal_type(flow.handle.node(verdict))  # is: Handle[float]
     reveal_type(await flow.handle.node(text))  # is: str
     reveal_type(await flow.handle.wait(timeout=1))  # is: FlowState

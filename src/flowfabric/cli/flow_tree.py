@@ -3,28 +3,55 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import suppress
 from typing import Final
 
 from flowfabric.cli.output import Cell, Output, Row, Styled, coloured
 from flowfabric.client.drawing import TreeLine, span, tree_lines
 from flowfabric.client.flow_handle import FlowHandle
 from flowfabric.client.flow_view import FlowView
+from flowfabric.core.contracts.events import END
 
-_DRAW_EVERY_S: Final = 0.2
+_DRAW_AT_MOST_EVERY_S: Final = 0.1
+_DRAW_AT_LEAST_EVERY_S: Final = 1.0
 
 
 async def watch(handle: FlowHandle, out: Output) -> FlowView:
     """Draw it until it has ended; the last drawing stays. Where nobody looks there is only that one."""
     with out.live_lines() as live:
-        while True:
-            view = await handle.view()
-            if live is not None:
-                live.update(drawn(view))
-            if view.flow.public_flow_state.has_ended and not view.flow.left_count:
-                break
-            await asyncio.sleep(_DRAW_EVERY_S)
+        if live is None:
+            await handle.wait()
+        else:
+            async for _ in changes(handle):
+                live.update(drawn(await handle.view()))
+    view = await handle.view()
     print_tree(view, out)
     return view
+
+
+async def changes(handle: FlowHandle) -> AsyncIterator[None]:
+    """Now, and whenever something has happened to it since, until it has ended."""
+    changed = asyncio.Event()
+
+    async def listen() -> None:
+        try:
+            async for _ in handle.events(cursor=END):
+                changed.set()
+        finally:
+            changed.set()
+
+    listening = asyncio.create_task(listen())
+    try:
+        while not listening.done():
+            changed.clear()
+            yield
+            with suppress(TimeoutError):  # what happened while it began to listen is seen then
+                await asyncio.wait_for(changed.wait(), _DRAW_AT_LEAST_EVERY_S)
+            await asyncio.sleep(_DRAW_AT_MOST_EVERY_S)
+        await listening
+    finally:
+        listening.cancel()
 
 
 def print_tree(view: FlowView, out: Output) -> None:

@@ -26,3 +26,4 @@ Cursor: TypeAlias = Annotated[str | None, typer.Option("--cursor", metavar="CURS
 LogLevel: TypeAlias = Annotated[
     str, typer.Option("--log-level", metavar="LEVEL", help="debug, info, warning or error.")
 ]
+LogFormat: TypeAlias = Annotated[str, typer.Option("--log-format", metavar="FORMAT", help="text, or json lines.")]

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
 import typer
 
@@ -101,6 +102,14 @@ def options_go_behind(command: str, url: str | None, as_json: bool) -> None:
             raise InvalidInput("--json" if url is None else "--url", "before the subcommand", problem)
 
 
+def is_server(settings: Settings) -> bool:
+    """Whether a FlowFabric server stands before the store."""
+    return settings.url.startswith(("http://", "https://"))
+
+
 def place_of(settings: Settings) -> str:
     """Where the store is, without user and password."""
+    if is_server(settings):
+        url = urlsplit(settings.url)
+        return f"{url.scheme}://{url.netloc.rpartition('@')[2]}{url.path.rstrip('/')}"
     return str(parse_url(settings.url))

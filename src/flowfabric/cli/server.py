@@ -12,7 +12,7 @@ from typer import Argument, Option
 from flowfabric.backends import open_backend
 from flowfabric.backends.http.operations import Scope
 from flowfabric.cli.logs import configure_logging
-from flowfabric.cli.options import AsJson, LogLevel, Url
+from flowfabric.cli.options import AsJson, LogFormat, LogLevel, Url
 from flowfabric.cli.output import Output
 from flowfabric.cli.running import place_of, reporting, store_settings
 from flowfabric.cli.signals import ending
@@ -43,12 +43,13 @@ def server(
     rate: Rate = 0,
     origin: Origin = None,
     log_level: LogLevel = "info",
+    log_format: LogFormat = "text",
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
     """Serve a store over HTTP: the API under /v1, the dashboard at /, and an engine beside them."""
     with reporting(as_json) as out:
-        configure_logging(log_level)
+        configure_logging(log_level, log_format)
         settings = ServerSettings(
             host=host, port=port, tokens=tokens, rate_per_second=rate, origins=tuple(origin or ())
         )

@@ -15,7 +15,7 @@ from flowfabric.backends import open_backend
 from flowfabric.cli import parsing
 from flowfabric.cli.loading import load_worker
 from flowfabric.cli.logs import configure_logging
-from flowfabric.cli.options import AsJson, LogLevel, Url
+from flowfabric.cli.options import AsJson, LogFormat, LogLevel, Url
 from flowfabric.cli.output import Output
 from flowfabric.cli.running import place_of, reporting, store_settings
 from flowfabric.cli.signals import ending
@@ -34,11 +34,16 @@ UntilEof: TypeAlias = Annotated[bool, Option("--until-eof", hidden=True)]
 
 
 def worker(
-    module: Module, log_level: LogLevel = "info", until_eof: UntilEof = False, url: Url = None, as_json: AsJson = False
+    module: Module,
+    log_level: LogLevel = "info",
+    log_format: LogFormat = "text",
+    until_eof: UntilEof = False,
+    url: Url = None,
+    as_json: AsJson = False,
 ) -> None:
     """Run the worker of a module. SIGTERM or Ctrl-C drains it: what runs may end; a second one stops it at once."""
     with reporting(as_json) as out:
-        configure_logging(log_level)
+        configure_logging(log_level, log_format)
         settings = store_settings(url)
         found = load_worker(module)
         if until_eof:
@@ -83,6 +88,7 @@ def engine(
     retain: Retain = None,
     keep_last: KeepLast = None,
     log_level: LogLevel = "info",
+    log_format: LogFormat = "text",
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
@@ -91,7 +97,7 @@ def engine(
     Any number may run; they share the partitions, and when one dies the others take its share over.
     """
     with reporting(as_json) as out:
-        configure_logging(log_level)
+        configure_logging(log_level, log_format)
         seconds = parsing.optional_duration("--retain", retain)
         settings = EngineSettings(retain_ms=None if seconds is None else round(seconds * 1000), keep_last=keep_last)
         asyncio.run(_run_engine(store_settings(url), settings, out))

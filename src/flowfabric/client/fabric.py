@@ -151,16 +151,18 @@ class Fabric(Operations):
         self,
         name: str,
         *,
+        lane: str = "default",
         failure_policy: c.FailurePolicy | str = c.FailurePolicy.CONTINUE,
         idempotency_key: str | None = None,
         tags: Mapping[str, str] | None = None,
     ) -> Flow:
         """A graph of tasks, drawn in a block and submitted as a whole at its end.
 
-        `failure_policy` says what a failure means that no node takes: "continue", and what does not depend on it goes
-        on, or "fail_fast". With an idempotency key, the same flow again is the same flow.
+        `lane` is where it lives: say that of most of its tasks, which then are claimed together with the stand-alone
+        ones of the lane. `failure_policy` says what a failure means that no node takes: "continue", and what does not
+        depend on it goes on, or "fail_fast". With an idempotency key, the same flow again is the same flow.
         """
-        return Flow(self, name, failure_policy=failure_policy, idempotency_key=idempotency_key, tags=tags)
+        return Flow(self, name, lane=lane, failure_policy=failure_policy, idempotency_key=idempotency_key, tags=tags)
 
     def flow_handle(self, flow_id: str) -> FlowHandle:
         """A handle for a flow whose id is known."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from itertools import count
 from typing import Any, ParamSpec, TypeVar, overload
 from uuid import UUID, uuid5
 
@@ -15,7 +14,7 @@ from flowfabric.core import limits
 from flowfabric.core.contracts import FailurePolicy, OnSatisfied
 from flowfabric.core.graph import DependencyKind
 from flowfabric.core.ids import ExecutionId, FlowId
-from flowfabric.core.partition import PartitionConfig, flow_partition
+from flowfabric.core.partition import PartitionConfig, PartitionKey
 from flowfabric.errors import InvalidInput
 
 A = TypeVar("A")
@@ -130,6 +129,11 @@ class FlowBuilder:
         self.children.append(child)
         return child
 
+    async def result(self, given: Given[R]) -> R:
+        """Only a handler waits for nodes, of those that it has added; see GrowingFlow."""
+        problem = "has no result before its flow is submitted; then ask flow.handle.node(node).result()"
+        raise InvalidInput("node", given, problem)
+
     def check_given(self, field: str, given: object) -> None:
         """Refuse what is no node of this flow."""
         if not isinstance(given, Given):
@@ -142,11 +146,8 @@ class FlowBuilder:
     def stand_in(self, name: str) -> tuple[Node[None], FlowId]:
         """The node of a flow in this one, and that flow's id, in the same partition."""
         node = self._enter(Node(self, *self._next(name), named(name)))
-        for number in count():
-            flow_id = FlowId(str(uuid5(self._origin, f"{node.name}#{number}")))
-            if flow_partition(flow_id, self._partitions).tag == self._tag:
-                return node, flow_id
-        raise AssertionError("some id is of every partition")
+        place = PartitionKey(self._tag).parse()
+        return node, FlowId.in_partition(place, self._partitions, uuid5(self._origin, f"{node.name}#"))
 
     def _enter(self, node: Node[R]) -> Node[R]:
         self.nodes[node.name] = node

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Generator, Mapping
 from typing import Any, Final, TypeVar, overload
 from uuid import UUID, uuid5
 
-from msgspec.structs import replace
-
 from flowfabric.backends.ports import EngineBackend
 from flowfabric.client.failures import FlowEnded
-from flowfabric.client.flow_view import FlowView, read_members, read_view
+from flowfabric.client.flow_view import FlowView, read_view
 from flowfabric.client.handle import Handle, Submission
 from flowfabric.client.nodes import Node
 from flowfabric.client.options import Duration, ms
@@ -20,12 +17,10 @@ from flowfabric.core import limits
 from flowfabric.core.ids import ExecutionId, FlowId
 from flowfabric.core.partition import flow_partition
 from flowfabric.core.states import PublicState
-from flowfabric.errors import InvalidInput, NotFound
+from flowfabric.errors import Conflict, InvalidInput, NotFound
 
 T = TypeVar("T")
 
-_LOOK_AGAIN_S: Final = 0.1  # for what no execution's end tells
-_LOOK_AT_LEAST_S: Final = 1.0
 _FAILED: Final = (PublicState.FAILED, PublicState.EXPIRED)
 
 
@@ -73,17 +68,14 @@ class FlowHandle:
 
     async def wait(self, timeout: Duration | None = None) -> c.FlowState:  # noqa: ASYNC109 - the store waits, not we
         """Wait for the end, whichever it is, and say which; TimeoutError when it had not ended in time."""
-        seconds = None if timeout is None else ms("timeout", timeout) / 1000
-        try:
-            async with asyncio.timeout(seconds):
-                while not (state := await self.status()).has_ended:
-                    await self._wait_for_more()
-                return state
-        except TimeoutError:
+        timeout_ms = limits.MAX_DURATION_MS if timeout is None else ms("timeout", timeout)
+        state = await self._backend.wait_for_flow(self.id, timeout_ms=timeout_ms)
+        if state is None:
             raise TimeoutError(
-                f"{self!r} is {await self.status()} after {seconds:g} seconds and goes on; wait again, cancel(), or "
-                "see view() for what it waits for"
-            ) from None
+                f"{self!r} is {await self.status()} after {timeout_ms / 1000:g} seconds and goes on; wait again, "
+                "cancel(), or see view() for what it waits for"
+            )
+        return state
 
     async def status(self) -> c.FlowState:
         """How it stands."""
@@ -117,27 +109,12 @@ class FlowHandle:
         tag = flow_partition(self.id, self._backend.partitions).tag
         return Handle(self._backend, ExecutionId(f"{tag}:{uuid5(UUID(self.id), node)}"))
 
-    async def events(self, *, cursor: str | None = None) -> AsyncIterator[c.Event]:
-        """What has happened and happens to its members, until it has ended; `cursor` is that of the last event seen."""
-        args = c.ReadEventsArgs(partition=flow_partition(self.id, self._backend.partitions), cursor=cursor, limit=1_000)
-        members: set[ExecutionId] = set()
-        has_ended = False
-        while True:
-            page = await self._backend.read_events(args)
-            if any(each.event == c.EventKind.CREATED or not members for each in page.events):
-                members = {each.execution_id for each in await read_members(self._backend, self.id)}
-            for event in page.events:
-                if event.execution_id in members:
-                    yield event
-            args = replace(args, cursor=page.cursor)
-            if page.events or page.more:
-                continue
-            if has_ended:  # known before the page was read: its last line was in it
-                return
-            flow = await self.describe()
-            has_ended = flow.public_flow_state.has_ended and not flow.left_count
-            if not has_ended:
-                await asyncio.sleep(_LOOK_AGAIN_S)
+    def events(self, *, cursor: str | None = None) -> AsyncIterator[c.Event]:
+        """What has happened and happens to it and its members, until it has ended.
+
+        `cursor` is that of the last event seen, or "end" for what comes from now on.
+        """
+        return self._backend.tail_flow_events(self.id, cursor=cursor)
 
     async def cancel(
         self,
@@ -159,37 +136,23 @@ class FlowHandle:
         return await self._backend.cancel_flow(args)
 
     async def replay(self) -> list[ExecutionId]:
-        """Run once more what failed, and with it what was skipped because of that; which members they are."""
+        """Run once more what failed, and with it what was skipped because of that; which members they are.
+
+        Refused when a flow in this one failed, because that is not run again; the other members can be replayed by
+        themselves, with `handle.node(...).replay()`.
+        """
         view = await self.view()
-        failed = [each.execution_id for each in view.members if each.public_state in _FAILED]
-        for execution_id in failed:
-            await self._backend.replay_execution(c.ReplayExecutionArgs(execution_id=execution_id))
-        return failed
+        failed = [each for each in view.members if each.public_state in _FAILED]
+        if flows := [view.labels[each.execution_id] for each in failed if each.child_flow_id]:
+            message = f"replay {self.id}: {', '.join(flows)} failed, and a flow in a flow is not run again"
+            raise Conflict(message, code="replay_not_allowed", flow_id=str(self.id))
+        for each in failed:
+            await self._backend.replay_execution(c.ReplayExecutionArgs(execution_id=each.execution_id))
+        return [each.execution_id for each in failed]
 
     async def set_tags(self, tags: Mapping[str, str]) -> None:
         """Add tags or overwrite their values; other tags stay."""
         await self._backend.set_flow_tags(c.SetFlowTagsArgs(flow_id=self.id, tags=dict(tags)))
-
-    async def _wait_for_more(self) -> None:
-        """Until the member that came last and has not ended does; its flow has moved on then."""
-        members = await read_members(self._backend, self.id)
-        left = [each.execution_id for each in members if each.completed_at is None]
-        if left:
-            await self._wait_for_member(left[-1])
-        elif not await self._backend.continue_flow(self.id):  # the rest of a large step, or more members are to come
-            await asyncio.sleep(_LOOK_AGAIN_S)
-
-    async def _wait_for_member(self, execution_id: ExecutionId) -> None:
-        """Until it has ended, or the flow has without it: one that is only closed leaves members behind."""
-        ending = self._backend.wait_for_execution(execution_id, timeout_ms=limits.MAX_DURATION_MS)
-        waiting = asyncio.ensure_future(ending)
-        try:
-            while not waiting.done() and not (await self.status()).has_ended:
-                await asyncio.wait([waiting], timeout=_LOOK_AT_LEAST_S)
-            if waiting.done():
-                waiting.result()
-        finally:
-            waiting.cancel()
 
     async def _failure(self) -> FlowEnded:
         flow = await self.describe()

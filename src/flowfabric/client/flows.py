@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar
-from uuid import NAMESPACE_URL, uuid5
+from uuid import NAMESPACE_URL, UUID, uuid5
 
 from flowfabric.client.flow_builder import FlowBuilder, checked_policy
 from flowfabric.client.flow_graph import graph_of
@@ -14,7 +14,7 @@ from flowfabric.client.nodes import Node
 from flowfabric.client.submission import Submitter
 from flowfabric.core import contracts as c
 from flowfabric.core import limits
-from flowfabric.core.ids import ExecutionId, FlowId, Namespace
+from flowfabric.core.ids import ExecutionId, FlowId, LaneId, Namespace
 from flowfabric.core.partition import flow_partition
 from flowfabric.core.tags import tag_map
 from flowfabric.errors import InvalidInput
@@ -36,12 +36,15 @@ class Flow(FlowBuilder):
         fabric: Fabric,
         name: str,
         *,
+        lane: str = "default",
         failure_policy: c.FailurePolicy | str = c.FailurePolicy.CONTINUE,
         idempotency_key: str | None = None,
         tags: Mapping[str, str] | None = None,
     ) -> None:
-        self.id = _flow_id(fabric.namespace, name, idempotency_key)
         partitions = fabric.backend.partitions
+        self.lane_id = LaneId(lane)
+        uuid = _uuid(fabric.namespace, name, self.lane_id, idempotency_key)
+        self.id = FlowId.for_lane(self.lane_id, partitions, uuid)
         super().__init__(name, partitions, flow_partition(self.id, partitions).tag, self.id)
         self.failure_policy = checked_policy(failure_policy)
         self.tags = tag_map(tags or {})
@@ -111,9 +114,9 @@ def child_submissions(flow: FlowBuilder, submitter: Submitter) -> Iterator[c.Sub
         yield from child_submissions(child, submitter)
 
 
-def _flow_id(namespace: Namespace, name: str, key: str | None) -> FlowId:
-    """A new one, or always the same for a key."""
+def _uuid(namespace: Namespace, name: str, lane_id: LaneId, key: str | None) -> UUID | None:
+    """What the id is made of: always the same for a key, which belongs to a lane as that of an execution does."""
     if key is None:
-        return FlowId.new()
+        return None
     limits.label("idempotency_key", key, 1, limits.IDEMPOTENCY_KEY_MAX_BYTES)
-    return FlowId(str(uuid5(NAMESPACE_URL, f"flowfabric:{namespace}/{name}/{key}")))
+    return uuid5(NAMESPACE_URL, "\0".join(("flowfabric", namespace, name, lane_id, key)))

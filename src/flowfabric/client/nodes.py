@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self, TypeAlias, TypeVar, cast
 
@@ -32,6 +32,10 @@ class Given(Generic[T_co]):
     @property
     def upstreams(self) -> tuple[Upstream, ...]:
         raise NotImplementedError
+
+    def __await__(self) -> Generator[Any, None, T_co]:
+        """For a handler that has added the node: the same as `ctx.flow.result(node)`."""
+        return self.upstreams[0].node.flow.result(self).__await__()
 
     @property
     def result(self) -> T_co:

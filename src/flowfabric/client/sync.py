@@ -113,12 +113,15 @@ class SyncFabric:
         self,
         name: str,
         *,
+        lane: str = "default",
         failure_policy: c.FailurePolicy | str = c.FailurePolicy.CONTINUE,
         idempotency_key: str | None = None,
         tags: Mapping[str, str] | None = None,
     ) -> SyncFlow:
         """As Fabric.flow, in a `with`."""
-        flow = self._fabric.flow(name, failure_policy=failure_policy, idempotency_key=idempotency_key, tags=tags)
+        flow = self._fabric.flow(
+            name, lane=lane, failure_policy=failure_policy, idempotency_key=idempotency_key, tags=tags
+        )
         return SyncFlow(self._portal, flow)
 
     def flow_handle(self, flow_id: str) -> SyncFlowHandle:

@@ -10,6 +10,8 @@ from flowfabric.core.codec import from_json
 
 # Such records of an execution are forms, and no steps.
 FORM_STEPS: Final = "ff:form:"
+# And such are waitpoints that a handler made, with their tokens.
+WAITPOINT_STEPS: Final = "ff:waitpoint:"
 
 
 class WaitForm(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -14,7 +14,7 @@ from uuid import UUID
 import msgspec
 
 from flowfabric.core import limits
-from flowfabric.core.partition import PartitionConfig, execution_partition, flow_partition
+from flowfabric.core.partition import Partition, PartitionConfig, execution_partition, flow_partition
 from flowfabric.errors import InvalidInput
 
 TimestampMs: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=limits.TIMESTAMP_MAX_MS)]
@@ -155,10 +155,15 @@ class FlowId(UuidId):
     def for_lane(cls, lane_id: LaneId, config: PartitionConfig, uuid: str | UUID | None = None) -> Self:
         """An id whose flow lives where the lane's stand-alone executions do: a worker ends and claims both in one call.
 
-        A fresh one, or that of a uuid, of which the last digits are changed until the flow belongs there.
+        A fresh one, or always the same for a uuid.
         """
-        given = UUID(_random_uuid() if uuid is None else str(uuid))
-        place, number = execution_partition(lane_id, config, str(given)), given.int
+        given = str(uuid or _random_uuid())
+        return cls.in_partition(execution_partition(lane_id, config, given), config, given)
+
+    @classmethod
+    def in_partition(cls, place: Partition, config: PartitionConfig, uuid: str | UUID) -> Self:
+        """The id of a uuid, of which the last digits are changed until the flow belongs to the partition."""
+        number = UUID(str(uuid)).int
         head, first = number & ~0xFFFF, number & 0xFFFF
         for step in range(0x10000):  # all checksums there are come up once
             found = cls(str(UUID(int=head | (first + step) & 0xFFFF)))

@@ -33,6 +33,7 @@ class Situation(StrEnum):
     INTERRUPTED_WAITING = "interrupted_waiting"
     RESUME_DELAYED = "resume_delayed"
     WAITING_CHILDREN = "waiting_children"
+    BLOCKED_BY_DEPENDENCIES = "blocked_by_dependencies"
     WAITING_REPLAY = "waiting_replay"
     BLOCKED_BY_BUDGET = "blocked_by_budget"
     BLOCKED_BY_QUOTA = "blocked_by_quota"
@@ -48,6 +49,7 @@ class Situation(StrEnum):
     FAILED = "failed"
     CANCELLED = "cancelled"
     EXPIRED = "expired"
+    SKIPPED = "skipped"
 
 
 _S = Situation
@@ -73,8 +75,8 @@ def _suspended(reason: BlockingReason) -> StateVector:
     return StateVector(lifecycle_phase=_P.SUSPENDED, blocking_reason=reason, attempt_state=_INTERRUPTED)
 
 
-def _ended(outcome: TerminalOutcome) -> StateVector:
-    return StateVector(lifecycle_phase=_P.TERMINAL, terminal_outcome=outcome, attempt_state=_A.ATTEMPT_TERMINAL)
+def _ended(outcome: TerminalOutcome, attempt: AttemptState = _A.ATTEMPT_TERMINAL) -> StateVector:
+    return StateVector(lifecycle_phase=_P.TERMINAL, terminal_outcome=outcome, attempt_state=attempt)
 
 
 SITUATIONS: dict[Situation, StateVector] = {
@@ -86,6 +88,7 @@ SITUATIONS: dict[Situation, StateVector] = {
     _S.INTERRUPTED_WAITING: _runnable(_E.ELIGIBLE_NOW, _B.WAITING_FOR_WORKER, _INTERRUPTED),
     _S.RESUME_DELAYED: _runnable(_E.NOT_ELIGIBLE_UNTIL_TIME, _B.WAITING_FOR_RESUME_DELAY, _INTERRUPTED),
     _S.WAITING_CHILDREN: _runnable(_E.BLOCKED_BY_DEPENDENCIES, _B.WAITING_FOR_CHILDREN, _INTERRUPTED),
+    _S.BLOCKED_BY_DEPENDENCIES: _runnable(_E.BLOCKED_BY_DEPENDENCIES, _B.WAITING_FOR_CHILDREN, _FIRST),
     _S.WAITING_REPLAY: _runnable(_E.ELIGIBLE_NOW, _B.WAITING_FOR_WORKER, _REPLAY),
     _S.BLOCKED_BY_BUDGET: _runnable(_E.BLOCKED_BY_BUDGET, _B.WAITING_FOR_BUDGET, _FIRST),
     _S.BLOCKED_BY_QUOTA: _runnable(_E.BLOCKED_BY_QUOTA, _B.WAITING_FOR_QUOTA, _FIRST),
@@ -102,17 +105,20 @@ SITUATIONS: dict[Situation, StateVector] = {
     _S.FAILED: _ended(TerminalOutcome.FAILED),
     _S.CANCELLED: _ended(TerminalOutcome.CANCELLED),
     _S.EXPIRED: _ended(TerminalOutcome.EXPIRED),
+    _S.SKIPPED: _ended(TerminalOutcome.SKIPPED, _A.NONE),  # as a rule before its first attempt, which never comes
 }
 
 CREATED = (_S.WAITING, _S.DELAYED)
 BLOCKED = (
     _S.BLOCKED_BY_BUDGET, _S.BLOCKED_BY_QUOTA, _S.BLOCKED_BY_ROUTE, _S.BLOCKED_BY_OPERATOR, _S.BLOCKED_BY_LANE_STATE,
 )  # fmt: skip
-TERMINAL = (_S.COMPLETED, _S.FAILED, _S.CANCELLED, _S.EXPIRED)
+TERMINAL = (_S.COMPLETED, _S.FAILED, _S.CANCELLED, _S.EXPIRED, _S.SKIPPED)
 RUNNABLE = tuple(s for s, v in SITUATIONS.items() if v.lifecycle_phase is _P.RUNNABLE)
 LOST = (_S.LEASE_EXPIRED, _S.LEASE_REVOKED)
 SUSPENDED = (_S.SUSPENDED, _S.ESCALATED)
-UNATTEMPTED = (*CREATED, *BLOCKED)  # as far as they are reached straight from create; nothing was made for them yet
+# As far as they are reached straight from create; nothing was made for them yet.
+UNATTEMPTED = (*CREATED, *BLOCKED, _S.BLOCKED_BY_DEPENDENCIES, _S.SKIPPED)
+OF_MEMBERS = (_S.BLOCKED_BY_DEPENDENCIES, _S.SKIPPED)  # because of other members of its flow
 
 
 class Move(NamedTuple):
@@ -158,6 +164,8 @@ def _held(effect: Effect) -> dict[Situation, Effect]:
 _ELIGIBLE_FRESH = (_S.WAITING, _S.WAITING_RETRY, _S.WAITING_REPLAY)
 _ELIGIBLE = (*_ELIGIBLE_FRESH, _S.INTERRUPTED_WAITING)
 _LATER = (_S.DELAYED, _S.RETRY_BACKOFF, _S.INTERRUPTED_DELAYED, _S.RESUME_DELAYED)
+_DEPENDENT = (_S.WAITING_CHILDREN, _S.BLOCKED_BY_DEPENDENCIES)
+_INTERRUPTED_ONES = (_S.INTERRUPTED_WAITING, _S.INTERRUPTED_DELAYED, _S.RESUME_DELAYED)
 _NOT_LEASEABLE = Refuse("execution_not_leaseable")
 _NOT_SIGNALABLE = Refuse("target_not_signalable")
 _WAKE, _WAKE_LATER = Move(_S.INTERRUPTED_WAITING), Move(_S.RESUME_DELAYED)
@@ -168,12 +176,22 @@ def _times_out(effect: Effect) -> dict[Situation, Effect]:
     return _row(Keep(), (_S.SUSPENDED, effect))
 
 
+def _resolved(fresh: Effect, interrupted: Effect) -> dict[Situation, Effect]:
+    """What the end of an upstream does to a member that waits for it; by its own edge nobody else is moved."""
+    return _row(
+        Refuse("invalid_dependency"),
+        (_S.BLOCKED_BY_DEPENDENCIES, fresh),
+        (_S.WAITING_CHILDREN, interrupted),
+        (_S.SKIPPED, Keep()),
+    )
+
+
 def _signalled(effect: Effect) -> dict[Situation, Effect]:
     """With the token of a waitpoint that is or was waited at; before the first attempt nobody has one."""
     return _row(
         Refuse("waitpoint_closed"),
-        (UNATTEMPTED, Refuse("invalid_token")),
         (TERMINAL, _NOT_SIGNALABLE),
+        (UNATTEMPTED, Refuse("invalid_token")),
         (SUSPENDED, effect),
     )
 
@@ -195,7 +213,7 @@ TRANSITIONS: dict[str, dict[Situation, Effect]] = {
     "issue_grant_and_claim": _row(
         _NOT_ELIGIBLE,
         (_ELIGIBLE, Move(_S.ACTIVE)),
-        ((*_LATER, *BLOCKED, _S.WAITING_CHILDREN), Refuse("execution_not_in_eligible_set")),
+        ((*_LATER, *BLOCKED, *_DEPENDENT), Refuse("execution_not_in_eligible_set")),
     ),
     "renew_lease": _held(Keep()),
     "update_progress": _held(Keep()),
@@ -216,8 +234,8 @@ TRANSITIONS: dict[str, dict[Situation, Effect]] = {
     # The signal is kept at a waitpoint where nobody waits yet; a replay closes those of the life before it.
     "deliver_signal:early": _row(
         Keep(),
-        (UNATTEMPTED, Refuse("invalid_token")),
         (TERMINAL, _NOT_SIGNALABLE),
+        (UNATTEMPTED, Refuse("invalid_token")),
         (_S.WAITING_REPLAY, Refuse("waitpoint_closed")),
     ),
     "signal_execution": _row(_NOT_SIGNALABLE, (SUSPENDED, _WAKE)),
@@ -250,8 +268,27 @@ TRANSITIONS: dict[str, dict[Situation, Effect]] = {
     ),
     "change_priority": _row(_NOT_ELIGIBLE, (_ELIGIBLE, Keep())),
     "unblock_execution": _row(_NOT_ELIGIBLE, (BLOCKED, Move(_S.WAITING))),
-    "replay_execution": _row(Refuse("execution_not_terminal"), (TERMINAL, Move(_S.WAITING_REPLAY))),
+    # One that was skipped waits again for those that had made it impossible.
+    "replay_execution": _row(
+        Refuse("execution_not_terminal"),
+        (TERMINAL, Move(_S.WAITING_REPLAY)),
+        (_S.SKIPPED, Move(_S.BLOCKED_BY_DEPENDENCIES)),
+    ),
     "set_execution_tags": _row(Keep()),
+    # One that runs, or has ended, is not held up by the edge.
+    "apply_dependency_to_child": _row(
+        Keep(),
+        (RUNNABLE, Move(_S.BLOCKED_BY_DEPENDENCIES)),
+        (_INTERRUPTED_ONES, Move(_S.WAITING_CHILDREN)),
+        (_DEPENDENT, Keep()),
+    ),
+    "resolve_dependency:satisfied": _resolved(Move(_S.WAITING), Move(_S.INTERRUPTED_WAITING)),
+    "resolve_dependency:impossible": _resolved(Move(_S.SKIPPED), Move(_S.SKIPPED)),
+    "promote_blocked_to_eligible": _row(
+        Refuse("not_runnable"),
+        (RUNNABLE, Refuse("not_blocked_by_deps")),
+        (_DEPENDENT, Refuse("deps_not_satisfied")),  # whatever satisfies the last one promotes it
+    ),
     **{
         f"block_execution_for_admission:{SITUATIONS[blocked].blocking_reason}": _row(
             _NOT_ELIGIBLE,
@@ -263,7 +300,9 @@ TRANSITIONS: dict[str, dict[Situation, Effect]] = {
 }
 
 # These carry the attempt state along: it decides whether the next claim is initial, retry, replay or resume.
-KEEPS_ATTEMPT_STATE = frozenset({"promote_delayed", "block_execution_for_admission", "unblock_execution"})
+KEEPS_ATTEMPT_STATE = frozenset({
+    "apply_dependency_to_child", "block_execution_for_admission", "promote_delayed", "unblock_execution",
+})  # fmt: skip
 
 # What happens without anyone deciding it: workers asking for work, and time passing.
 AUTOMATIC = frozenset({
@@ -277,18 +316,18 @@ OPERATORS = {
     _S.SUSPENDED: "deliver_signal or signal_execution, by whom it waits for; its time-out, if it has one; "
     "resume_execution or close_waitpoint, by an operator",
     _S.ESCALATED: "resume_execution, close_waitpoint or cancel_execution, by an operator; the signals it waits for",
-    _S.WAITING_CHILDREN: "the end of its upstreams, or cancel_execution",
+    **dict.fromkeys(_DEPENDENT, "the end of its upstreams, or cancel_execution"),
 }
 
 
 def state_of(situation: Situation, *, attempted: bool = True) -> StateVector:
-    """The state vector; an execution that ended before its first attempt keeps its pending attempt state."""
+    """The state vector; what ended before its first attempt keeps its pending attempt state, unless it was skipped."""
     state = SITUATIONS[situation]
-    if attempted or situation not in TERMINAL:
+    if situation not in TERMINAL:
         return state
-    return StateVector(
-        lifecycle_phase=state.lifecycle_phase, terminal_outcome=state.terminal_outcome, attempt_state=_FIRST
-    )
+    if attempted:
+        return _ended(state.terminal_outcome)
+    return state if situation is _S.SKIPPED else _ended(state.terminal_outcome, _FIRST)
 
 
 def moves() -> Iterator[tuple[str, Situation, Situation]]:

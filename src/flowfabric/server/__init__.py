@@ -1,8 +1,4 @@
-"""The HTTP server: every port as an API, live streams, workers in any language, and the dashboard."""
+"""The HTTP server: every port as an API, live streams, workers in any language, and the dashboard.
 
-from __future__ import annotations
-
-from flowfabric.server.app import create_app
-from flowfabric.server.settings import ServerSettings
-
-__all__ = ["ServerSettings", "create_app"]
+Nothing is imported here, so that the command line needs the server's dependencies only where it serves.
+"""

@@ -7,8 +7,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from flowfabric.backends.http.operations import Operation, Reach
+from flowfabric.backends.http.operations import Operation, Reach, Scope
 from flowfabric.backends.ports import EngineBackend
+from flowfabric.core import contracts as c
+from flowfabric.core.forms import WAITPOINT_STEPS
 from flowfabric.core.ids import ExecutionId, FlowId, Namespace
 from flowfabric.errors import ExecutionNotFound, FlowFabricError
 from flowfabric.server.tokens import Token, check_namespace
@@ -24,8 +26,7 @@ async def enter(operation: Operation, token: Token, named: Mapping[str, str], ba
         case Reach.FLOW:
             await check_flow(token, FlowId(named["flow_id"]), backend)
         case Reach.STORE:
-            problem = "it concerns all namespaces, so it takes a token that is for all of them"
-            raise FlowFabricError(problem, code="forbidden")
+            check_store(token)
 
 
 async def narrowed(operation: Operation, token: Token, args: Any, backend: EngineBackend) -> Any:
@@ -38,6 +39,13 @@ async def narrowed(operation: Operation, token: Token, args: Any, backend: Engin
         if "flow_id" in args.__struct_fields__ and (execution_id := getattr(args, name, None)) is not None:
             await check_execution(token, execution_id, backend)
     return _of_namespace(token, args) if "namespace" in args.__struct_fields__ else args
+
+
+def check_store(token: Token) -> None:
+    """What concerns all namespaces is for those who may see all of them."""
+    if not token.is_for_all:
+        problem = "it concerns all namespaces, so it takes a token that is for all of them"
+        raise FlowFabricError(problem, code="forbidden")
 
 
 async def check_execution(token: Token, execution_id: Any, backend: EngineBackend) -> None:
@@ -55,6 +63,14 @@ async def check_flow(token: Token, flow_id: Any, backend: EngineBackend) -> None
     found = await backend.describe_flow(flow_id)
     if found is None or not token.is_for(found.namespace):
         raise FlowFabricError(f"{flow_id} is not there", code="flow_not_found")
+
+
+def without_tokens(token: Token, page: c.ReadStepsPage) -> c.ReadStepsPage:
+    """Recorded steps for who does not run them: the waitpoints among them keep their tokens to themselves (G6)."""
+    if token.allows(Scope.WORK):
+        return page
+    steps = (replace(each, payload=b"") if each.name.startswith(WAITPOINT_STEPS) else each for each in page.steps)
+    return replace(page, steps=tuple(steps))
 
 
 def _of_namespace(token: Token, args: Any) -> Any:

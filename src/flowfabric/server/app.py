@@ -17,12 +17,24 @@ from flowfabric.errors import FlowFabricError
 from flowfabric.server import problems
 from flowfabric.server.metrics import Requests
 from flowfabric.server.middleware import Guard, Measured
-from flowfabric.server.routes import approval, events, health, metrics, ports, streams, submitting, work
+from flowfabric.server.routes import (
+    approval,
+    dashboard,
+    events,
+    health,
+    looking,
+    metrics,
+    overview,
+    ports,
+    streams,
+    submitting,
+    work,
+)
 from flowfabric.server.service import Service
 from flowfabric.server.settings import ServerSettings
 
 # Their addresses go before those of the ports, which some of them stand beside.
-_TOPICS: Final = (health, metrics, approval, submitting, work, events, streams)
+_TOPICS: Final = (health, metrics, approval, submitting, work, events, streams, overview, looking, dashboard)
 
 
 def create_app(
@@ -47,6 +59,7 @@ def create_app(
         lifespan=lifespan,
     )
     app.state.service = service
+    app.state.looks = overview.Looks(backend)
     return app
 
 

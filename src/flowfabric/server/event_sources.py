@@ -10,8 +10,6 @@ from typing import Final, cast
 from msgspec.structs import replace
 
 from flowfabric.backends.ports import EngineBackend
-from flowfabric.client.flow_handle import FlowHandle
-from flowfabric.client.flow_view import read_members
 from flowfabric.core import contracts as c
 from flowfabric.core.contracts.events import END
 from flowfabric.core.ids import ExecutionId, FlowId
@@ -43,7 +41,7 @@ class ExecutionEvents:
 
 
 class FlowEvents:
-    """The events of the members of one flow, until it has ended."""
+    """The events of one flow and its members, until it has ended."""
 
     def __init__(self, backend: EngineBackend, flow_id: FlowId) -> None:
         self._backend = backend
@@ -51,13 +49,12 @@ class FlowEvents:
         self._partition = flow_partition(flow_id, backend.partitions)
 
     async def read(self, place: str | None) -> Page:
-        args = c.ReadEventsArgs(partition=self._partition, cursor=place, limit=_LIMIT)
+        args = c.ReadEventsArgs(flow_id=self._flow_id, partition=self._partition, cursor=place, limit=_LIMIT)
         page = await self._backend.read_events(args)
-        members = {each.execution_id for each in await read_members(self._backend, self._flow_id)}
-        return Page(tuple(each for each in page.events if each.execution_id in members), page.cursor, page.more)
+        return Page(page.events, page.cursor, page.more)
 
     def tail(self, place: str | None) -> AsyncIterator[Page]:
-        return _single(FlowHandle(self._backend, self._flow_id).events(cursor=place))
+        return _single(self._backend.tail_flow_events(self._flow_id, cursor=place))
 
     def items(self, page: Page) -> list[Item]:
         return _with_own_places(page)

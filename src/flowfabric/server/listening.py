@@ -39,6 +39,7 @@ async def listening(
         host=settings.host,
         port=settings.port,
         log_config=None,
+        log_level="warning",  # who runs it tells that it runs
         access_log=False,
         server_header=False,
         timeout_keep_alive=_IDLE_S,

@@ -18,6 +18,8 @@ from flowfabric.core.ids import ExecutionId, TextId, UuidId
 from flowfabric.server.decoding import request_type
 from flowfabric.server.openapi_routes import JSON as _JSON
 from flowfabric.server.openapi_routes import other_routes, responses
+from flowfabric.server.routes.looking import InboxPage, InboxQuery, Why, WhyQuery
+from flowfabric.server.routes.overview import Overview, OverviewQuery
 from flowfabric.server.routes.submitting import Bulk, Submission, Submitted
 from flowfabric.server.routes.work import WaitingClaim
 
@@ -81,6 +83,9 @@ def _kinds() -> list[Any]:
         Refused,
         FinishRequest,
         *_FINISHED.values(),
+        Overview,
+        InboxPage,
+        Why,
     ]
     for operation in OPERATIONS:
         if operation.port == "finish_executions":
@@ -170,12 +175,29 @@ def _others(schemas: dict[str, Any]) -> list[tuple[str, str, dict[str, Any]]]:
             "responses": responses(result),
         }
 
+    def place_of(name: str) -> str:
+        return "path" if name == "execution_id" else "query"
+
+    def reading(query: type[msgspec.Struct], result: Any, operation_id: str, summary: str) -> dict[str, Any]:
+        return {
+            "operationId": operation_id,
+            "summary": summary,
+            "description": "Scope: `read`.",
+            "tags": ["looking"],
+            "parameters": [_parameter(query, each, place_of(each)) for each in query.__struct_fields__],
+            "responses": responses(schemas[_name(result)]),
+        }
+
     submitted = schemas[_name(Submitted)]
     submit = taking(Submission, submitted, "submit", "Submit a call of a task.")
     submit["responses"]["201"] = {"description": "created", "content": {_JSON: {"schema": submitted}}}
     bulk, works = each_or_refused(submitted, schemas), each_or_refused(schemas[_name(Work)], schemas)
+    why = f"{PREFIX}/executions/{{execution_id}}/why"
     return [
         (f"{PREFIX}/executions", "post", submit),
         (f"{PREFIX}/executions/bulk", "post", taking(Bulk, bulk, "submit_bulk", "Submit many at once.")),
         (f"{PREFIX}/work/claim", "post", taking(WaitingClaim, works, "claim", "Claim work, waiting for some.")),
+        (f"{PREFIX}/overview", "get", reading(OverviewQuery, Overview, "overview", "How the store stands, and stood.")),
+        (f"{PREFIX}/inbox", "get", reading(InboxQuery, InboxPage, "inbox", "Who or what is being waited for.")),
+        (why, "get", reading(WhyQuery, Why, "why", "Why an execution does or does not run.")),
     ]

@@ -15,13 +15,13 @@ from flowfabric.client.options import Duration, ms
 from flowfabric.client.secrets import ensure_secret
 from flowfabric.config import Settings
 from flowfabric.core import contracts as c
-from flowfabric.core.ids import ExecutionId
+from flowfabric.core.ids import ExecutionId, FlowId
 from flowfabric.engine import Engine, EngineSettings
 from flowfabric.errors import BackendUnavailable, InvalidInput
 from flowfabric.testing.clock import ManualClock, open_test_backend
 from flowfabric.testing.crew import Crew
 from flowfabric.testing.line import PatientLine
-from flowfabric.testing.open_work import OpenExecution, Staff, StillOpen, open_work, summary_of, suspended_in
+from flowfabric.testing.open_work import OpenExecution, Staff, StillOpen, open_work, still_open, suspended_in
 from flowfabric.worker import Worker
 
 # A store of our own needs few partitions, and is looked through quickly.
@@ -181,11 +181,9 @@ class FabricKit(Fabric):
         workers = await self._store.list_workers(c.ListWorkersArgs(limit=1_000))
         return StillOpen(problem, found, workers.workers)
 
-    async def _why_open(self, execution_id: ExecutionId) -> Exception:
-        facts = await self._store.explain_execution(execution_id)
-        info = await self._store.get_execution(execution_id)
+    async def _why_open(self, subject: ExecutionId | FlowId) -> Exception:
         problem = f"it has not ended after {self.patience} seconds; run_until_idle, or advance the clock"
-        return await self._still_open(problem, [OpenExecution(summary_of(info), facts, goes_on=False)] if info else [])
+        return await self._still_open(problem, await still_open(self._store, subject))
 
     def _count(self, name: str) -> int:
         return sum(getattr(worker.stats, name) for worker in self._crew)

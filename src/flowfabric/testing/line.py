@@ -10,11 +10,12 @@ from functools import partial
 from typing import Any, cast
 
 from flowfabric.backends.ports import EngineBackend
-from flowfabric.core.ids import ExecutionId
+from flowfabric.core.contracts import FlowState
+from flowfabric.core.ids import ExecutionId, FlowId
 from flowfabric.core.states import PublicState
 from flowfabric.errors import BackendUnavailable, InvalidInput
 
-WhyOpen = Callable[[ExecutionId], Awaitable[Exception]]
+WhyOpen = Callable[[ExecutionId | FlowId], Awaitable[Exception]]
 
 
 class Line:
@@ -72,7 +73,7 @@ class Line:
 
 
 class PatientLine(Line):
-    """A line whose user waits for the end of an execution only so long: in a test nobody may ever bring it about."""
+    """A line whose user waits for an end only so long: in a test nobody may ever bring it about."""
 
     def __init__(self, backend: EngineBackend, patience_ms: Callable[[], int], why_open: WhyOpen) -> None:
         super().__init__(backend)
@@ -85,6 +86,14 @@ class PatientLine(Line):
         state: PublicState | None = await wait(execution_id, timeout_ms=min(timeout_ms, patience_ms))
         if state is None and timeout_ms > patience_ms:
             raise await self._why_open(execution_id)
+        return state
+
+    async def wait_for_flow(self, flow_id: FlowId, *, timeout_ms: int) -> FlowState | None:
+        patience_ms = self._patience_ms()
+        wait = self.__getattr__("wait_for_flow")
+        state: FlowState | None = await wait(flow_id, timeout_ms=min(timeout_ms, patience_ms))
+        if state is None and timeout_ms > patience_ms:
+            raise await self._why_open(flow_id)
         return state
 
 

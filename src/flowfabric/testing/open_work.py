@@ -10,7 +10,9 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from flowfabric.backends.ports import EngineBackend
+from flowfabric.client.flow_view import read_members
 from flowfabric.core import contracts as c
+from flowfabric.core.ids import ExecutionId, FlowId
 from flowfabric.core.states import AttemptState, EligibilityState, LaneState, PublicState
 from flowfabric.errors import ExecutionNotFound
 from flowfabric.scheduling.explain import explain
@@ -98,8 +100,20 @@ async def suspended_in(backend: EngineBackend) -> AsyncIterator[c.SuspendedExecu
         args = replace(args, cursor=page.next_cursor)
 
 
-def summary_of(info: c.ExecutionInfo) -> c.ExecutionSummary:
-    return c.ExecutionSummary(**{name: getattr(info, name) for name in c.ExecutionSummary.__struct_fields__})
+async def still_open(backend: EngineBackend, subject: ExecutionId | FlowId) -> list[OpenExecution]:
+    """An execution that somebody waits for, or the members of a flow that have not ended."""
+    if isinstance(subject, ExecutionId):
+        return [await _open(backend, subject)]
+    members = await read_members(backend, subject)
+    return [await _open(backend, each.execution_id) for each in members if each.completed_at is None]
+
+
+async def _open(backend: EngineBackend, execution_id: ExecutionId) -> OpenExecution:
+    facts = await backend.explain_execution(execution_id)
+    info = await backend.get_execution(execution_id)
+    assert info is not None, "explained a moment ago"
+    summary = c.ExecutionSummary(**{name: getattr(info, name) for name in c.ExecutionSummary.__struct_fields__})
+    return OpenExecution(summary, facts, goes_on=False)
 
 
 async def _explained(

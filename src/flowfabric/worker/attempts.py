@@ -7,8 +7,9 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final, TypeVar
 
 from flowfabric.backends.ports import EngineBackend
 from flowfabric.core import batch as b
@@ -31,6 +32,8 @@ from flowfabric.worker.settings import WorkerSettings
 from flowfabric.worker.shared_task import SharedTask
 from flowfabric.worker.stats import WorkerStats
 from flowfabric.worker.threads import Threads
+
+T = TypeVar("T")
 
 _logger: Final = logging.getLogger("flowfabric.worker")
 
@@ -229,18 +232,25 @@ class Attempts:
 
     async def suspend(self, attempt: Attempt, args: c.SuspendExecutionArgs) -> c.SuspendExecutionResult:
         """active -> suspended. From the answer on the attempt is settled, whatever its handler does."""
-        return await self.calls.see_through(self._suspend(attempt, args))
+        call = partial(self.backend.suspend_execution, args)
+        return await self.calls.see_through(self._step_back(attempt, call))
 
-    async def _suspend(self, attempt: Attempt, args: c.SuspendExecutionArgs) -> c.SuspendExecutionResult:
+    async def move_to_waiting_children(self, attempt: Attempt) -> c.MoveToWaitingChildrenResult:
+        """active -> waiting_children. The same holds."""
+        args = c.MoveToWaitingChildrenArgs(execution_id=attempt.execution_id, fence=attempt.fence)
+        call = partial(self.backend.move_to_waiting_children, args)
+        return await self.calls.see_through(self._step_back(attempt, call))
+
+    async def _step_back(self, attempt: Attempt, call: Callable[[], Awaitable[T]]) -> T:
         await self.emitter.taken(attempt)
         attempt.suspension = Suspension.ASKED
         self.held.discard(attempt)  # a renewal that comes behind it would be refused
         try:
-            result = await self.backend.suspend_execution(args)
+            result = await call()
         except BaseException:
             self._keep(attempt)
             raise
-        if isinstance(result, c.ExecutionSuspended):
+        if isinstance(result, c.ExecutionSuspended | c.MovedToWaitingChildren):
             self._suspended(attempt)
         else:
             self._keep(attempt)

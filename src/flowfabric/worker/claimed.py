@@ -117,6 +117,10 @@ class ClaimedTask:
     def consecutive_renewal_failures(self) -> int:
         return self._failures
 
+    async def inputs(self) -> list[c.ExecutionInput]:
+        """What the upstreams of a flow's member give to it, in the order of its edges; nothing outside of flows."""
+        return await self._backend.read_execution_inputs(self.execution_id)
+
     async def complete(
         self, result_payload: bytes | None = None, *, result_encoding: str | None = None
     ) -> c.CompleteExecutionResult:

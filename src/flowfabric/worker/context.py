@@ -66,7 +66,7 @@ class Link(Protocol):
 
     def purse(self, records: Callable[[], Journal]) -> Purse: ...
 
-    def flow(self) -> GrowingFlow: ...
+    def flow(self, records: Callable[[], Journal]) -> GrowingFlow: ...
 
     def wait(self, call: Coroutine[Any, Any, T]) -> T: ...
 
@@ -194,7 +194,7 @@ class Context(StreamingContext, DurableContext, SpendingContext):
     def flow(self) -> GrowingFlow:
         """The flow that it is a member of, to add nodes to: `ctx.flow.add(task, ...)`."""
         if self._flow is None:
-            self._flow = self._link.flow()
+            self._flow = self._link.flow(lambda: self._records)
         return self._flow
 
     async def _send_additions(self) -> None:

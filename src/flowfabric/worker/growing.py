@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 from flowfabric.client.flow_builder import FlowBuilder
 from flowfabric.client.flow_graph import graph_of, in_parts
 from flowfabric.client.flows import child_submissions
-from flowfabric.client.nodes import Node
+from flowfabric.client.nodes import Given, Join, Node
 from flowfabric.client.submission import Submitter
 from flowfabric.core import contracts as c
 from flowfabric.core.ids import FlowId
 from flowfabric.errors import InvalidInput
 from flowfabric.worker.attempt import Attempt
+from flowfabric.worker.awaiting import awaited, have_ended, link, result_of, wait_until_ended
+from flowfabric.worker.journal import Journal
 
 if TYPE_CHECKING:
     from flowfabric.worker.attempts import Attempts
+
+R = TypeVar("R")
 
 
 class GrowingFlow(FlowBuilder):
@@ -26,11 +32,12 @@ class GrowingFlow(FlowBuilder):
     Ids follow from the member's own and the nodes' names, so a handler that is run again does not add them twice.
     """
 
-    def __init__(self, attempt: Attempt, home: Attempts) -> None:
+    def __init__(self, attempt: Attempt, home: Attempts, records: Callable[[], Journal]) -> None:
         mine = attempt.execution_id
         super().__init__(attempt.handler.name, home.backend.partitions, mine.tag, mine.uuid)
         self.this: Node[Any] = Node(self, mine.uuid, mine, attempt.handler.task)
         self._attempt = attempt
+        self._records = records
         self._backend = home.backend
         self._submitter = Submitter(home.backend.partitions, home.settings.namespace, home.settings.worker_instance_id)
         self._flow_id: FlowId | None = None
@@ -67,6 +74,23 @@ class GrowingFlow(FlowBuilder):
             await self._backend.submit_flow(args)
         for node in new:
             node.is_sent = True
+
+    async def result(self, given: Given[R]) -> R:
+        """Wait for a node that was added here, and return its result; of `all([...])` the list of them.
+
+        While it has not ended no worker is held: the handler ends here, and is run again from its top when the node has
+        ended. A node that ended otherwise raises as its handle would; `node.ended` is None then. In a handler that is
+        async `await node` is the same.
+        """
+        upstreams = awaited(self, given)
+        journal = self._records()
+        journal.check("ctx.flow.result")
+        await self.send()
+        await link(self._backend, await self._find_flow(), self.this.id, upstreams)
+        if not await have_ended(self._backend, upstreams):
+            await wait_until_ended(journal)
+        found = await asyncio.gather(*(result_of(self._backend, each) for each in upstreams))
+        return cast("R", list(found) if isinstance(given, Join) else found[0])
 
     async def _find_flow(self) -> FlowId:
         if self._flow_id is None:

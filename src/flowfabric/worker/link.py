@@ -78,8 +78,8 @@ class WorkerLink:
     def purse(self, records: Callable[[], Journal]) -> Purse:
         return WorkerPurse(records())
 
-    def flow(self) -> GrowingFlow:
-        return GrowingFlow(self._attempt, self._home)
+    def flow(self, records: Callable[[], Journal]) -> GrowingFlow:
+        return GrowingFlow(self._attempt, self._home, records)
 
     @property
     def is_lease_healthy(self) -> bool:

@@ -127,7 +127,7 @@ class _ParentLink:
     def purse(self, records: Callable[[], Journal]) -> Purse:
         return PipePurse(self._pipe, lambda spend: send(self._pipe, spend))
 
-    def flow(self) -> GrowingFlow:
+    def flow(self, records: Callable[[], Journal]) -> GrowingFlow:
         raise self._no_connection()
 
     def _no_connection(self) -> InvalidInput:

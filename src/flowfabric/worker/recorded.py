@@ -11,6 +11,7 @@ from flowfabric.client import payloads
 from flowfabric.client.options import Duration, ms
 from flowfabric.core import contracts as c
 from flowfabric.core import limits
+from flowfabric.core.forms import WAITPOINT_STEPS
 from flowfabric.core.ids import WaitpointId, WaitpointKey
 from flowfabric.errors import Conflict
 from flowfabric.worker.calls import reader
@@ -18,7 +19,7 @@ from flowfabric.worker.journal import RESERVED, Journal
 from flowfabric.worker.occurrences import Occurrence
 from flowfabric.worker.signals import Waitpoint
 
-_WAITPOINT: Final = "waitpoint:"
+_WAITPOINT: Final = WAITPOINT_STEPS.removeprefix(RESERVED)
 _KEY_MAX_BYTES: Final = limits.STEP_NAME_MAX_BYTES - len(RESERVED + _WAITPOINT)
 
 

@@ -44,9 +44,10 @@ _read_partitions: Final = shapes.reader(list[Partition])
 class HttpBackend:
     """The ports of a remote store. Those of the table are made from it, below; these are the others."""
 
-    def __init__(self, transport: Transport, partitions: PartitionConfig) -> None:
+    def __init__(self, transport: Transport, partitions: PartitionConfig, version: str = "") -> None:
         self._transport = transport
         self.partitions = partitions
+        self.version = version  # of the server
 
     @classmethod
     async def open(cls, settings: Settings) -> Self:
@@ -56,7 +57,11 @@ class HttpBackend:
         except BaseException:
             await transport.close()
             raise
-        return cls(transport, found.partitions)
+        return cls(transport, found.partitions, found.version)
+
+    async def ready(self) -> None:
+        """Raise what keeps the server from its work, if anything does."""
+        await self._transport.request("GET", "/readyz")
 
     async def close(self) -> None:
         await self._transport.close()
@@ -105,18 +110,14 @@ class HttpBackend:
             if found is not None or left <= 0:
                 return found
 
-    async def tail_events(self, execution_id: ExecutionId, *, cursor: str | None = None) -> AsyncIterator[c.Event]:
-        async for event in self._tail(f"{PREFIX}/executions/{self._transport.quoted(execution_id)}/events", cursor):
-            yield event
+    def tail_events(self, execution_id: ExecutionId, *, cursor: str | None = None) -> AsyncIterator[c.Event]:
+        return self._events(f"{PREFIX}/executions/{self._transport.quoted(execution_id)}/events", cursor)
 
-    async def tail_flow_events(self, flow_id: FlowId, *, cursor: str | None = None) -> AsyncIterator[c.Event]:
-        async for event in self._tail(f"{PREFIX}/flows/{self._transport.quoted(flow_id)}/events", cursor):
-            yield event
+    def tail_flow_events(self, flow_id: FlowId, *, cursor: str | None = None) -> AsyncIterator[c.Event]:
+        return self._events(f"{PREFIX}/flows/{self._transport.quoted(flow_id)}/events", cursor)
 
-    async def _tail(self, path: str, cursor: str | None) -> AsyncIterator[c.Event]:
+    async def _events(self, path: str, cursor: str | None) -> AsyncIterator[c.Event]:
         async for item in self._transport.events(path, after=cursor):
-            if item.kind == "end":
-                return
             if item.kind == "event":
                 yield _read_event(item.data)
 

@@ -48,7 +48,7 @@ class Transport:
             limits=limits,
             verify=settings.url.startswith("https:"),
         )
-        self._peer = urlsplit(settings.url).netloc
+        self._peer = urlsplit(settings.url).netloc.rpartition("@")[2]  # as it is shown: a password is for nobody
 
     async def close(self) -> None:
         await self._client.aclose()

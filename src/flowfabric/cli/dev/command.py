@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,6 +14,7 @@ from typing import Annotated, Final, TypeAlias
 from typer import Argument, Option
 
 from flowfabric.cli.dev.child import WorkerProcess
+from flowfabric.cli.dev.serving import serve
 from flowfabric.cli.dev.summary import Summary
 from flowfabric.cli.dev.watching import Watcher, directory_root, roots_of
 from flowfabric.cli.logs import configure_logging
@@ -32,6 +33,11 @@ Module: TypeAlias = Annotated[
 Watch: TypeAlias = Annotated[
     list[str] | None, Option(metavar="DIRECTORY", help="Reload for Python files here, too; may be repeated.")
 ]
+Port: TypeAlias = Annotated[
+    int | None,
+    Option(help="Serve the API and the dashboard here; 0 is any free port.", show_default="9090, or any free one"),
+]
+NoServer: TypeAlias = Annotated[bool, Option("--no-server", help="Serve neither the API nor the dashboard.")]
 NoReload: TypeAlias = Annotated[bool, Option("--no-reload", help="Leave the worker alone when files change.")]
 DevUrl: TypeAlias = Annotated[
     str | None,
@@ -48,17 +54,20 @@ def dev(
     module: Module = None,
     watch: Watch = None,
     no_reload: NoReload = False,
+    port: Port = None,
+    no_server: NoServer = False,
     log_level: LogLevel = "info",
     url: DevUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run a store, an engine and your worker, and start the worker anew when its files change."""
+    """Run a store, an engine, the dashboard and your worker, and start the worker anew when its files change."""
     with reporting(as_json) as out, _kept(store_settings(url, otherwise=DEV_URL)) as settings:
         configure_logging(log_level)
         watcher = None
         if module is not None and not no_reload:
             watcher = Watcher([*roots_of(module), *(directory_root("--watch", each) for each in watch or ())])
-        asyncio.run(Dev(settings, module, watcher, log_level, out).run())
+        dev = Dev(settings, module, watcher, log_level, out)
+        asyncio.run(dev.run(with_server=not no_server, port=port))
 
 
 @contextmanager
@@ -85,14 +94,18 @@ class Dev:
         self._out = out
         self._child = None if target is None else WorkerProcess(target, settings.url, log_level, out)
 
-    async def run(self) -> None:
+    async def run(self, *, with_server: bool, port: int | None) -> None:
         """Until this process is asked to end."""
         out = self._out
         with ending() as heard, out.live() as table:
-            async with Fabric.connect(self._settings) as fabric, Engine(fabric.backend) as engine:
+            async with AsyncExitStack() as stack:
+                fabric = await stack.enter_async_context(Fabric.connect(self._settings))
+                engine = await stack.enter_async_context(Engine(fabric.backend))
                 out.event("store", f"{self._place}   for other commands: FLOWFABRIC_URL={self._place}", url=self._place)
                 replica = engine.status().replica_id
                 out.event("engine", f"{replica} runs", replica_id=replica)
+                if with_server:
+                    await serve(stack, fabric.backend, port, out)
                 tasks = [asyncio.create_task(Summary(fabric, out, table, self._place).run())]
                 if self._child is not None:
                     tasks.append(asyncio.create_task(self._keep_working(self._child, heard)))

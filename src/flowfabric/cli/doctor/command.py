@@ -8,12 +8,13 @@ from collections.abc import Awaitable
 import typer
 
 from flowfabric.cli.doctor.checks import Check, Status, fail, warn
+from flowfabric.cli.doctor.gateway import check_gateway
 from flowfabric.cli.doctor.server import check_server
 from flowfabric.cli.doctor.work import check_work
 from flowfabric.cli.exits import ExitCode
 from flowfabric.cli.options import AsJson, Url
 from flowfabric.cli.output import Output, coloured
-from flowfabric.cli.running import THROW_AWAY, impatient, reporting, store_settings
+from flowfabric.cli.running import THROW_AWAY, impatient, is_server, reporting, store_settings
 from flowfabric.client.fabric import Fabric
 from flowfabric.config import Settings
 from flowfabric.errors import FlowFabricError
@@ -34,7 +35,8 @@ async def _examine(settings: Settings) -> list[Check]:
     if settings.url == THROW_AWAY:
         advice = "give --url, set FLOWFABRIC_URL, or start `flowfabric dev`"
         checks.append(warn("store", "none is named; an empty embedded one is looked at and thrown away", advice))
-    checks += await _tried("connection", check_server(settings))
+    looking = check_gateway(settings) if is_server(settings) else check_server(settings)
+    checks += await _tried("connection", looking)
     if not any(check.status is Status.FAIL and check.name == "connection" for check in checks):
         checks += await _tried("store", _check_work(settings))
     return checks

@@ -14,7 +14,7 @@ from flowfabric.backends.http.operations import OPERATIONS, Operation
 from flowfabric.backends.http.shapes import FinishRequest
 from flowfabric.core import batch as b
 from flowfabric.errors import FlowFabricError
-from flowfabric.server.access import enter, narrowed
+from flowfabric.server.access import enter, narrowed, without_tokens
 from flowfabric.server.decoding import request_of
 from flowfabric.server.service import Service, answer
 
@@ -47,6 +47,8 @@ def handler(operation: Operation) -> Handler:
         given = await request_of(operation, request, service.settings)
         args = await narrowed(operation, token, given, service.backend)
         result = await call(service, args)
+        if operation.port == "read_steps":
+            result = without_tokens(token, result)
         if operation.is_audited:
             service.audit(request, token, operation.port, **ids_of(args))
         if result is None and operation.port in _ABSENT:

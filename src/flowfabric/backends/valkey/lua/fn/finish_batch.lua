@@ -31,9 +31,9 @@ return function(K, A)
   local finished, collected = endings.run(tag, finish, A.payloads, now)
   local renewed = batch.each(renew, function(item, own) return renew_one(tag, item, own, now) end)
   local claims, expires_at, is_parked, offers = {}, "", "", {}
-  if request then claims, expires_at, is_parked, offers = parked.claim(tag, request, now, collected.permits) end
+  if request then claims, expires_at, is_parked, offers = parked.claim(tag, request, now, collected) end
   parked.offer_all(tag, collected, now)
-  if #collected.permits > 0 then parked.pass_on(tag, collected.permits, now) end
+  if #collected.permits > 0 then parked.pass_on(tag, collected, now) end
   handover.give_back(tag, now, collected)
   writes.tell_of_room(collected)
 

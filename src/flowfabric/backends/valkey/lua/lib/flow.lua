@@ -127,6 +127,7 @@ function M.settle(f, now, collected)
     event.append_flow(f, "flow_" .. f.public_flow_state, now, collected)
   end
   f.is_reopened = nil
+  if collected then collected.flow_states[f.id] = f.public_flow_state end
   save(f, now)
   return ends
 end

@@ -48,7 +48,10 @@ local function inject(f, x, e)
   local upstream = "ff:exec:" .. f.tag .. ":" .. f.tag .. ":" .. e.up
   if redis.call("COPY", upstream .. ":result", x.base .. ":payload", "REPLACE") == 0 then return false end
   local encoding = redis.call("HGET", upstream .. ":core", "result_encoding")
-  if encoding then redis.call("HSET", x.core, "payload_encoding", encoding) end
+  if encoding then
+    x.payload_encoding = encoding
+    redis.call("HSET", x.core, "payload_encoding", encoding)
+  end
   return true
 end
 
@@ -67,6 +70,7 @@ function M.promote(run, f, x)
   elseif is_usual(x) then
     flow.add(f, "moving_count", 1)
     transition.unblock_usual(x, run.now)
+    x.writes.promoted[x.id] = x
   elseif x.eligibility_state == "blocked_by_dependencies" then
     transition.apply(x, run.now, tonumber(x.delay_until or 0) > run.now and LATER or READY)
   end

@@ -30,12 +30,12 @@ end
 
 -- Claim, and where there is no work wait for some if the request asks for it. Answers rows, when the first of their
 -- leases runs out, "1" when the claim waits, and offers.
-function M.claim(tag, request, now, permits)
+function M.claim(tag, request, now, ended)
   if request.recall then
     local rows, expires_at = recall(tag, request)
     return rows, expires_at or "", "", {}
   end
-  local rows, expires_at, is_empty, offers = work.claim_next(tag, request, now, permits)
+  local rows, expires_at, is_empty, offers = work.claim_next(tag, request, now, ended)
   local waits = is_empty and request.park ~= nil
   if waits then park(tag, request) end
   return rows, expires_at or "", waits and "1" or "", offers or {}
@@ -63,14 +63,14 @@ local function send(at, name, request, rows, expires_at)
 end
 
 -- Make one claim that waits; how many it got. One whose worker does not listen any more is forgotten.
-local function make(tag, at, name, packed, now, permits)
+local function make(tag, at, name, packed, now, ended)
   local request = cmsgpack.unpack(packed)
   if not listens(request) then
     redis.call("HDEL", at, name)
     return 0
   end
   request.is_handed = true  -- what has limits is for workers that ask
-  local rows, expires_at = work.claim_next(tag, request, now, permits)
+  local rows, expires_at = work.claim_next(tag, request, now, ended)
   if #rows > 0 then send(at, name, request, rows, expires_at) end
   return #rows
 end
@@ -117,16 +117,16 @@ local function hand_over(tag, lane, count, now)
   end
 end
 
--- The same with slots that became free, for those who wait for them.
-function M.pass_on(tag, permits, now)
+-- The same with slots that endings have freed, for those who wait for them.
+function M.pass_on(tag, ended, now)
   local lanes = {}
-  for _, free in ipairs(permits) do lanes[free.lane_id] = true end
+  for _, free in ipairs(ended.permits) do lanes[free.lane_id] = true end
   for lane in pairs(lanes) do
     local at = key(tag, lane)
     local waiting = redis.call("HRANDFIELD", at, LOOKS, "WITHVALUES")
     for i = 1, #waiting, 2 do
-      if #permits == 0 then return end
-      if not pcall(make, tag, at, waiting[i], waiting[i + 1], now, permits) then redis.call("HDEL", at, waiting[i]) end
+      if #ended.permits == 0 then return end
+      if not pcall(make, tag, at, waiting[i], waiting[i + 1], now, ended) then redis.call("HDEL", at, waiting[i]) end
     end
   end
 end

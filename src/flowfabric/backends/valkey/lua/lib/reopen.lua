@@ -54,7 +54,11 @@ local function hold(run, f, x, queue)
   end
 end
 
-local function has_run(x) return x.current_attempt_id ~= nil or x.child_released_at ~= nil end
+-- One that stands for a flow has, too, when it was released or has ended: that flow is not brought back.
+local function has_run(x)
+  if x.child_flow_id then return x.child_released_at ~= nil or x.lifecycle_phase == "terminal" end
+  return x.current_attempt_id ~= nil
+end
 
 -- The edges out of members that run again, and out of those that are revived because of them.
 local function reopen_out(run, f, uuid, outcome)

@@ -44,7 +44,10 @@ function M.uuid(x) return x.id:sub(#x.tag + 2) end
 -- A member of a flow of this run; nil when it is gone or cannot be read.
 function M.member(run, f, uuid)
   local x = record.found(batch.at(run.tag, uuid, run.collected))
-  if x then x.run, x.flow = run, f end
+  if x then
+    x.run, x.flow = run, f
+    run.collected.promoted[x.id] = nil  -- it may change
+  end
   return x
 end
 

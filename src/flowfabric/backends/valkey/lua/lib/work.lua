@@ -43,11 +43,20 @@ local function missing(turn)
   return turn.held < MOST_HELD and turn.wanted - turn.count - #turn.offers or 0
 end
 
+-- One that this very call has let go, and so has read.
+local function promoted(turn, id)
+  local x = turn.ended and turn.ended.promoted[id]
+  if not x then return nil end
+  x.writes, x.run, x.flow = turn.lane.writes, nil, nil
+  x.writes.flow_states[x.flow_id] = turn.ended.flow_states[x.flow_id]
+  return x
+end
+
 local function take_rest(turn)
   local lane, found, strays = turn.lane, turn.found, turn.strays
   while turn.at < #found and missing(turn) > 0 do
     turn.at = turn.at + 1
-    local x = record.fill(batch.at_id(lane.tag, found[turn.at], lane.writes))
+    local x = promoted(turn, found[turn.at]) or record.fill(batch.at_id(lane.tag, found[turn.at], lane.writes))
     if not claim.check_found(x, turn.now) then
       take_one(x, turn)
     elseif not claim.is_queued(x) then
@@ -84,20 +93,20 @@ end
 function M.claim_again(tag, request) return answer_again(answered.earlier(tag, request) or {}) end
 
 -- Claim the best of a lane, up to `count`. Answers their rows, when the first of their leases runs out, whether the
--- lane has no work for this worker (and not only none that may start now), and the offers among them. permits: slots
--- that this call has freed, if any.
-function M.claim_next(tag, request, now, permits)
+-- lane has no work for this worker (and not only none that may start now), and the offers among them. ended: what was
+-- collected of the endings that this call has made before, if any.
+function M.claim_next(tag, request, now, ended)
   local earlier = answered.earlier(tag, request)
   if earlier then return answer_again(earlier) end
   local lane = {tag = tag, lane_id = request.lane_id, writes = writes.collector()}
   if admission.lane_obstacle(lane, true) then return {} end
   local turn = {
     lane = lane, now = now, request = request, taken = {}, offers = {}, count = 0, seen = 0, dropped = 0, held = 0,
-    payloads = taking.payloads(),
+    payloads = taking.payloads(), ended = ended,
     wanted = math.min(request.count, lanes.free(lane) or request.count),
     keys = candidates.queues(lane, request.capabilities),
   }
-  if permits then passing.take(turn, permits) end
+  if ended then passing.take(turn, ended.permits) end
   look_through(turn)
   writes.flush(lane.writes)
   if turn.count > 0 then answered.remember(tag, request) end

@@ -7,7 +7,7 @@ local M = {}
 function M.collector()
   return {
     zadd = {}, zrem = {}, sadd = {}, srem = {}, set = {}, emptied = {}, wake = {}, stopped = {}, lines = {}, lanes = {},
-    crowds = {}, flow_states = {},
+    crowds = {}, flow_states = {}, promoted = {},
   }
 end
 

@@ -1,0 +1,40 @@
+"""The API and the dashboard beside everything else that `dev` runs."""
+
+from __future__ import annotations
+
+import importlib.util
+import socket
+from contextlib import AsyncExitStack
+from typing import Final
+
+from flowfabric.backends.ports import EngineBackend
+from flowfabric.cli.output import Output
+
+_PACKAGES: Final = ("starlette", "uvicorn")
+_HOST: Final = "127.0.0.1"
+_PORT: Final = 9090
+
+
+async def serve(stack: AsyncExitStack, backend: EngineBackend, port: int | None, out: Output) -> str | None:
+    """Serve until the stack ends: where. Without the packages that it takes, say so and go on."""
+    if not all(importlib.util.find_spec(each) for each in _PACKAGES):
+        out.event("server", "there is no dashboard without pip install 'flowfabric[server]'")
+        return None
+    from flowfabric.server.listening import listening  # noqa: PLC0415 - its packages may be missing
+    from flowfabric.server.settings import ServerSettings  # noqa: PLC0415
+
+    settings = ServerSettings(port=_usual_port() if port is None else port, stop_grace_ms=0)
+    url = await stack.enter_async_context(listening(backend, settings))
+    out.event("server", f"{url} is the dashboard, and its API is at {url}/v1", url=url)
+    return url
+
+
+def _usual_port() -> int:
+    """The usual one, or any when somebody has it, as another `dev` may."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((_HOST, _PORT))
+        except OSError:
+            return 0
+    return _PORT

@@ -1,0 +1,46 @@
+// What an operator can do with one execution; each asks first.
+
+import { executionPath, post } from "../api.js";
+import { ask, doing } from "../dialogs.js";
+import { h } from "../dom.js";
+import { button } from "../parts.js";
+import { ENDED } from "../words.js";
+
+export function actions(id, { info, snapshot }, look) {
+  const state = info.public_state;
+  const act = (path, question, body, done) => async () => {
+    const given = await ask(question);
+    if (given && (await doing(() => post(executionPath(id, path), body(given)), done))) look();
+  };
+  const cancel = act("/cancel", {
+    title: "Cancel this execution?",
+    text: "What runs is told to stop. It can be replayed.",
+    fields: [{ name: "reason", label: "Reason", value: "cancelled in the dashboard" }],
+    action: "Cancel it",
+    danger: true,
+  }, ({ reason }) => ({ reason: reason || "dashboard", source: "operator_override" }), "Cancelled.");
+  const replay = act("/replay", {
+    title: "Run this execution again?",
+    text: "It begins anew with the same input and a new attempt; its recorded steps are forgotten.",
+    action: "Replay it",
+  }, () => ({}), "It runs again.");
+  const priority = act("/priority", {
+    title: "Change its priority",
+    text: "A higher one goes first within the lane.",
+    fields: [{ name: "priority", label: "Priority", type: "number", value: info.priority, required: true }],
+    action: "Change it",
+  }, ({ priority: given }) => ({ new_priority: Number(given) }), "Its priority was changed.");
+  const revoke = act("/revoke-lease", {
+    title: "Take it from its worker?",
+    text: "The lease is revoked: the worker is refused from now on, and another one starts a new attempt.",
+    action: "Revoke the lease",
+    danger: true,
+  }, () => ({ reason: "revoked in the dashboard" }), "The lease was revoked.");
+  return h(
+    "div",
+    { class: "actions" },
+    state === "waiting" && button("Priority…", priority),
+    snapshot.current_lease && button("Revoke lease…", revoke),
+    ENDED.has(state) ? button("Replay…", replay) : button("Cancel…", cancel, "danger"),
+  );
+}

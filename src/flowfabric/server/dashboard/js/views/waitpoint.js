@@ -1,0 +1,67 @@
+// An open waitpoint: approve, reject, answer with whatever is asked for, or go on without an answer.
+
+import { executionPath, post } from "../api.js";
+import { ask, doing } from "../dialogs.js";
+import { h } from "../dom.js";
+import { button, when } from "../parts.js";
+import { base64Of } from "../payload.js";
+import { time } from "../words.js";
+
+const APPROVED = { approved: true };
+const REJECTED = { approved: false };
+
+export function waitpoint(open, { execution_id: id, execution_kind: kind }, look) {
+  const names = open.required_signal_names;
+  const where = open.waitpoint_key.startsWith("wpk:") ? "" : ` at ${open.waitpoint_key}`; // others were named by people
+  const done = (outcome) => (outcome.outcome === "triggered_resume" ? "Delivered: it goes on." : "Delivered; it waits for more.");
+  const answer = async (title, action, payload, isEdited = false) => {
+    const given = await ask({
+      title,
+      text: `${kind} waits${where} for ${names.length ? names.join(" or ") : "any signal"}.`,
+      fields: [
+        names.length ? { name: "name", label: "Signal", options: names, value: names[0] } : { name: "name", label: "Signal", value: "approval", required: true },
+        ...(isEdited ? [{ name: "payload", label: "Payload", type: "json", value: JSON.stringify(payload, null, 2), hint: "JSON, as the handler's type= reads it" }] : []),
+      ],
+      action,
+      danger: payload === REJECTED,
+    });
+    if (!given) return;
+    const text = isEdited ? given.payload : JSON.stringify(payload);
+    if (await doing(() => signal(id, open, given.name, text), done)) look();
+  };
+  return h(
+    "div",
+    { class: "waitpoint", "data-key": open.waitpoint_id },
+    h("div", {},
+      h("strong", {}, names.length ? names.join(" or ") : "any signal"),
+      h("p", { class: "muted" }, `asked${where} `, when(open.activated_at ?? open.created_at), open.expires_at && `, open until ${time(open.expires_at)}`)),
+    h("div", { class: "actions" },
+      button("Approve", () => answer("Approve?", "Approve", APPROVED), "primary"),
+      button("Reject", () => answer("Reject?", "Reject", REJECTED), "danger"),
+      button("Answer…", () => answer("Answer", "Send", APPROVED, true))),
+  );
+}
+
+function signal(id, open, name, payload) {
+  JSON.parse(payload); // what is no JSON is not sent
+  return post(executionPath(id, "/signals"), {
+    signal_id: crypto.randomUUID(),
+    signal_name: name,
+    waitpoint_key: open.waitpoint_key,
+    payload: base64Of(payload),
+    payload_encoding: "json",
+    source_type: "dashboard",
+    source_identity: "operator",
+  });
+}
+
+export async function resume(id, suspensionId, look) {
+  const given = await ask({
+    title: "Go on without an answer?",
+    text: "The suspension ends, and the handler goes on as if the operator had said so; no signal is delivered.",
+    action: "Resume it",
+    danger: true,
+  });
+  const body = { trigger_type: "operator", suspension_id: suspensionId };
+  if (given && (await doing(() => post(executionPath(id, "/resume"), body), "It goes on."))) look();
+}

@@ -1,0 +1,70 @@
+"""docs/reference/server.md, printed from the table of operations and the settings."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Final
+
+from flowfabric.backends.http.operations import OPERATIONS, Scope
+from flowfabric.server.settings import ServerSettings
+
+_SETTINGS: Final = {
+    "host": "the address to listen on; anything but loopback asks for `tokens`",
+    "port": "0 is any free one",
+    "tokens": "the file of tokens, read again when it changes; without one everybody on this machine may do everything",
+    "origins": "other sites whose pages may call the API",
+    "body_bytes": "the longest body of a request",
+    "body_timeout_ms": "how long a body may take to arrive",
+    "long_poll_ms": "how long a claim may wait for work",
+    "keep_alive_ms": "how often a quiet stream of events says that it is alive",
+    "rate_per_second": "calls of one token or, without tokens, one address; 0 is no limit",
+    "rate_burst": "how many of them may come at once",
+    "payload_body_bytes": "the same where inputs, results, frames or signals are sent",
+    "sse_clients": "streams of events that may be open",
+    "stop_grace_ms": "how long calls may take to end when the server stops",
+    "audit_log": "whether what operators do is logged, by `flowfabric.audit`",
+}
+
+# The addresses that are no ports: method, path, scope, what it does.
+_OTHERS: Final = (
+    ("GET", "/healthz", "", "the process answers"),
+    ("GET", "/readyz", "", "the store answers, and the server does not stop; 503 otherwise"),
+    ("GET", "/openapi.json", "", "the OpenAPI 3.1 document"),
+    ("GET", "/metrics", "read", "for Prometheus; a token of all namespaces"),
+    ("GET", "/v1/store", "any", "version and partitions"),
+    ("POST", "/v1/executions", "submit", "submit a call of a task; the server makes the id"),
+    ("POST", "/v1/executions/bulk", "submit", "many at once"),
+    ("POST", "/v1/work/claim", "work", "claim work, waiting for some"),
+    ("GET", "/v1/work/wakeups", "work", "SSE: where work was announced"),
+    ("GET", "/v1/executions/{execution_id}/stream", "read", "SSE: what it emits: `frame`, `reset`, `end`"),
+    ("GET", "/v1/executions/{execution_id}/events", "read", "SSE: what happens to it: `event`, `end`"),
+    ("GET", "/v1/flows/{flow_id}/events", "read", "SSE: its members: `state`, `event`, `end`"),
+    ("GET", "/v1/events/stream", "read", "SSE: a lane, a namespace, a kind or all: `ready`, `event`"),
+    ("GET", "/v1/executions/{execution_id}/waitpoints/{waitpoint_id}/signals", "link", "the page of a link"),
+    ("POST", "/v1/executions/{execution_id}/waitpoints/{waitpoint_id}/signals", "link", "its answer: a form, or JSON"),
+)
+
+
+def page() -> str:
+    lines = [
+        "# The server",
+        "",
+        "Printed from `flowfabric.backends.http.operations` and `ServerSettings`. `/openapi.json` describes requests",
+        "and answers; [how to run it](../howto/server.md).",
+        "",
+        "## Settings",
+        "",
+        "| setting | default | meaning |",
+        "|---|---|---|",
+    ]
+    lines += [f"| `{each.name}` | `{each.default!r}` | {_SETTINGS[each.name]} |" for each in fields(ServerSettings)]
+    lines += ["", "## Scopes", "", "A scope does not include another, except that `admin` includes all.", ""]
+    for scope in Scope:
+        lines += [f"### `{scope}`", "", "| method | address | operation |", "|---|---|---|"]
+        found = sorted((each.path, each.method, each.port) for each in OPERATIONS if each.scope is scope)
+        lines += [f"| {method} | `{path}` | `{port}` |" for path, method, port in found]
+        lines.append("")
+    lines += ["## Addresses that are no ports", "", "| method | address | scope | what it does |", "|---|---|---|---|"]
+    lines += [f"| {method} | `{path}` | {scope or '-'} | {told} |" for method, path, scope, told in _OTHERS]
+    note = "`link`: the token of the link allows it; without one, the operation `deliver_signal` asks for `signal`."
+    return "\n".join([*lines, "", note]) + "\n"
