@@ -16,6 +16,7 @@ from flowfabric.core import batch as b
 from flowfabric.errors import FlowFabricError
 from flowfabric.server.access import enter, narrowed, without_tokens
 from flowfabric.server.decoding import request_of
+from flowfabric.server.exact import ExactRoute
 from flowfabric.server.service import Service, answer
 
 Handler = Callable[[Request], Awaitable[Response]]
@@ -29,11 +30,20 @@ _ABSENT: Final = {
     "describe_edge": "invalid_dependency",
     "read_summary": "stream_not_found",
 }
+_EXACT: Final = ("submit_executions", "apply_dependency_to_child")
 _SECRET: Final = {"Cache-Control": "no-store"}
 
 
 def routes() -> list[Route]:
-    return [Route(each.path, handler(each), methods=[each.method], name=each.port) for each in OPERATIONS]
+    """Those first whose path another one would take for a parameter of its own."""
+    exact = [each for each in OPERATIONS if each.port in _EXACT]
+    return [_route(ExactRoute, each) for each in exact] + [
+        _route(Route, each) for each in OPERATIONS if each not in exact
+    ]
+
+
+def _route(kind: type[Route], operation: Operation) -> Route:
+    return kind(operation.path, handler(operation), methods=[operation.method], name=operation.port)
 
 
 def handler(operation: Operation) -> Handler:
