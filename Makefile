@@ -44,7 +44,7 @@ docs: setup ## write the generated pages of docs/reference and docs/explanation
 	$(BIN)/python scripts/generate_docs.py
 
 soak: setup ## the long runs: many seeds of the model and race tests, crash loops
-	FLOWFABRIC_SOAK=1 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile tests/conformance tests/integration -k "model or race or composite or crash or failover or starvation or capabilities or stream_load or quota or accounting" -x
+	FLOWFABRIC_SOAK=1 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile tests/conformance tests/integration tests/server -k "schemathesis or fuzz or model or race or composite or crash or failover or starvation or capabilities or stream_load or quota or accounting" -x
 
 bench: setup ## run the benchmarks: the price of a job, its growth, throughput and latency beside others, waits, streams, flows, idling
 	$(BIN)/python -m benchmarks.lifecycle
@@ -55,6 +55,7 @@ bench: setup ## run the benchmarks: the price of a job, its growth, throughput a
 	$(BIN)/python -m benchmarks.latency
 	$(BIN)/python -m benchmarks.resume
 	$(BIN)/python -m benchmarks.streams
+	$(BIN)/python -m benchmarks.http
 	$(BIN)/python -m benchmarks.flows
 	$(BIN)/python -m benchmarks.idle
 

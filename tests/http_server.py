@@ -12,6 +12,7 @@ import uvicorn
 from flowfabric.backends.valkey.backend import ValkeyBackend
 from flowfabric.backends.valkey.bundle import bundle
 from flowfabric.config import Settings
+from flowfabric.core.partition import PartitionConfig
 from flowfabric.server.app import create_app
 from flowfabric.server.settings import ServerSettings
 
@@ -32,6 +33,7 @@ class HttpServer:
         assert self._ready.wait(30), "the server did not start"
 
     async def _serve(self) -> None:
+        self._loop = asyncio.get_running_loop()
         self.backend = await ValkeyBackend.open(Settings(url=self._store_url), bundle(manual_clock=True))
         self._loop = asyncio.get_running_loop()
         app = create_app(self.backend, self._settings)
@@ -48,6 +50,17 @@ class HttpServer:
     def call(self, call: Coroutine[Any, Any, T]) -> T:
         """Run it where the server's store lives."""
         return asyncio.run_coroutine_threadsafe(call, self._loop).result(30)
+
+    async def begin(self, partitions: PartitionConfig) -> None:
+        """Be as new for a test: what the server read of a store that was emptied since is no place to go on from."""
+        await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._begin(partitions), self._loop))
+
+    async def _begin(self, partitions: PartitionConfig) -> None:
+        backend = self.backend
+        await backend._announcements.close()
+        await backend._frame_tails.close()
+        await backend._tail.close()
+        ValkeyBackend.__init__(backend, backend._client, backend._library, partitions, backend._address)
 
     def stop(self) -> None:
         self._server.should_exit = self._server.force_exit = True

@@ -44,7 +44,7 @@ class OverHttp(ValkeyBackend):
 
     async def _open_remote(self) -> HttpBackend:
         server = server_of(str(self._address))
-        server.backend.partitions = self.partitions
+        await server.begin(self.partitions)
         return await HttpBackend.open(Settings(url=server.url))
 
     async def close(self) -> None:

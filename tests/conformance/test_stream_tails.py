@@ -115,7 +115,7 @@ class TestTail:
         await until_reading(driver)
         task.cancel()
         await asyncio.wait([task])
-        assert not frame_tails(driver.backend)._followed
+        await eventually_async(lambda: not frame_tails(driver.backend)._followed, "nobody follows")
 
 
 class TestFollow:

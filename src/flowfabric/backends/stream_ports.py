@@ -8,7 +8,7 @@ from typing import Protocol
 
 from flowfabric.core import batch as b
 from flowfabric.core import contracts as c
-from flowfabric.core.ids import ExecutionId
+from flowfabric.core.ids import AttemptIndex, ExecutionId
 
 
 class FrameFollower(Protocol):
@@ -51,10 +51,10 @@ class StreamPort(Protocol):
         """Read one attempt's stream as it grows, until the attempt ends. How many are read at once is limited."""
         ...
 
-    async def describe_stream(self, execution_id: ExecutionId, attempt_index: int) -> c.StreamInfo:
+    async def describe_stream(self, execution_id: ExecutionId, attempt_index: AttemptIndex) -> c.StreamInfo:
         """How long a stream is, where it begins and ends, and whether it is closed."""
         ...
 
-    async def read_summary(self, execution_id: ExecutionId, attempt_index: int) -> c.SummaryDocument | None:
+    async def read_summary(self, execution_id: ExecutionId, attempt_index: AttemptIndex) -> c.SummaryDocument | None:
         """What the summary frames of an attempt made by now; None when there were none."""
         ...

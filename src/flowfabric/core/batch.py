@@ -146,13 +146,18 @@ class ParkedClaim(Protocol):
 class FinishExecutionsArgs(msgspec.Struct, frozen=True, kw_only=True):
     """End some attempts, renew other leases and claim the next work, in one step of one partition.
 
-    The claim names this partition or none.
+    The claim names this partition or none, and no executions.
     """
 
     partition: Partition
     finish: tuple[FinishArgs, ...] = ()
     renew: tuple[RenewLeaseArgs, ...] = ()
     claim: ClaimExecutionsArgs | None = None
+
+    def __post_init__(self) -> None:
+        if self.claim is not None and self.claim.execution_ids:
+            problem = "must be left out: what is claimed here is the next work; claim_executions takes named ones"
+            raise InvalidInput("claim.execution_ids", len(self.claim.execution_ids), problem)
 
 
 class FinishExecutionsResult(msgspec.Struct, kw_only=True):

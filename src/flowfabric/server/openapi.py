@@ -133,9 +133,10 @@ def _described(operation: Operation, schemas: dict[str, Any]) -> dict[str, Any]:
         "responses": responses(_result(operation, schemas)),
     }
     if operation.has_body:
+        needs = {each.name for each in msgspec.structs.fields(request) if each.required}
         described["requestBody"] = {
             "content": {_JSON: {"schema": _body(request, operation.parameters)}},
-            "required": True,
+            "required": not needs <= set(operation.parameters),
         }
     else:
         names = [name for name in request.__struct_fields__ if name not in operation.parameters]

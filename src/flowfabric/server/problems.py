@@ -8,6 +8,7 @@ from typing import Final
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Route
 
 from flowfabric.backends.http.problems import Problem
 from flowfabric.core.codec import to_json
@@ -71,7 +72,16 @@ async def on_http_error(request: Request, error: Exception) -> Response:
     answer.status_code = error.status_code
     for name, value in (error.headers or {}).items():
         answer.headers[name] = value
+    if error.status_code == 405:
+        answer.headers["Allow"] = ", ".join(_methods(request))
     return answer
+
+
+def _methods(request: Request) -> list[str]:
+    """All methods of the address, which may be those of several routes."""
+    routes = [each for each in request.app.routes if isinstance(each, Route)]
+    path = next((each.path for each in routes if each.endpoint is request.scope.get("endpoint")), "")
+    return sorted({method for each in routes if each.path == path for method in each.methods or ()})
 
 
 def on_bug(request: Request, error: Exception) -> Response:

@@ -110,18 +110,14 @@ class HttpBackend:
             if found is not None or left <= 0:
                 return found
 
-    async def tail_events(self, execution_id: ExecutionId, *, cursor: str | None = None) -> AsyncIterator[c.Event]:
-        async for event in self._tail(f"{PREFIX}/executions/{self._transport.quoted(execution_id)}/events", cursor):
-            yield event
+    def tail_events(self, execution_id: ExecutionId, *, cursor: str | None = None) -> AsyncIterator[c.Event]:
+        return self._events(f"{PREFIX}/executions/{self._transport.quoted(execution_id)}/events", cursor)
 
-    async def tail_flow_events(self, flow_id: FlowId, *, cursor: str | None = None) -> AsyncIterator[c.Event]:
-        async for event in self._tail(f"{PREFIX}/flows/{self._transport.quoted(flow_id)}/events", cursor):
-            yield event
+    def tail_flow_events(self, flow_id: FlowId, *, cursor: str | None = None) -> AsyncIterator[c.Event]:
+        return self._events(f"{PREFIX}/flows/{self._transport.quoted(flow_id)}/events", cursor)
 
-    async def _tail(self, path: str, cursor: str | None) -> AsyncIterator[c.Event]:
+    async def _events(self, path: str, cursor: str | None) -> AsyncIterator[c.Event]:
         async for item in self._transport.events(path, after=cursor):
-            if item.kind == "end":
-                return
             if item.kind == "event":
                 yield _read_event(item.data)
 

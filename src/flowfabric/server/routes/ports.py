@@ -12,13 +12,17 @@ from starlette.routing import Route
 
 from flowfabric.backends.http.operations import OPERATIONS, Operation
 from flowfabric.backends.http.shapes import FinishRequest
-from flowfabric.core import batch as b
+from flowfabric.backends.ports import EngineBackend
 from flowfabric.errors import FlowFabricError
 from flowfabric.server.access import enter, narrowed, without_tokens
 from flowfabric.server.decoding import request_of
+from flowfabric.server.exact import ExactRoute
+from flowfabric.server.leaving import unless_left
 from flowfabric.server.service import Service, answer
+from flowfabric.server.settings import ServerSettings
 
 Handler = Callable[[Request], Awaitable[Response]]
+Call = Callable[[Request, EngineBackend, Any], Awaitable[Any]]
 
 # What these do not find is 404; None means something else in the answers of others.
 _ABSENT: Final = {
@@ -29,11 +33,21 @@ _ABSENT: Final = {
     "describe_edge": "invalid_dependency",
     "read_summary": "stream_not_found",
 }
+_WAITING: Final = ("wait_for_execution", "wait_for_flow", "tail_attempt_stream")
+_EXACT: Final = ("submit_executions", "apply_dependency_to_child")
 _SECRET: Final = {"Cache-Control": "no-store"}
 
 
 def routes() -> list[Route]:
-    return [Route(each.path, handler(each), methods=[each.method], name=each.port) for each in OPERATIONS]
+    """Those first whose path another one would take for a parameter of its own."""
+    exact = [each for each in OPERATIONS if each.port in _EXACT]
+    return [_route(ExactRoute, each) for each in exact] + [
+        _route(Route, each) for each in OPERATIONS if each not in exact
+    ]
+
+
+def _route(kind: type[Route], operation: Operation) -> Route:
+    return kind(operation.path, handler(operation), methods=[operation.method], name=operation.port)
 
 
 def handler(operation: Operation) -> Handler:
@@ -46,7 +60,7 @@ def handler(operation: Operation) -> Handler:
         await enter(operation, token, request.path_params, service.backend)
         given = await request_of(operation, request, service.settings)
         args = await narrowed(operation, token, given, service.backend)
-        result = await call(service, args)
+        result = await call(request, service.backend, args)
         if operation.port == "read_steps":
             result = without_tokens(token, result)
         if operation.is_audited:
@@ -64,25 +78,25 @@ def ids_of(args: Any) -> dict[str, Any]:
     return {name: getattr(args, name) for name in args.__struct_fields__ if name == "namespace" or name.endswith("_id")}
 
 
-def _call_of(operation: Operation) -> Callable[[Service, Any], Awaitable[Any]]:
+def _call_of(operation: Operation) -> Call:
     if operation.port == "finish_executions":
         return _finish
-    if operation.port == "claim_executions":
-        return _claim
+    port = operation.signature.call
 
-    may_wait = operation.port in ("wait_for_execution", "wait_for_flow")
+    async def call(_: Request, backend: EngineBackend, args: Any) -> Any:
+        return await port(backend, args)
 
-    async def call(service: Service, args: Any) -> Any:
-        if may_wait:  # no answer is waited for without end; whoever wants to wait for longer asks again
-            args = replace(args, timeout_ms=min(args.timeout_ms, service.settings.long_poll_ms))
-        return await operation.signature.call(service.backend, args)
+    async def wait(request: Request, backend: EngineBackend, args: Any) -> Any:
+        return await unless_left(request, port(backend, _bounded(args, Service.of(request).settings)))
 
-    return call
+    return wait if operation.port in _WAITING else call
 
 
-async def _finish(service: Service, args: FinishRequest) -> Any:
-    return await service.backend.finish_executions(args.args())
+async def _finish(_: Request, backend: EngineBackend, args: FinishRequest) -> Any:
+    return await backend.finish_executions(args.args())
 
 
-async def _claim(service: Service, args: b.ClaimExecutionsArgs) -> Any:
-    return await service.backend.claim_executions(args)
+def _bounded(args: Any, settings: ServerSettings) -> Any:
+    """Nothing is waited for without end; whoever wants to wait for longer asks again."""
+    name = "timeout_ms" if hasattr(args, "timeout_ms") else "block_ms"
+    return replace(args, **{name: min(getattr(args, name), settings.long_poll_ms)})

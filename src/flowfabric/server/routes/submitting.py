@@ -17,6 +17,7 @@ from flowfabric.core import contracts as c
 from flowfabric.core.codec import from_json, from_plain
 from flowfabric.errors import FlowFabricError, InvalidInput
 from flowfabric.server.decoding import body_of
+from flowfabric.server.exact import ExactRoute
 from flowfabric.server.service import Service, answer
 from flowfabric.server.tokens import Token, check_namespace
 
@@ -148,5 +149,5 @@ def _submitted(outcome: c.CreateExecutionResult) -> Submitted:
 
 ROUTES: Final = [
     Route(f"{PREFIX}/executions", submit, methods=["POST"]),
-    Route(f"{PREFIX}/executions/bulk", submit_bulk, methods=["POST"]),
+    ExactRoute(f"{PREFIX}/executions/bulk", submit_bulk, methods=["POST"]),
 ]

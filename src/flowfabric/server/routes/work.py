@@ -21,6 +21,7 @@ from flowfabric.core.ids import LaneId, WorkerId, WorkerInstanceId
 from flowfabric.errors import FlowFabricError
 from flowfabric.server.decoding import body_of
 from flowfabric.server.items import Item
+from flowfabric.server.leaving import disconnected
 from flowfabric.server.service import Service, answer
 from flowfabric.server.sse import Items, stream
 from flowfabric.server.tokens import Token
@@ -79,7 +80,7 @@ async def _claimed(backend: EngineBackend, wanted: WaitingClaim) -> list[b.Claim
 async def _waited(service: Service, request: Request, wanted: WaitingClaim) -> list[b.ClaimOutcome]:
     """Look again whenever work is announced. A caller that left takes none with it."""
     seconds = min(wanted.wait_ms, service.settings.long_poll_ms) / 1000
-    gone = asyncio.ensure_future(_disconnected(request))
+    gone = asyncio.ensure_future(disconnected(request))
     try:
         async with (
             asyncio.timeout(seconds),
@@ -100,13 +101,6 @@ async def _waited(service: Service, request: Request, wanted: WaitingClaim) -> l
     finally:
         gone.cancel()
     return []
-
-
-async def _disconnected(request: Request) -> None:
-    while True:
-        message = await request.receive()
-        if message["type"] == "http.disconnect":
-            return
 
 
 async def wakeups(request: Request) -> Response:

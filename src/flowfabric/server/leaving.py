@@ -1,0 +1,31 @@
+"""Callers that leave before they have their answer: what waits for them waits no longer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from starlette.requests import Request
+
+T = TypeVar("T")
+
+
+async def disconnected(request: Request) -> None:
+    """Return when the caller has left; its body must have been read."""
+    while True:
+        message = await request.receive()
+        if message["type"] == "http.disconnect":
+            return
+
+
+async def unless_left(request: Request, call: Coroutine[Any, Any, T]) -> T | None:
+    """What the call answers; None, and the call is cancelled, when nobody is there to hear it."""
+    answering, leaving = asyncio.ensure_future(call), asyncio.ensure_future(disconnected(request))
+    try:
+        await asyncio.wait({answering, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        return answering.result() if answering.done() else None
+    finally:
+        answering.cancel()
+        leaving.cancel()
+        await asyncio.gather(answering, leaving, return_exceptions=True)
