@@ -75,9 +75,10 @@ async def test_whoever_waits_learns_how_it_ended(driver: Driver, ending: PublicS
 async def test_one_that_has_ended_is_answered_without_a_connection(driver: Driver) -> None:
     x = await driver.run(await driver.create())
     await driver.complete(x)
+    others = set(await blocked_reads(driver.backend))  # those of the test before may not have ended yet
     assert await driver.backend.wait_for_execution(x.execution_id, timeout_ms=0) is PublicState.COMPLETED
     assert await driver.backend.wait_for_execution(x.execution_id, timeout_ms=LONG) is PublicState.COMPLETED
-    assert await blocked_reads(driver.backend) == []
+    assert set(await blocked_reads(driver.backend)) <= others
 
 
 @pytest.mark.parametrize("timeout_ms", [0, 20])
