@@ -6,11 +6,16 @@ from flowfabric.backends.valkey.backend import ValkeyBackend
 from flowfabric.testing import ManualClock
 from tests.conformance.driver import Driver
 from tests.conformance.over_http import is_local_only
+from tests.soaking import SOAK
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Over HTTP only what goes through ports is a test."""
-    left_out = [each for each in items if _topology(each) == "http" and is_local_only(each.nodeid)]
+    """Over HTTP only what goes through ports is a test, and of the long table of states an eighth, but in a soak."""
+    remote = [each for each in items if _topology(each) == "http"]
+    left_out = [each for each in remote if is_local_only(each.nodeid)]
+    if not SOAK:
+        table = [each for each in remote if "test_state_table" in each.nodeid]
+        left_out += [each for number, each in enumerate(table) if number % 8]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [each for each in items if each not in set(left_out)]
