@@ -8,14 +8,16 @@ from tests.conformance.driver import Driver
 from tests.conformance.over_http import is_local_only
 from tests.soaking import SOAK
 
+_LONG = ("test_state_table", "test_races", "test_flow_races", "test_flow_crash", "test_bad_input")
+
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Over HTTP only what goes through ports is a test, and of the long table of states an eighth, but in a soak."""
+    """Over HTTP only what goes through ports is a test, and of the long suites an eighth, but in a soak."""
     remote = [each for each in items if _topology(each) == "http"]
     left_out = [each for each in remote if is_local_only(each.nodeid)]
     if not SOAK:
-        table = [each for each in remote if "test_state_table" in each.nodeid]
-        left_out += [each for number, each in enumerate(table) if number % 8]
+        long = [each for each in remote if any(name in each.nodeid for name in _LONG)]
+        left_out += [each for number, each in enumerate(long) if number % 8]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [each for each in items if each not in set(left_out)]
