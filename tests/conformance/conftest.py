@@ -12,15 +12,20 @@ _LONG = ("test_state_table", "test_races", "test_flow_races", "test_flow_crash",
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Over HTTP only what goes through ports is a test, and of the long suites an eighth, but in a soak."""
+    """Over HTTP only what goes through ports is a test.
+
+    Of the long suites an eighth will do there, and on a cluster of one node beside one of three; a soak runs all.
+    """
     remote = [each for each in items if _topology(each) == "http"]
     left_out = [each for each in remote if is_local_only(each.nodeid)]
     if not SOAK:
-        long = [each for each in remote if any(name in each.nodeid for name in _LONG)]
+        beside = [each for each in items if _topology(each) in ("http", "cluster")]
+        long = [each for each in beside if any(name in each.nodeid for name in _LONG)]
         left_out += [each for number, each in enumerate(long) if number % 8]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
-        items[:] = [each for each in items if each not in set(left_out)]
+        gone = set(left_out)
+        items[:] = [each for each in items if each not in gone]
 
 
 def _topology(item: pytest.Item) -> str:

@@ -21,7 +21,7 @@ SOME = ["--include-path-regex", r"^/v1/(budgets|executions|flows|lanes|work/\w+)
 PHASES = {
     "coverage": SOME,
     "fuzzing": ["--max-examples", "2", *SOME],
-    "stateful": ["--max-examples", "5", "--max-time", "10"],
+    "stateful": ["--max-examples", "5", "--max-time", "5"],
 }
 IN_SOAK = {
     "coverage": ["--max-examples", "1"],
