@@ -8,20 +8,19 @@ from tests.conformance.driver import Driver
 from tests.conformance.over_http import is_local_only
 from tests.soaking import SOAK
 
-_LONG = ("test_state_table", "test_races", "test_flow_races", "test_flow_crash", "test_bad_input")
+_PART = 5
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Over HTTP only what goes through ports is a test.
 
-    Of the long suites an eighth will do there, and on a cluster of one node beside one of three; a soak runs all.
+    One server and a cluster of three nodes run everything; what differs less from them runs a part, all of it in a soak.
     """
     remote = [each for each in items if _topology(each) == "http"]
     left_out = [each for each in remote if is_local_only(each.nodeid)]
     if not SOAK:
-        beside = [each for each in items if _topology(each) in ("http", "cluster")]
-        long = [each for each in beside if any(name in each.nodeid for name in _LONG)]
-        left_out += [each for number, each in enumerate(long) if number % 8]
+        beside = [each for each in items if _topology(each) in ("http", "cluster", "batched")]
+        left_out += [each for number, each in enumerate(beside) if number % _PART]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         gone = set(left_out)
