@@ -14,7 +14,7 @@ _PART = 5
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Over HTTP only what goes through ports is a test.
 
-    One server and a cluster of three nodes run everything; what differs less from them runs a part, all of it in a soak.
+    One server and a cluster of three nodes run everything; what differs less from them runs a part, and a soak all.
     """
     remote = [each for each in items if _topology(each) == "http"]
     left_out = [each for each in remote if is_local_only(each.nodeid)]
