@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Annotated, Final, TypeAlias
 
@@ -157,7 +158,8 @@ def ls(limit: Limit = 100, after: After = None, url: Url = None, as_json: AsJson
     """List budgets, by id."""
 
     async def body(fabric: Fabric, out: Output) -> None:
-        found = [await fabric.budgets.status(each) for each in await fabric.budgets.list(after=after, limit=limit)]
+        ids = await fabric.budgets.list(after=after, limit=limit)
+        found = await asyncio.gather(*map(fabric.budgets.status, ids))
         if out.as_json:
             out.json({"budgets": found})
         else:

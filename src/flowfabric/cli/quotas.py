@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Annotated, TypeAlias
 
@@ -118,7 +119,8 @@ def ls(limit: Limit = 100, after: After = None, url: Url = None, as_json: AsJson
     """List quota policies, by id."""
 
     async def body(fabric: Fabric, out: Output) -> None:
-        found = [await fabric.quotas.status(each) for each in await fabric.quotas.list(after=after, limit=limit)]
+        ids = await fabric.quotas.list(after=after, limit=limit)
+        found = await asyncio.gather(*map(fabric.quotas.status, ids))
         if out.as_json:
             out.json({"quota_policies": found})
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self, TypeAlias, TypeVar, cast
@@ -26,12 +27,13 @@ class Upstream(NamedTuple):
     kind: DependencyKind = DependencyKind.SUCCESS_ONLY
 
 
-class Given(Generic[T_co]):
+class Given(ABC, Generic[T_co]):
     """What a node is given, or waits for. As an argument it stands for a value that will be there when it runs."""
 
     @property
+    @abstractmethod
     def upstreams(self) -> tuple[Upstream, ...]:
-        raise NotImplementedError
+        """What has to end for it."""
 
     def __await__(self) -> Generator[Any, None, T_co]:
         """For a handler that has added the node: the same as `ctx.flow.result(node)`."""

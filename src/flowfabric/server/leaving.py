@@ -7,21 +7,20 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 from starlette.requests import Request
+from starlette.types import Receive
 
 T = TypeVar("T")
 
 
-async def disconnected(request: Request) -> None:
+async def disconnected(receive: Receive) -> None:
     """Return when the caller has left; its body must have been read."""
-    while True:
-        message = await request.receive()
-        if message["type"] == "http.disconnect":
-            return
+    while (await receive())["type"] != "http.disconnect":
+        pass
 
 
 async def unless_left(request: Request, call: Coroutine[Any, Any, T]) -> T | None:
     """What the call answers; None, and the call is cancelled, when nobody is there to hear it."""
-    answering, leaving = asyncio.ensure_future(call), asyncio.ensure_future(disconnected(request))
+    answering, leaving = asyncio.ensure_future(call), asyncio.ensure_future(disconnected(request.receive))
     try:
         await asyncio.wait({answering, leaving}, return_when=asyncio.FIRST_COMPLETED)
         return answering.result() if answering.done() else None

@@ -17,6 +17,7 @@ from starlette.types import Receive, Scope, Send
 
 from flowfabric.errors import FlowFabricError, Limited
 from flowfabric.server.items import Item
+from flowfabric.server.leaving import disconnected
 from flowfabric.server.service import Service
 
 _FIRST: Final = b"retry: 1000\n\n"
@@ -70,7 +71,7 @@ class EventStream(Response):
 
     async def _run(self, receive: Receive) -> None:
         self._sending = asyncio.create_task(self._send_all())
-        leaving = asyncio.create_task(_disconnected(receive))
+        leaving = asyncio.create_task(disconnected(receive))
         self._service.streams.add(self)
         _keep(self._service)
         try:
@@ -109,11 +110,6 @@ class EventStream(Response):
 
     def end(self) -> None:
         self._sending.cancel()
-
-
-async def _disconnected(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
 
 
 def _keep(service: Service) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine
 from datetime import datetime
 from types import UnionType
@@ -21,7 +22,7 @@ Ts = TypeVarTuple("Ts")
 _DAY_S: Final = 86_400
 
 
-class DurableContext(TaskContext):
+class DurableContext(TaskContext, ABC):
     """A wait ends the pass: the execution is suspended, no worker is held, and the handler is run again from its top.
 
     What it has done by then it finds again by name: the n-th step, or wait, of a name in one pass is the n-th of it in
@@ -122,8 +123,8 @@ class DurableContext(TaskContext):
         """
         return await waiting.wait_for(self._records, condition, type, options)
 
-    def _open_journal(self) -> Journal:
-        raise NotImplementedError
+    @abstractmethod
+    def _open_journal(self) -> Journal: ...
 
     @property
     def _records(self) -> Journal:

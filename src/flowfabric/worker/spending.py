@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Protocol, TypeAlias, TypeVar
 
@@ -85,7 +86,7 @@ class Reservation:
             self._wait(self.__aexit__(kind, error, trace))
 
 
-class SpendingContext:
+class SpendingContext(ABC):
     """Budgets are those of the execution, its lane, its namespace and its flow, as they were at the first use."""
 
     __slots__ = ()
@@ -107,12 +108,12 @@ class SpendingContext:
         """
         return Reservation(self._purse, Held(checked(amounts)), budget, self.wait)
 
-    def wait(self, call: Coroutine[Any, Any, T]) -> T:
-        raise NotImplementedError
+    @abstractmethod
+    def wait(self, call: Coroutine[Any, Any, T]) -> T: ...
 
     @property
-    def _purse(self) -> Purse:
-        raise NotImplementedError
+    @abstractmethod
+    def _purse(self) -> Purse: ...
 
 
 def checked(amounts: Amounts) -> dict[str, int]:

@@ -4,30 +4,26 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
-from typing import Any, Generic, TypeVar
+from typing import Any
 
+from flowfabric.backends.hearing import Heard, News
 from flowfabric.backends.http.transport import Event
+from flowfabric.errors import BackendUnavailable
 
-T = TypeVar("T")
 
+class Ear(News[Heard]):
+    """Hears what a stream says. An event that names nothing means that anything may have happened."""
 
-class Ear(Generic[T]):
-    """What was heard since the last wait. Nothing in an event means that anything may have happened."""
-
-    def __init__(self, events: AsyncGenerator[Event, None], read: Callable[[bytes], set[T]]) -> None:
+    def __init__(self, events: AsyncGenerator[Event, None], read: Callable[[bytes], set[Heard]]) -> None:
+        super().__init__()
         self._events = events
         self._read = read
-        self._heard: set[T] = set()
-        self._is_anything = False
-        self._news = asyncio.Event()
-        self._failure: Exception | None = None
 
-    async def __aenter__(self) -> Ear[T]:
+    async def __aenter__(self) -> Ear[Heard]:
         """Once the server listens: its first event says so."""
         self._task = asyncio.create_task(self._hear())
         try:
-            await self._news.wait()
-            self._check()
+            await self.first()
         except BaseException:
             await self.__aexit__()
             raise
@@ -38,26 +34,16 @@ class Ear(Generic[T]):
         await asyncio.wait({self._task})
         await self._events.aclose()
 
-    async def wait(self) -> frozenset[T]:
-        await self._news.wait()
-        self._check()
-        heard = frozenset() if self._is_anything else frozenset(self._heard)
-        self._heard, self._is_anything = set(), False
-        self._news.clear()
-        return heard
-
-    def _check(self) -> None:
-        if self._failure is not None:
-            raise self._failure
+    def _tell(self, found: set[Heard]) -> None:
+        for heard in found:
+            self.note(heard)
+        if not found:
+            self.look_everywhere()
 
     async def _hear(self) -> None:
         try:
             async for event in self._events:
-                found = self._read(event.data)
-                self._heard |= found
-                self._is_anything |= not found
-                self._news.set()
+                self._tell(self._read(event.data))
+            raise BackendUnavailable("the server's stream has ended", sent=False)
         except Exception as failure:
-            self._failure = failure
-        finally:
-            self._news.set()
+            self.fail(failure)

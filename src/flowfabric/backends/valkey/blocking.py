@@ -7,6 +7,7 @@ have their own connection; beyond the limit slots take turns. However many wait 
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Final, Generic, TypeVar, cast
 
@@ -27,7 +28,7 @@ _REARM_PAUSE_S: Final = 0.002
 _LINGER_S: Final = 1.0  # one wait often follows another: so long a connection is kept for it
 
 
-class Source:
+class Source(ABC):
     """One stream that somebody waits on."""
 
     def __init__(self, key: str) -> None:
@@ -35,22 +36,23 @@ class Source:
         self.position: str | None = None  # None: to be learned, it begins at the end of the stream
 
     @property
+    @abstractmethod
     def is_wanted(self) -> bool:
-        raise NotImplementedError
+        """Somebody waits."""
 
     def learn(self, position: str) -> None:
         self.position = position
 
+    @abstractmethod
     def deliver(self, entries: list[Reply]) -> None:
         """Take entries that follow the position, and move it."""
-        raise NotImplementedError
 
-    def lose(self) -> None:
+    def lose(self) -> None:  # noqa: B027 - most have nothing to do
         """The connection was lost; another one goes on from the position."""
 
+    @abstractmethod
     def fail(self, error: Exception) -> None:
         """No other connection will be made."""
-        raise NotImplementedError
 
 
 S = TypeVar("S", bound=Source)

@@ -1,55 +1,26 @@
-"""Somebody who hears of something on channels, and what they heard since they last asked."""
+"""Somebody who hears of something on channels of the server."""
 
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import Generic, TypeVar
 
-Heard = TypeVar("Heard")
+from flowfabric.backends.hearing import Heard, News
 
 
-class Ear(Generic[Heard]):
-    """What all listeners share: nothing is missed without a word, because who was away hears "everywhere"."""
+class Ear(News[Heard], ABC):
+    """What all listeners share; until it is subscribed anything may have happened."""
 
     def __init__(self, channels: Iterable[bytes]) -> None:
+        super().__init__(anything=True)
         self.channels = set(channels)
         self.ready = asyncio.Event()
-        self._heard: set[Heard] = set()
-        self._everywhere = True
-        self._error: Exception | None = None
-        self._news = asyncio.Event()
-        self._news.set()
 
-    async def wait(self) -> frozenset[Heard]:
-        """What was heard since the last call; an empty set means anything."""
-        while not (self._everywhere or self._heard):
-            self.check()
-            self._news.clear()
-            await self._news.wait()
-        self.check()
-        heard = frozenset() if self._everywhere else frozenset(self._heard)
-        self._everywhere = False
-        self._heard.clear()
-        return heard
-
-    def note(self, heard: Heard) -> None:
-        self._heard.add(heard)
-        self._news.set()
-
+    @abstractmethod
     def hear(self, channel: bytes, text: bytes) -> None:
         """A message came."""
-        raise NotImplementedError
-
-    def check(self) -> None:
-        if self._error is not None:
-            raise self._error
-
-    def look_everywhere(self) -> None:
-        self._everywhere = True
-        self._news.set()
 
     def fail(self, error: Exception) -> None:
-        self._error = error
-        self._news.set()
+        super().fail(error)
         self.ready.set()

@@ -10,15 +10,15 @@ from starlette.routing import Route
 
 from flowfabric.backends.http.operations import Scope
 from flowfabric.server import measuring
+from flowfabric.server.access import check_store
 from flowfabric.server.metrics import CONTENT_TYPE, Family, Sample, text
-from flowfabric.server.routes.work import for_all
 from flowfabric.server.service import Service
 
 
 async def metrics(request: Request) -> Response:
     """Everything that is measured."""
     service = Service.of(request)
-    for_all(service.caller(request, Scope.READ))
+    check_store(service.caller(request, Scope.READ))
     backend = service.backend
     families = [
         *await measuring.of_lanes(backend),

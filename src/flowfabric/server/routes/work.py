@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+from collections.abc import Sequence
+from time import monotonic
+from typing import Any, Final
 
 import msgspec
 from starlette.requests import Request
@@ -11,20 +13,19 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from flowfabric.backends.http.operations import PREFIX, Scope
-from flowfabric.backends.ports import EngineBackend
+from flowfabric.backends.ports import EngineBackend, WorkListener
 from flowfabric.core import batch as b
 from flowfabric.core.capability import capability_set
 from flowfabric.core.codec import from_json
 from flowfabric.core.contracts.fields import BatchCount, Capabilities, Checked, DurationMs, LeaseTtlMs
 from flowfabric.core.contracts.workers import Lanes
 from flowfabric.core.ids import LaneId, WorkerId, WorkerInstanceId
-from flowfabric.errors import FlowFabricError
+from flowfabric.server.access import check_store
 from flowfabric.server.decoding import body_of
 from flowfabric.server.items import Item
 from flowfabric.server.leaving import disconnected
 from flowfabric.server.service import Service, answer
 from flowfabric.server.sse import Items, stream
-from flowfabric.server.tokens import Token
 
 
 class WaitingClaim(Checked, frozen=True, kw_only=True):
@@ -54,19 +55,12 @@ class WaitingClaim(Checked, frozen=True, kw_only=True):
 async def claim(request: Request) -> Response:
     """The work that was claimed; none when none came in time."""
     service = Service.of(request)
-    for_all(service.caller(request, Scope.WORK))
+    check_store(service.caller(request, Scope.WORK))
     wanted = from_json(WaitingClaim, await body_of(request, service.settings))
     found = await _claimed(service.backend, wanted)
     if not found and wanted.wait_ms:
         found = await _waited(service, request, wanted)
     return answer(found)
-
-
-def for_all(token: Token) -> None:
-    """Lanes hold work of every namespace, so a worker's token is for all of them."""
-    if not token.is_for_all:
-        problem = "workers run the work of all namespaces, so it takes a token that is for all of them"
-        raise FlowFabricError(problem, code="forbidden")
 
 
 async def _claimed(backend: EngineBackend, wanted: WaitingClaim) -> list[b.ClaimOutcome]:
@@ -78,35 +72,35 @@ async def _claimed(backend: EngineBackend, wanted: WaitingClaim) -> list[b.Claim
 
 
 async def _waited(service: Service, request: Request, wanted: WaitingClaim) -> list[b.ClaimOutcome]:
-    """Look again whenever work is announced. A caller that left takes none with it."""
-    seconds = min(wanted.wait_ms, service.settings.long_poll_ms) / 1000
-    gone = asyncio.ensure_future(disconnected(request))
+    """Look again whenever work is announced. A caller that left takes none with it, and no claim is broken off."""
+    until = monotonic() + min(wanted.wait_ms, service.settings.long_poll_ms) / 1000
+    over = [asyncio.ensure_future(each) for each in (disconnected(request.receive), service.stopping.wait())]
     try:
-        async with (
-            asyncio.timeout(seconds),
-            service.backend.listen_for_work(wanted.lanes, wanted.worker_capabilities) as listener,
-        ):
-            while not service.stopping.is_set():
-                heard = asyncio.ensure_future(listener.wait())
-                try:
-                    await asyncio.wait({heard, gone}, return_when=asyncio.FIRST_COMPLETED)
-                finally:
-                    heard.cancel()
-                if gone.done():
-                    return []
+        async with service.backend.listen_for_work(wanted.lanes, wanted.worker_capabilities) as listener:
+            while await _heard(listener, over, until):
                 if found := await _claimed(service.backend, wanted):
                     return found
-    except TimeoutError:
-        pass
     finally:
-        gone.cancel()
+        for each in over:
+            each.cancel()
     return []
+
+
+async def _heard(listener: WorkListener, over: Sequence[asyncio.Future[Any]], until: float) -> bool:
+    """Whether work was announced before it was over, or too late."""
+    heard = asyncio.ensure_future(listener.wait())
+    try:
+        left = max(0.0, until - monotonic())
+        await asyncio.wait({heard, *over}, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+        return heard.done() and not any(each.done() for each in over)
+    finally:
+        heard.cancel()
 
 
 async def wakeups(request: Request) -> Response:
     """Where work was announced: pairs of lane and partition; an empty list means anywhere."""
     service = Service.of(request)
-    for_all(service.caller(request, Scope.WORK))
+    check_store(service.caller(request, Scope.WORK))
     lanes = tuple(LaneId(each) for each in request.query_params.getlist("lane"))
     capabilities = capability_set(tuple(request.query_params.getlist("capability")), "capability")
     return stream(request, _wakeups(service.backend, lanes, capabilities))
@@ -122,7 +116,7 @@ async def _wakeups(backend: EngineBackend, lanes: tuple[LaneId, ...], capabiliti
 async def budget_wakeups(request: Request) -> Response:
     """Where something is to be done about budgets: partitions; an empty list means anywhere."""
     service = Service.of(request)
-    for_all(service.caller(request, Scope.ADMIN))
+    check_store(service.caller(request, Scope.ADMIN))
     return stream(request, _budget_wakeups(service.backend))
 
 
