@@ -10,6 +10,7 @@ import pytest
 import valkey
 
 from flowfabric.backends.valkey.embedded import EmbeddedServer
+from flowfabric.client.fabric import Fabric
 from tests.cli.harness import Cli
 
 TASKS = """
@@ -43,8 +44,15 @@ async def nap(seconds: float) -> str:
 @pytest.fixture(scope="session")
 def cli_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedServer]:
     server = asyncio.run(EmbeddedServer.join(tmp_path_factory.mktemp("cli")))
+    asyncio.run(_connected_once(f"embedded://{server.directory}"))
     yield server
     asyncio.run(server.leave())
+
+
+async def _connected_once(url: str) -> None:
+    """The first client brings the library, whichever test comes first."""
+    async with Fabric.connect(url):
+        pass
 
 
 @pytest.fixture
