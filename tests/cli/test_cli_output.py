@@ -12,10 +12,12 @@ import pytest
 from flowfabric.cli.output import Styled, aligned
 from tests.cli.harness import COMMAND, Cli, run
 
+PRINTED = pytest.mark.store_only("how it is printed does not depend on where it comes from")
 BOXES = re.compile("[\u2500-\u257f]")
 COMMANDS = ["ls", "lanes", "workers", "events", "doctor", "show x", "--help", "submit --help"]
 
 
+@PRINTED
 @pytest.mark.parametrize("command", COMMANDS)
 def test_into_a_pipe_goes_plain_text(cli: Cli, command: str) -> None:
     cli.submit("greet")
@@ -27,6 +29,7 @@ def test_into_a_pipe_goes_plain_text(cli: Cli, command: str) -> None:
     assert not BOXES.search(printed)
 
 
+@PRINTED
 def test_on_a_terminal_there_are_colours(cli: Cli) -> None:
     submitted = cli.submit("greet")
     cli("cancel", submitted)
@@ -62,12 +65,14 @@ def test_columns_are_as_wide_as_they_need_to_be() -> None:
     assert list(aligned(rows)) == ["A          B", "long text  x", "           y"]
 
 
+@PRINTED
 def test_markup_in_data_is_data(cli: Cli) -> None:
     cli.submit("[red]greet[/red]")
     assert "[red]greet[/red]" in cli("ls").stdout
     assert "[red]greet[/red]" in on_terminal("ls", "--url", cli.url)
 
 
+@PRINTED
 def test_whoever_reads_only_the_beginning_gets_no_traceback(cli: Cli) -> None:
     cli.submit("greet")
     reader, writer = os.pipe()

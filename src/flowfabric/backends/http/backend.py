@@ -76,7 +76,7 @@ class HttpBackend:
         path = operation.path.format(**in_path)
         if operation.has_body:
             return await self._transport.request(operation.method, path, body=shapes.to_wire(members))
-        return await self._transport.request("GET", path, query=_query(members))
+        return await self._transport.request("GET", path, query=_query(members), waits=operation.waits)
 
     async def submit_executions(self, batch: Any) -> list[b.SubmitOutcome]:
         operation = BY_PORT["submit_executions"]

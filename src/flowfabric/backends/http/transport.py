@@ -19,6 +19,7 @@ _FIRST_PAUSE_S: Final = 0.05
 _LONGEST_PAUSE_S: Final = 2.0
 _WAIT_S: Final = 60.0  # the server answers long polls sooner
 _IDLE_S: Final = 30.0  # the server keeps connections for longer
+_AT_ONCE: Final = 32  # more connections make every request dearer, and none sooner
 
 _read_problem: Final = reader(Problem)
 
@@ -41,31 +42,44 @@ class Transport:
         timeout = httpx.Timeout(_WAIT_S, connect=settings.connect_timeout_ms / 1000)
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=100, keepalive_expiry=_IDLE_S)
         # The certificates of the system take a while to read, and http:// shows none.
-        self._client = httpx.AsyncClient(
-            base_url=settings.url.rstrip("/"),
-            headers=headers,
-            timeout=timeout,
-            limits=limits,
-            verify=settings.url.startswith("https:"),
+        verify = httpx.create_ssl_context() if settings.url.startswith("https:") else False
+        # What waits for something to happen has connections of its own, and any number: it holds up no call.
+        self._calls, self._waits = (
+            httpx.AsyncClient(
+                base_url=settings.url.rstrip("/"), headers=headers, timeout=timeout, limits=limits, verify=verify
+            )
+            for _ in range(2)
         )
+        self._turns = asyncio.Semaphore(_AT_ONCE)
         self._peer = urlsplit(settings.url).netloc.rpartition("@")[2]  # as it is shown: a password is for nobody
 
     async def close(self) -> None:
-        await self._client.aclose()
+        await self._calls.aclose()
+        await self._waits.aclose()
 
     @staticmethod
     def quoted(value: Any) -> str:
         """A value as a part of an address."""
         return quote(str.__str__(value) if isinstance(value, str) else str(value), safe=":")
 
-    async def request(self, method: str, path: str, *, query: Query | None = None, body: bytes | None = None) -> bytes:
+    async def request(
+        self, method: str, path: str, *, query: Query | None = None, body: bytes | None = None, waits: bool = False
+    ) -> bytes:
         """The body of the answer. A server that cannot be reached is tried again within the retry budget."""
+        if waits:
+            return await self._request(self._waits, method, path, query, body)
+        async with self._turns:
+            return await self._request(self._calls, method, path, query, body)
+
+    async def _request(
+        self, client: httpx.AsyncClient, method: str, path: str, query: Query | None, body: bytes | None
+    ) -> bytes:
         until = asyncio.get_running_loop().time() + self._budget_s
         pause = _FIRST_PAUSE_S
         headers = {"Content-Type": "application/json"} if body is not None else None
         while True:
             try:
-                answer = await self._client.request(method, path, params=query, content=body, headers=headers)
+                answer = await client.request(method, path, params=query, content=body, headers=headers)
                 return _checked(answer.status_code, answer.content)
             except (httpx.ConnectError, httpx.ConnectTimeout) as cause:
                 error: FlowFabricError = BackendUnavailable(f"{self._peer}: {cause}", sent=False)
@@ -99,7 +113,7 @@ class Transport:
 
     async def _read(self, path: str, query: Query | None, after: str | None) -> AsyncIterator[Event]:
         headers = {"Accept": "text/event-stream"} | ({"Last-Event-ID": after} if after else {})
-        async with self._client.stream("GET", path, params=query, headers=headers) as answer:
+        async with self._waits.stream("GET", path, params=query, headers=headers) as answer:
             if answer.status_code != 200:
                 _checked(answer.status_code, await answer.aread())
             members: dict[str, str] = {}

@@ -33,7 +33,6 @@ _ABSENT: Final = {
     "describe_edge": "invalid_dependency",
     "read_summary": "stream_not_found",
 }
-_WAITING: Final = ("wait_for_execution", "wait_for_flow", "tail_attempt_stream")
 _EXACT: Final = ("submit_executions", "apply_dependency_to_child")
 _SECRET: Final = {"Cache-Control": "no-store"}
 
@@ -89,7 +88,7 @@ def _call_of(operation: Operation) -> Call:
     async def wait(request: Request, backend: EngineBackend, args: Any) -> Any:
         return await unless_left(request, port(backend, _bounded(args, Service.of(request).settings)))
 
-    return wait if operation.port in _WAITING else call
+    return wait if operation.waits else call
 
 
 async def _finish(_: Request, backend: EngineBackend, args: FinishRequest) -> Any:
