@@ -13,13 +13,15 @@ import msgspec
 from flowfabric.backends.http.problems import Problem
 from flowfabric.backends.http.shapes import reader
 from flowfabric.config import Settings
-from flowfabric.errors import BackendTimeout, BackendUnavailable, BadReply, FlowFabricError
+from flowfabric.errors import BackendTimeout, BackendUnavailable, BadReply, FlowFabricError, InvalidInput
 
 _FIRST_PAUSE_S: Final = 0.05
 _LONGEST_PAUSE_S: Final = 2.0
 _WAIT_S: Final = 60.0  # the server answers long polls sooner
 _IDLE_S: Final = 30.0  # the server keeps connections for longer
 _AT_ONCE: Final = 32  # more connections make every request dearer, and none sooner
+
+_OF_PROXIES: Final = (502, 503, 504)
 
 _read_problem: Final = reader(Problem)
 
@@ -37,6 +39,8 @@ class Transport:
     """One server."""
 
     def __init__(self, settings: Settings) -> None:
+        self._peer = _peer(settings.url)
+        self.address = f"{urlsplit(settings.url).scheme}://{self._peer}"
         self._budget_s = settings.retry_budget_ms / 1000
         headers = {"Authorization": f"Bearer {settings.token}"} if settings.token else {}
         timeout = httpx.Timeout(_WAIT_S, connect=settings.connect_timeout_ms / 1000)
@@ -51,7 +55,6 @@ class Transport:
             for _ in range(2)
         )
         self._turns = asyncio.Semaphore(_AT_ONCE)
-        self._peer = urlsplit(settings.url).netloc.rpartition("@")[2]  # as it is shown: a password is for nobody
 
     async def close(self) -> None:
         await self._calls.aclose()
@@ -80,7 +83,7 @@ class Transport:
         while True:
             try:
                 answer = await client.request(method, path, params=query, content=body, headers=headers)
-                return _checked(answer.status_code, answer.content)
+                return self._checked(answer)
             except (httpx.ConnectError, httpx.ConnectTimeout) as cause:
                 error: FlowFabricError = BackendUnavailable(f"{self._peer}: {cause}", sent=False)
             except httpx.TimeoutException as cause:
@@ -115,7 +118,8 @@ class Transport:
         headers = {"Accept": "text/event-stream"} | ({"Last-Event-ID": after} if after else {})
         async with self._waits.stream("GET", path, params=query, headers=headers) as answer:
             if answer.status_code != 200:
-                _checked(answer.status_code, await answer.aread())
+                await answer.aread()
+                self._checked(answer)
             members: dict[str, str] = {}
             async for line in answer.aiter_lines():
                 if line:
@@ -128,11 +132,28 @@ class Transport:
                     yield Event(members["event"], members.get("data", "").encode(), members.get("id", ""))
                 members = {}
 
+    def _checked(self, answer: httpx.Response) -> bytes:
+        if answer.is_success:
+            return answer.content
+        if answer.is_redirect:
+            raise BadReply(f"{self._peer} has moved to {answer.headers.get('location', '')!r}: use that address")
+        error = _error(answer.content, answer.status_code)
+        if error.code == "unauthorized":
+            error.message = f"{self._peer}: {error.message}; set FLOWFABRIC_TOKEN to one of its tokens"
+        raise error
 
-def _checked(status: int, body: bytes) -> bytes:
-    if status < 400:
-        return body
-    raise _error(body, status)
+
+def _peer(url: str) -> str:
+    """Who is called, as it is shown: a password is for nobody."""
+    parts = urlsplit(url)
+    place = parts.netloc.rpartition("@")[2]
+    try:
+        is_right = bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_right = False
+    if not is_right:
+        raise InvalidInput("url", f"{parts.scheme}://{place}", "must have a host and, maybe, a port from 1 to 65535")
+    return place
 
 
 def _error(body: bytes, status: int = 0) -> FlowFabricError:
@@ -140,4 +161,6 @@ def _error(body: bytes, status: int = 0) -> FlowFabricError:
         problem: Problem = _read_problem(body)
         return problem.error()
     except msgspec.DecodeError:
+        if status in _OF_PROXIES:
+            return BackendUnavailable(f"a proxy answered {status} for the server", sent=True)
         return BadReply(f"the server answered {status}: {body[:200]!r}")
