@@ -10,14 +10,16 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace.sampling import Sampler
+from opentelemetry.util._once import Once
 
 
 class Spans:
     """What has ended, by name."""
 
-    def __init__(self) -> None:
+    def __init__(self, sampler: Sampler | None = None) -> None:
         self._exporter = InMemorySpanExporter()
-        self.provider = TracerProvider()
+        self.provider = TracerProvider(sampler)
         self.provider.add_span_processor(SimpleSpanProcessor(self._exporter))
 
     @property
@@ -34,13 +36,19 @@ class Spans:
 
 
 @contextmanager
-def traced(monkeypatch: pytest.MonkeyPatch) -> Iterator[Spans]:
+def traced(monkeypatch: pytest.MonkeyPatch, sampler: Sampler | None = None) -> Iterator[Spans]:
     """The API takes a provider once a process, so it is put where the API looks."""
-    spans = Spans()
+    spans = Spans(sampler)
     with monkeypatch.context() as patch:
         patch.setattr(trace, "_TRACER_PROVIDER", spans.provider)
         yield spans
     spans.provider.shutdown()
+
+
+def unconfigured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the test configure OpenTelemetry by itself; what it does ends with it."""
+    monkeypatch.setattr(trace, "_TRACER_PROVIDER", None)
+    monkeypatch.setattr(trace, "_TRACER_PROVIDER_SET_ONCE", Once())
 
 
 def parent_of(span: ReadableSpan) -> int | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Literal, Self, TypeAlias
@@ -46,7 +46,7 @@ class Span:
     def note(self, **facts: str | int | None) -> None:
         """Attributes of it, without what they all begin with."""
 
-    def fail(self, problem: BaseException | str) -> None:
+    def fail(self, reason: str, error: BaseException | None = None) -> None:
         """Mark it as failed."""
 
     def answer(self, method: str, route: str | None, status: int) -> None:
@@ -82,20 +82,19 @@ class _OpenSpan(Span):
         if self._token is not None:
             context.detach(self._token)
         if isinstance(error, Exception):  # others unwind: a cancelled call has not failed
-            self.fail(error)
+            self.fail(_said(error), error)
         self._span.end()
 
     def note(self, **facts: str | int | None) -> None:
         self._span.set_attributes(_attributes(facts))
 
-    def fail(self, problem: BaseException | str) -> None:
+    def fail(self, reason: str, error: BaseException | None = None) -> None:
         from opentelemetry.trace import StatusCode  # noqa: PLC0415
 
-        if isinstance(problem, str):
-            self._span.set_status(StatusCode.ERROR, problem)
-            return
-        self._span.record_exception(problem)
-        self._span.set_status(StatusCode.ERROR, f"{type(problem).__name__}: {problem}")
+        self._span.set_status(StatusCode.ERROR, reason)
+        if error is not None:
+            with suppress(Exception):  # an error whose message cannot be made
+                self._span.record_exception(error)
 
     def answer(self, method: str, route: str | None, status: int) -> None:
         if route:
@@ -123,8 +122,8 @@ def run_span(name: str, tags: Mapping[str, str], correlation_ids: Iterable[str |
     if tracer is None:
         return NO_SPAN
     carrier = {key: tags[OURS + key] for key in (_PARENT, _STATE) if OURS + key in tags}
-    found = [_named({_PARENT: each}) for each in correlation_ids if each]
-    return _opened(tracer, f"run {name}", "CONSUMER", _attributes(facts), _context_of(carrier), found)
+    links = list(_senders(correlation_ids))
+    return _opened(tracer, f"run {name}", "CONSUMER", _attributes(facts), _context_of(carrier), links)
 
 
 def request_span(method: str, headers: Iterable[tuple[bytes, bytes]]) -> Span:
@@ -135,6 +134,16 @@ def request_span(method: str, headers: Iterable[tuple[bytes, bytes]]) -> Span:
     given = ((key.decode("latin-1"), value.decode("latin-1")) for key, value in headers)
     carrier = {key: value for key, value in given if key in (_PARENT, _STATE)}
     return _opened(tracer, method, "SERVER", {"http.request.method": method}, _context_of(carrier))
+
+
+def link(correlation_ids: Iterable[str | None]) -> None:
+    """Link the current span to those that sent these signals."""
+    if _tracer() is None:
+        return
+    from opentelemetry import trace  # noqa: PLC0415
+
+    for sender in _senders(correlation_ids):
+        trace.get_current_span().add_link(sender)
 
 
 def current() -> Carrier:
@@ -176,14 +185,17 @@ def _tracer() -> trace.Tracer | None:
     if api is None:
         return None
     provider = api.get_tracer_provider()
-    if type(provider) in (api.ProxyTracerProvider, api.NoOpTracerProvider):  # nobody has given one
+    if type(provider) is api.ProxyTracerProvider:  # nobody has given one
         return None
     return _tracer_of(provider)
 
 
 @lru_cache(maxsize=1)
-def _tracer_of(provider: trace.TracerProvider) -> trace.Tracer:
-    return provider.get_tracer("flowfabric")
+def _tracer_of(provider: trace.TracerProvider) -> trace.Tracer | None:
+    from opentelemetry.trace import NoOpTracer  # noqa: PLC0415
+
+    tracer = provider.get_tracer("flowfabric")
+    return None if isinstance(tracer, NoOpTracer) else tracer  # it may be switched off
 
 
 def _opened(
@@ -197,8 +209,7 @@ def _opened(
     """Without a context, a child of the current span."""
     from opentelemetry.trace import Link, SpanKind  # noqa: PLC0415
 
-    linked = [Link(each) for each in links if each.is_valid]
-    begun = tracer.start_span(name, context, SpanKind[kind], attributes, linked)
+    begun = tracer.start_span(name, context, SpanKind[kind], attributes, [Link(each) for each in links])
     return _OpenSpan(begun, context)
 
 
@@ -210,13 +221,24 @@ def _context_of(carrier: Carrier) -> Context:
     return TraceContextTextMapPropagator().extract(carrier, Context())
 
 
-def _named(carrier: Carrier) -> trace.SpanContext:
+def _senders(correlation_ids: Iterable[str | None]) -> Iterator[trace.SpanContext]:
+    """The spans that correlation ids name; those of other senders name none."""
     from opentelemetry import trace  # noqa: PLC0415
 
-    return trace.get_current_span(_context_of(carrier)).get_span_context()
+    for each in correlation_ids:
+        sender = trace.get_current_span(_context_of({_PARENT: each or ""})).get_span_context()
+        if sender.is_valid:
+            yield sender
 
 
 def _attributes(facts: Mapping[str, str | int | None]) -> dict[str, str | int]:
     # Ids are texts of types that exporters do not know.
     plain = {name: str(value) if isinstance(value, str) else value for name, value in facts.items()}
     return {OURS + name: value for name, value in plain.items() if value is not None}
+
+
+def _said(error: BaseException) -> str:
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:  # its message cannot be made
+        return type(error).__name__

@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
+from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 from opentelemetry.trace import SpanKind, StatusCode
 
 from flowfabric import Context, Fabric, Handle, RetryPolicy, Snooze, SyncFabric, Worker, tracing
 from flowfabric.core import contracts as c
 from flowfabric.core import limits
+from flowfabric.core.conditions import Count, CountKind
 from flowfabric.core.policy import FixedBackoff
 from flowfabric.errors import FlowFabricError
 from tests.tracing import Spans, id_of, parent_of, traced, traceparent
@@ -21,6 +23,7 @@ from tests.worker_tasks import cpu_worker, traced_by
 from tests.working import Store, clean_store
 
 PATIENCE = 30
+VOTES = 12  # more than a claim tells of
 ONCE_MORE = RetryPolicy(max_retries=1, backoff=FixedBackoff(delay_ms=1_000))
 
 worker = Worker()
@@ -51,6 +54,11 @@ async def patient(ctx: Context) -> str:
 
 
 @worker.task
+async def crowd(ctx: Context) -> None:
+    await ctx.wait_for(Count(VOTES, CountKind.DISTINCT_SIGNALS, ("desk",)))
+
+
+@worker.task
 async def sleepy(ctx: Context) -> None:
     if not await ctx.step("slept", lambda: True):
         return
@@ -60,6 +68,33 @@ async def sleepy(ctx: Context) -> None:
 @worker.task
 async def broken_step(ctx: Context) -> None:
     await ctx.step("divide", lambda: 1 // 0)
+
+
+@worker.task
+async def asks_first(ctx: Context) -> str:
+    """By the time it waits, it was answered."""
+    place = await ctx.waitpoint()
+    await clients[0].signal(place.link("answer"), "early")
+    return (await ctx.wait_for_signal("answer", type=str, at=place)).payload
+
+
+class Unspeakable(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+@worker.task
+async def unspeakable(ctx: Context) -> None:
+    await ctx.step("raise", raise_unspeakable)
+
+
+def raise_unspeakable() -> None:
+    raise Unspeakable
+
+
+@worker.task
+async def grows(ctx: Context) -> None:
+    ctx.flow.add(double, 1)
 
 
 @worker.task
@@ -184,6 +219,29 @@ async def test_the_pass_that_goes_on_is_linked_to_the_signal(
     assert parent_of(spans.one("step ask")) == id_of(before)
 
 
+async def test_an_attempt_that_does_not_have_to_wait_is_linked_to_the_signal(
+    store: Store, fabric: Fabric, spans: Spans
+) -> None:
+    async with worker.working(store.backend):
+        assert await (await fabric.submit(asks_first)).result(timeout=PATIENCE) == "early"
+    run, signal = spans.one("run asks_first"), spans.one("signal answer")
+    assert parent_of(signal) == id_of(run)
+    assert [link.context.span_id for link in run.links] == [id_of(signal)]
+
+
+async def test_a_pass_that_goes_on_with_many_signals_is_linked_to_all(
+    store: Store, fabric: Fabric, spans: Spans
+) -> None:
+    async with worker.working(store.backend):
+        handle = await fabric.submit(crowd)
+        await until_suspended(store, handle)
+        for number in range(VOTES):
+            await handle.signal("vote", number)
+        await handle.result(timeout=PATIENCE)
+    links = spans.called("run crowd")[-1].links
+    assert {link.context.span_id for link in links} == {id_of(each) for each in spans.called("signal vote")}
+
+
 async def test_a_pass_that_snoozes_has_not_failed(store: Store, fabric: Fabric, spans: Spans) -> None:
     async with worker.working(store.backend):
         handle = await fabric.submit(sleepy)
@@ -228,6 +286,21 @@ async def test_many_submissions_and_a_flow_are_one_span_each(store: Store, fabri
     assert parents == [id_of(many)] * 3 + [id_of(graph)] * 2
 
 
+async def test_what_a_member_adds_to_its_flow_is_a_child_of_its_attempt(
+    store: Store, fabric: Fabric, spans: Spans
+) -> None:
+    async with worker.working(store.backend):
+        async with fabric.flow("growing") as flow:
+            flow.add(grows)
+        await asyncio.wait_for(flow.handle.wait(), PATIENCE)
+    assert parent_of(spans.one("run double")) == id_of(spans.one("run grows"))
+
+
+async def test_calls_of_several_tasks_are_one_span(fabric: Fabric, spans: Spans) -> None:
+    await fabric.submit_many([double.call(1), in_thread.call()])
+    assert facts(spans.one("submit many")) == {"flowfabric.count": 2}
+
+
 async def test_a_client_without_a_loop_goes_on_with_the_trace_of_its_caller(store: Store, spans: Spans) -> None:
     def caller() -> str:
         with SyncFabric.connect(store.url) as sync, spans.provider.get_tracer("tests").start_as_current_span("page"):
@@ -258,6 +331,31 @@ async def test_an_attempt_is_run_when_its_span_cannot_be_made(store: Store, fabr
     spans.provider.add_span_processor(Broken())
     async with worker.working(store.backend):
         assert await (await fabric.submit(double, 2)).result(timeout=PATIENCE) == 4
+
+
+async def test_an_error_without_a_message_is_told_all_the_same(store: Store, fabric: Fabric, spans: Spans) -> None:
+    async with worker.working(store.backend):
+        assert await (await fabric.submit(unspeakable)).wait(timeout=PATIENCE) == "failed"
+    assert spans.one("step raise").status.description == "Unspeakable"
+    assert spans.one("run unspeakable").status.status_code is StatusCode.ERROR
+
+
+async def test_the_sampler_of_the_submission_decides_for_the_whole_trace(
+    store: Store, fabric: Fabric, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with traced(monkeypatch, ALWAYS_OFF):
+        handle = await fabric.submit(double, 1)
+    with traced(monkeypatch) as spans:
+        async with worker.working(store.backend):
+            await handle.result(timeout=PATIENCE)
+    assert spans.all == ()
+
+
+async def test_nothing_is_written_when_tracing_is_switched_off(fabric: Fabric, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_SDK_DISABLED", "true")
+    with traced(monkeypatch):
+        assert not tracing.is_on()
+        assert await (await fabric.submit(double, 1)).tags() == {}
 
 
 async def test_without_a_provider_nothing_is_written(store: Store, fabric: Fabric) -> None:

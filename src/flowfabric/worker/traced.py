@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import Final
 
 from flowfabric import tracing
 from flowfabric.backends.ports import EngineBackend
+from flowfabric.core import contracts as c
 from flowfabric.worker.attempt import Attempt, Stop, Suspension
 from flowfabric.worker.outcomes import Cancel, Snooze, reason_of, spoken
 
@@ -24,11 +26,10 @@ async def _span(attempt: Attempt, backend: EngineBackend) -> tracing.Span:
     """Claims bring no tags along, so they are read. An attempt whose trace cannot be made is run all the same."""
     try:
         snapshot = await backend.describe_execution(attempt.execution_id)
-        told = attempt.work.resumption
         return tracing.run_span(
             attempt.handler.name,
             snapshot.tags if snapshot else {},
-            [signal.correlation_id for signal in told.latest.signals] if told else (),
+            [signal.correlation_id for signal in await _signals(attempt, backend)],
             execution_id=attempt.execution_id,
             attempt_index=attempt.attempt_index,
             lane=attempt.lane_id,
@@ -37,6 +38,17 @@ async def _span(attempt: Attempt, backend: EngineBackend) -> tracing.Span:
     except Exception:
         _logger.warning("%s is run without a trace", attempt.execution_id, exc_info=True)
         return tracing.NO_SPAN
+
+
+async def _signals(attempt: Attempt, backend: EngineBackend) -> Sequence[c.ResumeSignal]:
+    """Those that the attempt goes on with. A claim does not tell of them when they are too much for it."""
+    work = attempt.work
+    if work.resumption is not None:
+        return work.resumption.latest.signals
+    if work.attempt_type is not None:
+        return ()
+    args = c.ListResumeSignalsArgs(execution_id=attempt.execution_id, attempt_index=attempt.attempt_index)
+    return (await backend.list_resume_signals(args)).signals
 
 
 def tell(span: tracing.Span, attempt: Attempt, error: BaseException | None) -> None:
@@ -61,4 +73,4 @@ def _tell_raised(span: tracing.Span, error: BaseException) -> None:
             span.note(outcome="cancelled", reason=reason_of(error))
         case _:
             span.note(outcome="failed")
-            span.fail(error)
+            span.fail(reason_of(error), error)
