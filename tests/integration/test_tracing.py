@@ -65,6 +65,11 @@ async def sleepy(ctx: Context) -> None:
     raise Snooze("not now", for_=1)
 
 
+@worker.task(timeout=0.05)
+async def endless() -> None:
+    await asyncio.Event().wait()
+
+
 @worker.task
 async def broken_step(ctx: Context) -> None:
     await ctx.step("divide", lambda: 1 // 0)
@@ -250,6 +255,14 @@ async def test_a_pass_that_snoozes_has_not_failed(store: Store, fabric: Fabric, 
     run = spans.one("run sleepy")
     assert facts(run)["flowfabric.outcome"] == "snoozed"
     assert run.status.status_code is StatusCode.UNSET
+
+
+async def test_a_pass_that_takes_too_long_has_failed(store: Store, fabric: Fabric, spans: Spans) -> None:
+    async with worker.working(store.backend):
+        await (await fabric.submit(endless)).wait(timeout=PATIENCE)
+    run = spans.one("run endless")
+    assert facts(run)["flowfabric.outcome"] == "timed_out"
+    assert run.status.status_code is StatusCode.ERROR
 
 
 async def test_what_a_handler_submits_is_a_child_of_its_attempt(store: Store, fabric: Fabric, spans: Spans) -> None:

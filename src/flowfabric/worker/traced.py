@@ -16,7 +16,7 @@ _logger: Final = logging.getLogger("flowfabric.worker")
 
 
 async def run_traced(attempt: Attempt, backend: EngineBackend) -> None:
-    """Run the attempt with its span as the current one; never raises."""
+    """Run the attempt with its span as the current one."""
     with await _span(attempt, backend) as span:
         attempt.span = span
         await attempt.handler.run(attempt)
