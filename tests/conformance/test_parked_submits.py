@@ -13,8 +13,16 @@ from flowfabric.core.states import LaneState, PublicState
 from tests.conformance.driver import LANE, Driver
 from tests.conformance.invariants import check_store
 from tests.conformance.test_parked_claims import (
-    ask, events, listening, near, park, record, state, submit, without_ids,
-)  # fmt: skip
+    ask,
+    events,
+    listening,
+    near,
+    park,
+    record,
+    state,
+    submit,
+    without_ids,
+)
 
 __all__ = ["near"]
 
