@@ -16,7 +16,7 @@ from flowfabric.engine import Engine
 from flowfabric.errors import FlowFabricError
 from flowfabric.server import problems
 from flowfabric.server.metrics import Requests
-from flowfabric.server.middleware import Guard, Measured
+from flowfabric.server.middleware import Guard, Measured, Traced
 from flowfabric.server.routes import (
     approval,
     dashboard,
@@ -64,7 +64,7 @@ def create_app(
 
 
 def _middleware(settings: ServerSettings, requests: Requests) -> list[Middleware]:
-    found = [Middleware(Guard), Middleware(Measured, requests=requests)]
+    found = [Middleware(Guard), Middleware(Measured, requests=requests), Middleware(Traced)]
     if settings.origins:
         found.append(
             Middleware(
