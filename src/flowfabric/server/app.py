@@ -33,8 +33,8 @@ from flowfabric.server.routes import (
 from flowfabric.server.service import Service
 from flowfabric.server.settings import ServerSettings
 
-# Their addresses go before those of the ports, which some of them stand beside.
-_TOPICS: Final = (health, metrics, approval, submitting, work, events, streams, overview, looking, dashboard)
+# Their addresses go before those of the ports, which some of them stand beside; those that are called most go first.
+_TOPICS: Final = (submitting, work, events, streams, health, metrics, approval, overview, looking, dashboard)
 
 
 def create_app(
