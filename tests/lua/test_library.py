@@ -119,7 +119,10 @@ async def test_a_server_that_lost_the_library_gets_it_again(client: Client) -> N
 
 def faulty() -> Bundle:
     source = "--- Fail.\n-- @keys core\n-- @args\nlocal x = nil\n\nreturn function() return x.y end\n"
-    lib = {"args.lua": "return {check_core = function() end}"}
+    lib = {
+        "args.lua": "return {check_core = function() end}",
+        "collector.lua": "return {slow_down = function() end}",
+    }
     return build(lib, {"broken.lua": source, "version.lua": "--- V.\n-- @keys\nreturn function(_, _, v) return v end"})
 
 
