@@ -89,6 +89,30 @@ def test_the_version_is_that_of_the_package() -> None:
     assert run("--version").stdout == f"{flowfabric.__version__}\n"
 
 
+@pytest.mark.parametrize(
+    ("package", "words", "extra"),
+    [
+        ("httpx", ["ls", "--url", "http://127.0.0.1:1"], "remote"),
+        ("uvicorn", ["server", "--url", "embedded://"], "server"),
+    ],
+)
+def test_a_package_that_a_command_needs_is_asked_for(package: str, words: list[str], extra: str) -> None:
+    code = f"import sys; sys.modules[{package!r}] = None; from flowfabric.cli import main; main()"
+    ran = subprocess.run([COMMAND[0], "-c", code, *words], capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stderr.count("\n")) == (2, 1), ran.stderr
+    assert f"is missing: pip install 'flowfabric[{extra}]' (got {package!r})" in ran.stderr
+
+
+@PRINTED
+def test_a_command_on_a_store_loads_nothing_of_servers(cli: Cli) -> None:
+    code = (
+        "import sys; from flowfabric.cli.app import app; app(['ls', '--url', sys.argv[1]], standalone_mode=False)\n"
+        "print(sorted({'httpx', 'starlette', 'uvicorn'} & sys.modules.keys()))"
+    )
+    ran = subprocess.run([COMMAND[0], "-c", code, cli.url], capture_output=True, text=True, check=True)
+    assert ran.stdout.splitlines()[-1] == "[]"
+
+
 def test_without_the_extra_the_way_to_get_it_is_told() -> None:
     code = "import sys; sys.modules['typer'] = None; from flowfabric.cli import main; main()"
     ran = subprocess.run([COMMAND[0], "-c", code], capture_output=True, text=True, check=False)
