@@ -22,9 +22,10 @@ T = TypeVar("T")
 class HttpServer:
     """Listens on a free port of this machine until the process ends or `stop` is called."""
 
-    def __init__(self, store_url: str, settings: ServerSettings | None = None) -> None:
+    def __init__(self, store_url: str, settings: ServerSettings | None = None, *, manual_clock: bool = True) -> None:
         self._store_url = store_url
         self._settings = settings or ServerSettings()
+        self._library = bundle(manual_clock=manual_clock)
         self._ready = threading.Event()
         self.backend: ValkeyBackend
         self.url = ""
@@ -34,8 +35,7 @@ class HttpServer:
 
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self.backend = await ValkeyBackend.open(Settings(url=self._store_url), bundle(manual_clock=True))
-        self._loop = asyncio.get_running_loop()
+        self.backend = await ValkeyBackend.open(Settings(url=self._store_url), self._library)
         app = create_app(self.backend, self._settings)
         config = uvicorn.Config(app, port=0, log_config=None, access_log=False)
         self._server = uvicorn.Server(config)
@@ -53,9 +53,10 @@ class HttpServer:
 
     async def begin(self, partitions: PartitionConfig) -> None:
         """Be as new for a test: what the server read of a store that was emptied since is no place to go on from."""
-        await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._begin(partitions), self._loop))
+        await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self.begin_here(partitions), self._loop))
 
-    async def _begin(self, partitions: PartitionConfig) -> None:
+    async def begin_here(self, partitions: PartitionConfig) -> None:
+        """The same where the server's store lives."""
         backend = self.backend
         await backend._announcements.close()
         await backend._frame_tails.close()

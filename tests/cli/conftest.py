@@ -1,8 +1,9 @@
-"""A store of the command line's own: its clock goes, unlike that of the other suites."""
+"""A store of the command line's own, and a server in front of it: their clock goes, unlike that of the other suites."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +12,9 @@ import valkey
 
 from flowfabric.backends.valkey.embedded import EmbeddedServer
 from flowfabric.client.fabric import Fabric
+from flowfabric.core.partition import PartitionConfig
 from tests.cli.harness import Cli
+from tests.http_server import HttpServer
 
 TASKS = """
 import asyncio
@@ -55,12 +58,34 @@ async def _connected_once(url: str) -> None:
         pass
 
 
+@pytest.fixture(scope="session")
+def cli_http_server(cli_server: EmbeddedServer) -> Iterator[HttpServer]:
+    server = HttpServer(f"embedded://{cli_server.directory}", manual_clock=False)
+    yield server
+    server.stop()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "store_only(reason): a test of commands that makes no sense on a server's URL")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Every test of commands runs twice: on a store, and on the URL of a server in front of it."""
+    if "cli" in metafunc.fixturenames:
+        on_store_only = metafunc.definition.get_closest_marker("store_only") is not None
+        metafunc.parametrize("cli", ["store"] if on_store_only else ["store", "server"], indirect=True)
+
+
 @pytest.fixture
-def cli(cli_server: EmbeddedServer) -> Cli:
+def cli(request: pytest.FixtureRequest, cli_server: EmbeddedServer) -> Cli:
     """Commands on an empty store."""
     with valkey.Valkey(unix_socket_path=str(cli_server.socket_path)) as client:
         client.flushall()
-    return Cli(f"embedded://{cli_server.directory}")
+    if request.param == "store":
+        return Cli(f"embedded://{cli_server.directory}")
+    server: HttpServer = request.getfixturevalue("cli_http_server")
+    server.call(server.begin_here(PartitionConfig()))
+    return Cli(server.url)
 
 
 @pytest.fixture(autouse=True)
@@ -68,6 +93,16 @@ def _somewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Commands run in a directory that has no store of `dev`, in an environment that names none."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("FLOWFABRIC_URL", raising=False)
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    """A command that runs here sets up logging, which would print what the server of another test logs."""
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
 
 
 @pytest.fixture

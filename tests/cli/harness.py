@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import queue
 import signal
@@ -16,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from typer.testing import CliRunner
+from typer import testing
 
 from flowfabric.cli.app import app
 from flowfabric.client.fabric import Fabric
@@ -25,6 +26,9 @@ COMMAND = [sys.executable, "-m", "flowfabric.cli"]
 DEADLINE_S = 60.0
 
 T = TypeVar("T")
+
+# The commands are put together once: that takes longer than most of them run.
+testing._get_command = functools.cache(testing._get_command)
 
 
 @dataclass
@@ -71,7 +75,7 @@ class Cli:
 
 def run(*words: str, stdin: str | None = None) -> Ran:
     """Run a command in this process, as into a pipe."""
-    result = CliRunner().invoke(app, words, prog_name="flowfabric", input=stdin)
+    result = testing.CliRunner().invoke(app, words, prog_name="flowfabric", input=stdin)
     return Ran(result.exit_code, result.stdout, result.stderr)
 
 

@@ -17,6 +17,7 @@ from tests.cli.harness import Cli, run
 from tests.servers import eventually_async
 
 OF_SERVER = {"connection", "server", "library", "persistence", "memory", "clock"}
+OF_GATEWAY = {"connection", "server", "secrecy", "ready"}
 OF_WORK = {"partitions", "engine", "workers", "waiting"}
 
 
@@ -30,9 +31,10 @@ def found(cli: Cli, code: int = 0) -> dict[str, dict[str, Any]]:
 
 def test_everything_is_looked_at_and_an_empty_store_has_no_failure(cli: Cli) -> None:
     checks = found(cli)
-    assert checks.keys() == OF_SERVER | OF_WORK
+    assert checks.keys() == OF_WORK | (OF_GATEWAY if cli.url.startswith("http") else OF_SERVER)
+    assert cli.url in checks["connection"]["found"]
     assert {name for name, each in checks.items() if each["status"] == "warn"} == {"engine", "workers"}
-    assert cli("doctor").stdout.splitlines()[0].startswith("ok    connection   ")
+    assert cli("doctor").stdout.splitlines()[0].startswith("ok    connection  ")
 
 
 def test_a_store_at_work_is_all_right(cli: Cli) -> None:
@@ -80,6 +82,7 @@ def test_a_store_that_is_not_there_is_one_failure(monkeypatch: pytest.MonkeyPatc
     assert ran.stderr == ""
 
 
+@pytest.mark.store_only("a server has the counts of its store, whatever the environment of a command says")
 def test_other_partition_counts_are_told_with_the_setting_to_change(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     cli("ls")
     monkeypatch.setenv("FLOWFABRIC_NUM_FLOW_PARTITIONS", "8")

@@ -13,7 +13,7 @@ from flowfabric.errors import CODES, Family, FlowFabricError
 from tests.cli.harness import Cli, run
 
 UNKNOWN = "{fp:1}:00000000-0000-4000-8000-000000000000"
-NOWHERE = "valkey://127.0.0.1:1"
+NOWHERE = ["valkey://user:secret@127.0.0.1:1", "http://user:secret@127.0.0.1:1", "https://127.0.0.1:1"]
 _LANE = LaneId("default")
 
 
@@ -97,12 +97,15 @@ def test_a_reached_limit_ends_with_5(cli: Cli) -> None:
     assert ran.stderr.startswith("flowfabric: max_replays_exhausted: ")
 
 
-def test_a_store_that_is_not_there_ends_with_6(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("url", NOWHERE)
+def test_a_store_that_is_not_there_ends_with_6(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FLOWFABRIC_RETRY_BUDGET_MS", "0")
-    ran = run("ls", "--url", NOWHERE)
+    ran = run("ls", "--url", url)
     assert ran.code == 6
     assert ran.stderr.startswith("flowfabric: backend_unavailable: ")
     assert ran.stderr.count("\n") == 1
+    assert "127.0.0.1:1" in ran.stderr
+    assert "secret" not in ran.stderr
 
 
 def test_waiting_too_long_ends_with_7(cli: Cli) -> None:

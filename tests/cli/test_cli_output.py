@@ -12,10 +12,12 @@ import pytest
 from flowfabric.cli.output import Styled, aligned
 from tests.cli.harness import COMMAND, Cli, run
 
+PRINTED = pytest.mark.store_only("how it is printed does not depend on where it comes from")
 BOXES = re.compile("[\u2500-\u257f]")
 COMMANDS = ["ls", "lanes", "workers", "events", "doctor", "show x", "--help", "submit --help"]
 
 
+@PRINTED
 @pytest.mark.parametrize("command", COMMANDS)
 def test_into_a_pipe_goes_plain_text(cli: Cli, command: str) -> None:
     cli.submit("greet")
@@ -27,6 +29,7 @@ def test_into_a_pipe_goes_plain_text(cli: Cli, command: str) -> None:
     assert not BOXES.search(printed)
 
 
+@PRINTED
 def test_on_a_terminal_there_are_colours(cli: Cli) -> None:
     submitted = cli.submit("greet")
     cli("cancel", submitted)
@@ -62,12 +65,14 @@ def test_columns_are_as_wide_as_they_need_to_be() -> None:
     assert list(aligned(rows)) == ["A          B", "long text  x", "           y"]
 
 
+@PRINTED
 def test_markup_in_data_is_data(cli: Cli) -> None:
     cli.submit("[red]greet[/red]")
     assert "[red]greet[/red]" in cli("ls").stdout
     assert "[red]greet[/red]" in on_terminal("ls", "--url", cli.url)
 
 
+@PRINTED
 def test_whoever_reads_only_the_beginning_gets_no_traceback(cli: Cli) -> None:
     cli.submit("greet")
     reader, writer = os.pipe()
@@ -82,6 +87,30 @@ def test_the_version_is_that_of_the_package() -> None:
     import flowfabric
 
     assert run("--version").stdout == f"{flowfabric.__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("package", "words", "extra"),
+    [
+        ("httpx", ["ls", "--url", "http://127.0.0.1:1"], "remote"),
+        ("uvicorn", ["server", "--url", "embedded://"], "server"),
+    ],
+)
+def test_a_package_that_a_command_needs_is_asked_for(package: str, words: list[str], extra: str) -> None:
+    code = f"import sys; sys.modules[{package!r}] = None; from flowfabric.cli import main; main()"
+    ran = subprocess.run([COMMAND[0], "-c", code, *words], capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stderr.count("\n")) == (2, 1), ran.stderr
+    assert f"is missing: pip install 'flowfabric[{extra}]' (got {package!r})" in ran.stderr
+
+
+@PRINTED
+def test_a_command_on_a_store_loads_nothing_of_servers(cli: Cli) -> None:
+    code = (
+        "import sys; from flowfabric.cli.app import app; app(['ls', '--url', sys.argv[1]], standalone_mode=False)\n"
+        "print(sorted({'httpx', 'starlette', 'uvicorn'} & sys.modules.keys()))"
+    )
+    ran = subprocess.run([COMMAND[0], "-c", code, cli.url], capture_output=True, text=True, check=True)
+    assert ran.stdout.splitlines()[-1] == "[]"
 
 
 def test_without_the_extra_the_way_to_get_it_is_told() -> None:

@@ -8,7 +8,29 @@ import subprocess
 from pathlib import Path
 
 from tests.cli.harness import COMMAND, Cli, running
+from tests.cli.waiting import seed, state
 from tests.servers import eventually
+
+FRAGILE = """
+import asyncio
+
+from flowfabric.worker import Context, Worker
+
+worker = Worker(lease_ttl_ms=1_000)
+
+
+@worker.task(retry=0)
+async def ask(ctx: Context) -> str:
+    return (await ctx.wait_for_signal("go")).payload
+
+
+@worker.task
+async def nap(ctx: Context) -> str:
+    print(f"nap {ctx.attempt_index} begins", flush=True)
+    if ctx.attempt_index == 0:
+        await asyncio.sleep(3600)
+    return f"attempt {ctx.attempt_index}"
+"""
 
 
 def test_a_worker_drains_on_sigterm(cli: Cli, project: Path) -> None:
@@ -73,3 +95,30 @@ def test_an_engine_deletes_what_has_ended_long_ago(cli: Cli) -> None:
         assert json.loads(engine.wait_for("event"))["event"] == "engine"
         eventually(lambda: not cli("ls", "--json").json["executions"], "it is deleted")
         assert engine.end(signal.SIGINT) == 0
+
+
+def test_what_waits_goes_on_when_the_command_line_signals_it(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "fragile.py").write_text(FRAGILE)
+    cli.on_store(seed)
+    asking = cli.submit("ask")
+    with running("worker", "fragile", "--url", cli.url, directory=tmp_path) as worker:
+        eventually(lambda: asking in cli("suspended").stdout, "it waits")
+        cli("signal", asking, "go", "--payload", '"yes"')
+        eventually(lambda: state(cli, asking) == "completed", "it goes on")
+        assert worker.end() == 0
+
+
+def test_another_worker_takes_over_what_a_killed_one_had(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "fragile.py").write_text(FRAGILE)
+    napping = cli.submit("nap")
+    with running("worker", "fragile", "--url", cli.url, directory=tmp_path) as first:
+        first.wait_for("nap 0 begins")
+        first.end(signal.SIGKILL)
+    with (
+        running("engine", "--url", cli.url) as engine,
+        running("worker", "fragile", "--url", cli.url, directory=tmp_path) as second,
+    ):
+        second.wait_for("nap 1 begins")
+        eventually(lambda: state(cli, napping) == "completed", "it is done")
+        assert second.end() == 0
+        assert engine.end() == 0

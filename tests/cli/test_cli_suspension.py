@@ -131,6 +131,7 @@ def test_a_secret_from_stdin_may_be_rotated_to_again(cli: Cli) -> None:
     assert SECRET not in first.stdout + first.stderr
 
 
+@pytest.mark.store_only("it is refused before a store is asked")
 @pytest.mark.parametrize(
     ("words", "stdin", "told"),
     [

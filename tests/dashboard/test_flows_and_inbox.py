@@ -15,7 +15,7 @@ from flowfabric.server.listening import listening
 from flowfabric.server.settings import ServerSettings
 from flowfabric.server.tokens import new_token
 from tests.dashboard import rows
-from tests.dashboard.pages import Dashboard
+from tests.dashboard.pages import PHONE, Dashboard
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -34,6 +34,16 @@ async def test_the_graph_of_a_flow_colours_as_it_runs(dashboard: Dashboard, fabr
     assert await dashboard.faults() == []
     await dashboard.page.locator(".node.suspended").click()
     await expect(dashboard.page.locator("h1")).to_have_text("write")
+
+
+async def test_on_a_phone_no_word_of_a_flow_runs_into_the_next(browser: Browser, address: str, fabric: Fabric) -> None:
+    async with fabric.flow("letters") as flow:
+        flow.add(rows.write, flow.add(rows.greet, "ada"))
+    async with Dashboard.opened(browser, address, size=PHONE) as tab:
+        await tab.go("flows", flow.handle.id)
+        await expect(tab.page.locator("td .badge.waiting_children")).to_be_visible()
+        wide = "cells => cells.filter(each => each.scrollWidth > each.clientWidth).map(each => each.innerText)"
+        assert await tab.page.locator("td").evaluate_all(wide) == []
 
 
 async def test_a_flow_is_cancelled(dashboard: Dashboard, fabric: Fabric) -> None:

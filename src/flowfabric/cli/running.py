@@ -25,6 +25,8 @@ DEV_DIRECTORY: Final = ".flowfabric"
 DEV_URL: Final = f"embedded://{DEV_DIRECTORY}"
 THROW_AWAY: Final = "embedded://"
 
+_EXTRAS: Final = {"httptools": "server", "httpx": "remote", "starlette": "server", "uvicorn": "server"}
+
 # Somebody waits at the prompt, so an unreachable store is told sooner than a service would.
 _PATIENCE_MS: Final = 2_000
 
@@ -90,8 +92,16 @@ def reporting(as_json: bool) -> Iterator[Output]:
     except Exception as error:
         if _Debugging.show_traceback:
             traceback.print_exc()
-        out.error(error)
-        raise typer.Exit(exit_code(error)) from None
+        told = _told(error)
+        out.error(told)
+        raise typer.Exit(exit_code(told)) from None
+
+
+def _told(error: Exception) -> Exception:
+    """A package that only some commands need, and that is not there, is no bug."""
+    if not isinstance(error, ModuleNotFoundError) or error.name not in _EXTRAS:
+        return error
+    return InvalidInput("package", error.name, f"is missing: pip install 'flowfabric[{_EXTRAS[error.name]}]'")
 
 
 def options_go_behind(command: str, url: str | None, as_json: bool) -> None:

@@ -21,7 +21,7 @@ from flowfabric.core.partition import Partition, PartitionFamily
 from flowfabric.core.tokens import Kid, SecretHex
 from flowfabric.errors import FlowFabricError
 
-# How many partitions are called at the same time, and between two looks at the progress.
+# How many partitions are asked at the same time.
 _PORTION: Final = 32
 _SECRET_BYTES: Final = 32
 _KID_BYTES: Final = 4
@@ -69,38 +69,12 @@ def rotate(
             new_secret_hex=SecretHex(parsing.hidden_line("secret") if from_stdin else secrets.token_hex(_SECRET_BYTES)),
             grace_ms=round(parsing.duration("--grace", grace) * 1000),
         )
-        report = await _rotate(fabric.backend, args, out)
+        report = await fabric.backend.rotate_waitpoint_hmac_secret_all(args)
         _print_report(args, report, out)
         again = f"--kid {args.new_kid} --stdin and the same secret" if from_stdin else "another kid"
         _raise_if_failed(report, again)
 
     on_store(url, as_json, body)
-
-
-async def _rotate(
-    backend: EngineBackend, args: c.RotateWaitpointHmacSecretAllArgs, out: Output
-) -> c.RotateWaitpointHmacSecretAllReport:
-    """In portions, so that somebody who looks sees how far it is."""
-    report = c.RotateWaitpointHmacSecretAllReport()
-    with out.live() as shown:
-        for portion in _portions(backend):
-            done = await asyncio.gather(*(_rotate_one(backend, args, each) for each in portion))
-            report = c.RotateWaitpointHmacSecretAllReport(entries=(*report.entries, *done))
-            if shown is not None:
-                counts = (len(report.entries), backend.partitions.num_flow_partitions, len(report.failed))
-                shown.update(("DONE", "OF", "FAILED"), [[str(each) for each in counts]])
-    return report
-
-
-async def _rotate_one(
-    backend: EngineBackend, args: c.RotateWaitpointHmacSecretAllArgs, partition: Partition
-) -> c.RotateWaitpointHmacSecretAllEntry:
-    result: c.PartitionRotationOutcome
-    try:
-        result = await backend.rotate_waitpoint_hmac_secret(args.for_partition(partition))
-    except FlowFabricError as error:
-        result = c.SecretRotationFailed(code=error.code, message=error.message)
-    return c.RotateWaitpointHmacSecretAllEntry(partition=partition, result=result)
 
 
 def _print_report(

@@ -107,6 +107,7 @@ async def _run_engine(store: Settings, settings: EngineSettings, out: Output) ->
     with ending() as heard:
         backend = await open_backend(settings=store)
         try:
+            await backend.partitions_in_use()  # who may not ask is told so, and not at every turn
             async with Engine(backend, settings) as running:
                 status, place = running.status(), place_of(store)
                 out.event("engine", f"{status.replica_id} runs on {place}", replica_id=status.replica_id, url=place)

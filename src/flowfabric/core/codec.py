@@ -17,6 +17,7 @@ _PATH = re.compile(r"\$([^`]*)`$")
 _MEMBER = re.compile(r"Object (missing required|contains unknown) field `([^`]+)`")
 _STEP = re.compile(r"\.([^.\[]+)|\[([0-9]+)\]|\[\.\.\.\]")
 _SECRET = re.compile(r"token|secret")
+_UNKNOWN = "is not a known field"
 
 
 class _Refused(ValueError):
@@ -116,6 +117,8 @@ def _explain(
         problem = cause.error.message.removeprefix(f"{cause.error.field}: ").partition(" (got ")[0]
     elif problem.startswith("invalid ") and (allowed := _allowed(kind, path)):
         problem = f"must be one of {', '.join(allowed)}"
+    elif problem == _UNKNOWN and (names := _names(kind, path)):
+        problem = f"{_UNKNOWN}; those are {', '.join(names)}"
     value = "<redacted>" if _SECRET.search(path) else _value_at(data, path)
     return error(field, value, problem)
 
@@ -127,16 +130,31 @@ def _place(message: str) -> tuple[str, str]:
     path = match[1] if match else ""
     member = _MEMBER.match(problem)
     if member:
-        verdict = "is missing" if member[1].startswith("missing") else "is not a known field"
-        return f"{path}.{member[2]}", verdict
+        return f"{path}.{member[2]}", "is missing" if member[1].startswith("missing") else _UNKNOWN
+    if problem == "Input data was truncated":
+        return path, "is no JSON: it is empty or truncated"
+    if problem.startswith("JSON is malformed: "):
+        return path, problem.replace("JSON is malformed", "is no JSON", 1)
     return path, problem[:1].lower() + problem[1:]
+
+
+def _names(kind: object, path: str) -> list[str]:
+    """The fields that the object has in which the one at `path` is unknown."""
+    found = _nodes(kind, path.rpartition(".")[0])
+    return [field.encode_name for node in found for field in getattr(node, "fields", ())]
+
+
+def _nodes(kind: object, path: str) -> list[Any]:
+    """What may stand at `path`."""
+    found: list[Any] = _options(inspect.type_info(kind))
+    for name, _ in _STEP.findall(path):
+        found = [child for node in found for child in _children(node, name)]
+    return found
 
 
 def _allowed(kind: object, path: str) -> list[str]:
     """The members of the enum, or the tags of the union, that belong at `path`."""
-    found: list[Any] = _options(inspect.type_info(kind))
-    for name, _ in _STEP.findall(path):
-        found = [child for node in found for child in _children(node, name)]
+    found = _nodes(kind, path)
     enums = [str(member.value) for node in found if isinstance(node, inspect.EnumType) for member in node.cls]
     return enums + [node for node in found if isinstance(node, str)]
 

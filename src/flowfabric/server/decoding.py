@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import msgspec
 from msgspec import inspect
+from starlette.datastructures import QueryParams
 from starlette.requests import ClientDisconnect, Request
 
 from flowfabric.backends.http.operations import Operation
@@ -80,9 +81,17 @@ def request_type(operation: Operation) -> type[msgspec.Struct]:
     return FinishRequest if operation.port == "finish_executions" else operation.signature.request
 
 
+def once(query: QueryParams) -> dict[str, Any]:
+    """The members of a query, none of which may be there twice."""
+    for name in query:
+        if len(found := query.getlist(name)) > 1:
+            raise InvalidInput(name, ", ".join(found), "must be given once")
+    return dict(query)
+
+
 def _query(kind: type[msgspec.Struct], request: Request) -> dict[str, Any]:
     """The query; members that are no plain values are JSON in it."""
-    given: dict[str, Any] = dict(request.query_params)
+    given = once(request.query_params)
     for name in given.keys() & _structured(kind):
         given[name] = from_json(Any, given[name], root=name)
     return given

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Final
@@ -34,10 +35,9 @@ async def listening(
 ) -> AsyncIterator[str]:
     """Serve for the length of the block; gives the address. In the end streams are ended, and calls may finish."""
     app = create_app(backend, settings, engine=engine)
+    bound = _bound(settings)
     config = uvicorn.Config(
         app,
-        host=settings.host,
-        port=settings.port,
         log_config=None,
         log_level="warning",  # who runs it tells that it runs
         access_log=False,
@@ -46,10 +46,10 @@ async def listening(
         timeout_graceful_shutdown=max(1, settings.stop_grace_ms // 1000),
     )
     server = _Server(config)
-    serving = asyncio.create_task(server.serve())
-    await _started(server, serving, settings)
+    serving = asyncio.create_task(server.serve([bound]))
+    await _started(server, serving)
     try:
-        yield _address(server, settings)
+        yield _address(bound, settings)
     finally:
         service: Service = app.state.service
         service.stopping.set()
@@ -57,15 +57,33 @@ async def listening(
         await serving
 
 
-async def _started(server: uvicorn.Server, serving: asyncio.Task[None], settings: ServerSettings) -> None:
+def _bound(settings: ServerSettings) -> socket.socket:
+    """Taken before anything runs: a port that somebody has is a mistake to tell, and no end of a process."""
+    place = (settings.host, settings.port)
+    try:
+        family, *_, address = min(socket.getaddrinfo(*place, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE))
+        found = socket.socket(family)
+        try:
+            found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            found.bind(address)
+        except OSError:
+            found.close()
+            raise
+    except OSError as error:
+        problem = f"cannot be listened on ({error.strerror}); choose another one, or 0 for any that is free"
+        raise InvalidInput("port", f"{settings.host}:{settings.port}", problem) from None
+    return found
+
+
+async def _started(server: uvicorn.Server, serving: asyncio.Task[None]) -> None:
     while not server.started:
         if serving.done():
             serving.result()
-            raise InvalidInput("port", settings.port, f"cannot be listened on at {settings.host}; choose another one")
+            raise RuntimeError("the server ended before it had started")
         await asyncio.sleep(0.01)
 
 
-def _address(server: uvicorn.Server, settings: ServerSettings) -> str:
-    port = server.servers[0].sockets[0].getsockname()[1]
+def _address(bound: socket.socket, settings: ServerSettings) -> str:
+    port = bound.getsockname()[1]
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     return f"http://{host}:{port}"

@@ -35,6 +35,7 @@ _BY_CODE: Final[dict[str, int]] = {
     "method_not_allowed": 405,
     "invalid_dependency": 404,
 }
+_SHOWN: Final = 200  # of an address
 _OF_STATUS: Final[dict[int, str]] = {404: "route_not_found", 405: "method_not_allowed", 413: "payload_too_large"}
 
 
@@ -68,13 +69,23 @@ async def on_flowfabric_error(request: Request, error: Exception) -> Response:
 async def on_http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     code = _OF_STATUS.get(error.status_code, "invalid_input")
-    answer = problem(FlowFabricError(str(error.detail), code=code), request)
+    allowed = ", ".join(_methods(request)) if error.status_code == 405 else ""
+    answer = problem(FlowFabricError(_said(request, error, allowed), code=code), request)
     answer.status_code = error.status_code
     for name, value in (error.headers or {}).items():
         answer.headers[name] = value
-    if error.status_code == 405:
-        answer.headers["Allow"] = ", ".join(_methods(request))
+    if allowed:
+        answer.headers["Allow"] = allowed
     return answer
+
+
+def _said(request: Request, error: HTTPException, allowed: str) -> str:
+    path = request.url.path[:_SHOWN]
+    if allowed:
+        return f"{path} takes {allowed}, and no {request.method}"
+    if error.status_code == 404:
+        return f"there is nothing at {path}; /openapi.json has every address"
+    return str(error.detail)
 
 
 def _methods(request: Request) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from dataclasses import dataclass, fields
 from typing import Final
 
@@ -10,6 +11,8 @@ from flowfabric.core import limits
 from flowfabric.errors import InvalidInput
 
 _MINUTE_MS: Final = 60_000
+
+_ORIGIN: Final = re.compile(r"https?://[^\s/?#@]+|\*")
 
 _BOUNDS: Final[dict[str, tuple[int, int]]] = {
     "port": (0, 65_535),
@@ -51,6 +54,11 @@ class ServerSettings:
         if not self.tokens and not is_loopback(self.host):
             problem = "is not loopback, so a file of tokens must be given (--tokens, `flowfabric token new` makes one)"
             raise InvalidInput("host", self.host, problem)
+        for origin in self.origins:
+            if not _ORIGIN.fullmatch(origin):
+                raise InvalidInput(
+                    "origin", origin, "must be a site as browsers name it, like https://app.example:8443"
+                )
 
 
 def is_loopback(host: str) -> bool:

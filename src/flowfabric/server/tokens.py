@@ -92,13 +92,16 @@ class Tokens:
         self._looked_at = now
         try:
             self._read_changed(self._path)
-        except (InvalidInput, OSError) as problem:
+        except InvalidInput as problem:
             if not self._by_digest:
                 raise
             _logger.error("the file of tokens is not read, and those known stay: %s", problem)
 
     def _read_changed(self, path: Path) -> None:
-        found = path.stat()
+        try:
+            found = path.stat()
+        except OSError as error:
+            raise _unread(path, error) from None
         version = (found.st_mtime_ns, found.st_ino, found.st_size)
         if version != self._version:
             self._by_digest = {each.sha256: each for each in read_tokens(path)}
@@ -108,9 +111,12 @@ class Tokens:
 def write_tokens(path: Path, tokens: Sequence[Token]) -> None:
     """In one step: whoever reads meanwhile finds the old entries or the new ones."""
     new = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    new.touch(mode=0o600)
-    new.write_bytes(to_json(tokens))
-    new.replace(path)
+    try:
+        new.touch(mode=0o600)
+        new.write_bytes(to_json(tokens))
+        new.replace(path)
+    except OSError as error:
+        raise InvalidInput("tokens", str(path), f"cannot be written: {error.strerror}") from None
 
 
 def read_tokens(path: Path) -> list[Token]:
@@ -118,8 +124,12 @@ def read_tokens(path: Path) -> list[Token]:
     try:
         text = path.read_bytes()
     except OSError as error:
-        raise InvalidInput("tokens", str(path), f"cannot be read: {error.strerror}") from None
+        raise _unread(path, error) from None
     return from_json(list[Token], text, root="tokens")
+
+
+def _unread(path: Path, error: OSError) -> InvalidInput:
+    return InvalidInput("tokens", str(path), f"cannot be read: {error.strerror}; `flowfabric token new` makes it")
 
 
 def check_scope(token: Token, scope: Scope) -> None:

@@ -20,7 +20,7 @@ from flowfabric.core.capability import capability_set
 from flowfabric.core.cursor import StreamCursor
 from flowfabric.core.ids import ExecutionId, FlowId, LaneId, WorkerInstanceId
 from flowfabric.core.partition import Partition, PartitionConfig
-from flowfabric.errors import BadReply, FlowFabricError, InvalidInput
+from flowfabric.errors import BadReply, FlowFabricError, InvalidInput, NotFound
 
 _LONGEST_WAIT_MS: Final = 20_000
 
@@ -53,11 +53,21 @@ class HttpBackend:
     async def open(cls, settings: Settings) -> Self:
         transport = Transport(settings)
         try:
-            found = _read_store(await transport.request("GET", f"{PREFIX}/store"))
+            found = await cls._store(transport)
         except BaseException:
             await transport.close()
             raise
         return cls(transport, found.partitions, found.version)
+
+    @staticmethod
+    async def _store(transport: Transport) -> _Store:
+        """What the server says of its store; whoever answers otherwise is something else."""
+        try:
+            found: _Store = _read_store(await transport.request("GET", f"{PREFIX}/store"))
+        except (NotFound, BadReply, msgspec.DecodeError) as error:
+            problem = f"must be that of a FlowFabric server, like https://flowfabric.example; this one says: {error}"
+            raise InvalidInput("url", transport.address, problem) from error
+        return found
 
     async def ready(self) -> None:
         """Raise what keeps the server from its work, if anything does."""
@@ -76,7 +86,7 @@ class HttpBackend:
         path = operation.path.format(**in_path)
         if operation.has_body:
             return await self._transport.request(operation.method, path, body=shapes.to_wire(members))
-        return await self._transport.request("GET", path, query=_query(members))
+        return await self._transport.request("GET", path, query=_query(members), waits=operation.waits)
 
     async def submit_executions(self, batch: Any) -> list[b.SubmitOutcome]:
         operation = BY_PORT["submit_executions"]

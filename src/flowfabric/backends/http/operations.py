@@ -13,6 +13,7 @@ from typing import Final
 from flowfabric.backends.http.signatures import Signature, signature
 
 PREFIX: Final = "/v1"
+WAITING: Final = ("wait_for_execution", "wait_for_flow", "tail_attempt_stream")
 _PARAMETER: Final = re.compile(r"\{(\w+)\}")
 
 
@@ -60,6 +61,11 @@ class Operation:
     @property
     def has_body(self) -> bool:
         return self.method != "GET"
+
+    @property
+    def waits(self) -> bool:
+        """Whether it may answer late on purpose, when something has happened."""
+        return self.port in WAITING
 
     @property
     def is_audited(self) -> bool:

@@ -13,12 +13,15 @@ import msgspec
 from flowfabric.backends.http.problems import Problem
 from flowfabric.backends.http.shapes import reader
 from flowfabric.config import Settings
-from flowfabric.errors import BackendTimeout, BackendUnavailable, BadReply, FlowFabricError
+from flowfabric.errors import BackendTimeout, BackendUnavailable, BadReply, FlowFabricError, InvalidInput
 
 _FIRST_PAUSE_S: Final = 0.05
 _LONGEST_PAUSE_S: Final = 2.0
 _WAIT_S: Final = 60.0  # the server answers long polls sooner
 _IDLE_S: Final = 30.0  # the server keeps connections for longer
+_AT_ONCE: Final = 32  # more connections make every request dearer, and none sooner
+
+_OF_PROXIES: Final = (502, 503, 504)
 
 _read_problem: Final = reader(Problem)
 
@@ -36,37 +39,51 @@ class Transport:
     """One server."""
 
     def __init__(self, settings: Settings) -> None:
+        self._peer = _peer(settings.url)
+        self.address = f"{urlsplit(settings.url).scheme}://{self._peer}"
         self._budget_s = settings.retry_budget_ms / 1000
         headers = {"Authorization": f"Bearer {settings.token}"} if settings.token else {}
         timeout = httpx.Timeout(_WAIT_S, connect=settings.connect_timeout_ms / 1000)
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=100, keepalive_expiry=_IDLE_S)
         # The certificates of the system take a while to read, and http:// shows none.
-        self._client = httpx.AsyncClient(
-            base_url=settings.url.rstrip("/"),
-            headers=headers,
-            timeout=timeout,
-            limits=limits,
-            verify=settings.url.startswith("https:"),
+        verify = httpx.create_ssl_context() if settings.url.startswith("https:") else False
+        # What waits for something to happen has connections of its own, and any number: it holds up no call.
+        self._calls, self._waits = (
+            httpx.AsyncClient(
+                base_url=settings.url.rstrip("/"), headers=headers, timeout=timeout, limits=limits, verify=verify
+            )
+            for _ in range(2)
         )
-        self._peer = urlsplit(settings.url).netloc.rpartition("@")[2]  # as it is shown: a password is for nobody
+        self._turns = asyncio.Semaphore(_AT_ONCE)
 
     async def close(self) -> None:
-        await self._client.aclose()
+        await self._calls.aclose()
+        await self._waits.aclose()
 
     @staticmethod
     def quoted(value: Any) -> str:
         """A value as a part of an address."""
         return quote(str.__str__(value) if isinstance(value, str) else str(value), safe=":")
 
-    async def request(self, method: str, path: str, *, query: Query | None = None, body: bytes | None = None) -> bytes:
+    async def request(
+        self, method: str, path: str, *, query: Query | None = None, body: bytes | None = None, waits: bool = False
+    ) -> bytes:
         """The body of the answer. A server that cannot be reached is tried again within the retry budget."""
+        if waits:
+            return await self._request(self._waits, method, path, query, body)
+        async with self._turns:
+            return await self._request(self._calls, method, path, query, body)
+
+    async def _request(
+        self, client: httpx.AsyncClient, method: str, path: str, query: Query | None, body: bytes | None
+    ) -> bytes:
         until = asyncio.get_running_loop().time() + self._budget_s
         pause = _FIRST_PAUSE_S
         headers = {"Content-Type": "application/json"} if body is not None else None
         while True:
             try:
-                answer = await self._client.request(method, path, params=query, content=body, headers=headers)
-                return _checked(answer.status_code, answer.content)
+                answer = await client.request(method, path, params=query, content=body, headers=headers)
+                return self._checked(answer)
             except (httpx.ConnectError, httpx.ConnectTimeout) as cause:
                 error: FlowFabricError = BackendUnavailable(f"{self._peer}: {cause}", sent=False)
             except httpx.TimeoutException as cause:
@@ -99,9 +116,10 @@ class Transport:
 
     async def _read(self, path: str, query: Query | None, after: str | None) -> AsyncIterator[Event]:
         headers = {"Accept": "text/event-stream"} | ({"Last-Event-ID": after} if after else {})
-        async with self._client.stream("GET", path, params=query, headers=headers) as answer:
+        async with self._waits.stream("GET", path, params=query, headers=headers) as answer:
             if answer.status_code != 200:
-                _checked(answer.status_code, await answer.aread())
+                await answer.aread()
+                self._checked(answer)
             members: dict[str, str] = {}
             async for line in answer.aiter_lines():
                 if line:
@@ -114,11 +132,28 @@ class Transport:
                     yield Event(members["event"], members.get("data", "").encode(), members.get("id", ""))
                 members = {}
 
+    def _checked(self, answer: httpx.Response) -> bytes:
+        if answer.is_success:
+            return answer.content
+        if answer.is_redirect:
+            raise BadReply(f"{self._peer} has moved to {answer.headers.get('location', '')!r}: use that address")
+        error = _error(answer.content, answer.status_code)
+        if error.code == "unauthorized":
+            error.message = f"{self._peer}: {error.message}; set FLOWFABRIC_TOKEN to one of its tokens"
+        raise error
 
-def _checked(status: int, body: bytes) -> bytes:
-    if status < 400:
-        return body
-    raise _error(body, status)
+
+def _peer(url: str) -> str:
+    """Who is called, as it is shown: a password is for nobody."""
+    parts = urlsplit(url)
+    place = parts.netloc.rpartition("@")[2]
+    try:
+        is_right = bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_right = False
+    if not is_right:
+        raise InvalidInput("url", f"{parts.scheme}://{place}", "must have a host and, maybe, a port from 1 to 65535")
+    return place
 
 
 def _error(body: bytes, status: int = 0) -> FlowFabricError:
@@ -126,4 +161,6 @@ def _error(body: bytes, status: int = 0) -> FlowFabricError:
         problem: Problem = _read_problem(body)
         return problem.error()
     except msgspec.DecodeError:
+        if status in _OF_PROXIES:
+            return BackendUnavailable(f"a proxy answered {status} for the server", sent=True)
         return BadReply(f"the server answered {status}: {body[:200]!r}")

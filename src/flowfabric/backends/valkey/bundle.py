@@ -75,7 +75,9 @@ def build(
     manual_clock: bool = False,
 ) -> Bundle:
     writer = _Writer()
-    writer.add(f"#!lua name={LIBRARY_NAME}\nlocal lib = {{}}\nlocal VERSION = '{version}'\nlocal is_new = true", "bundle")
+    writer.add(
+        f"#!lua name={LIBRARY_NAME}\nlocal lib = {{}}\nlocal VERSION = '{version}'\nlocal is_new = true", "bundle"
+    )
     for name in _dependency_order(lib):
         source = lib[f"{name}.lua"]
         writer.add(f"lib.{name} = (function() {_imports(uses_of(source))}", "bundle")

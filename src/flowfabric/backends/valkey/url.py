@@ -97,7 +97,7 @@ def parse_url(url: str) -> ServerAddress:
     scheme, separator, rest = url.partition("://")
     scheme = scheme.lower()
     if not separator or scheme not in SCHEMES:
-        raise _refusal(scheme if separator else "", f"unknown scheme; known: {', '.join(SCHEMES)}")
+        raise _refusal(scheme if separator else "", f"unknown scheme; known: {', '.join((*SCHEMES, 'http', 'https'))}")
     rest, _, query = rest.partition("?")
     if scheme == _EMBEDDED:
         _options(scheme, query, ())

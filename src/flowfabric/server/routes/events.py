@@ -13,6 +13,7 @@ from starlette.routing import Route
 from flowfabric.backends.http.operations import BY_PORT, PREFIX, Scope
 from flowfabric.core import contracts as c
 from flowfabric.core.ids import ExecutionId, FlowId
+from flowfabric.core.partition import flow_partition
 from flowfabric.errors import ExecutionNotFound, NotFound
 from flowfabric.server.access import check_execution, check_flow, narrowed
 from flowfabric.server.decoding import query_of
@@ -32,7 +33,10 @@ async def execution_events(request: Request) -> Response:
     await check_execution(token, execution_id, service.backend)
     if await service.backend.get_execution_state(execution_id) is None:
         raise ExecutionNotFound(f"{execution_id} is not there")
-    return stream(request, _of_execution(service, execution_id, last_seen(request)))
+    place = last_seen(request)
+    if place is not None:  # refused here, where a status can say so
+        await service.backend.history(execution_id, cursor=place, limit=1)
+    return stream(request, _of_execution(service, execution_id, place))
 
 
 async def _of_execution(service: Service, execution_id: ExecutionId, place: str | None) -> Items:
@@ -55,7 +59,12 @@ async def flow_events(request: Request) -> Response:
     flow = await service.backend.describe_flow(flow_id)
     if flow is None:
         raise NotFound(f"{flow_id} is not there", code="flow_not_found")
-    return stream(request, _of_flow(service, flow, last_seen(request)))
+    place = last_seen(request)
+    if place is not None:
+        partition = flow_partition(flow_id, service.backend.partitions)
+        args = c.ReadEventsArgs(flow_id=flow_id, partition=partition, cursor=place, limit=1)
+        await service.backend.read_events(args)
+    return stream(request, _of_flow(service, flow, place))
 
 
 async def _of_flow(service: Service, flow: c.FlowSnapshot, place: str | None) -> Items:
@@ -85,6 +94,8 @@ async def log_events(request: Request) -> Response:
     given = query_of(_READ, request, leave_out=("after",))
     args = await narrowed(_READ, token, given, service.backend)
     place = last_seen(request) or args.cursor
+    if place is not None:
+        await service.backend.read_events(replace(args, cursor=place, limit=1))
     return stream(request, _of_log(service, replace(args, cursor=None, limit=1), place))
 
 

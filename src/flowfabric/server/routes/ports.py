@@ -13,7 +13,7 @@ from starlette.routing import Route
 from flowfabric.backends.http.operations import OPERATIONS, Operation
 from flowfabric.backends.http.shapes import FinishRequest
 from flowfabric.backends.ports import EngineBackend
-from flowfabric.errors import FlowFabricError
+from flowfabric.errors import CODES, FlowFabricError
 from flowfabric.server.access import enter, narrowed, without_tokens
 from flowfabric.server.decoding import request_of
 from flowfabric.server.exact import ExactRoute
@@ -33,7 +33,6 @@ _ABSENT: Final = {
     "describe_edge": "invalid_dependency",
     "read_summary": "stream_not_found",
 }
-_WAITING: Final = ("wait_for_execution", "wait_for_flow", "tail_attempt_stream")
 _EXACT: Final = ("submit_executions", "apply_dependency_to_child")
 _SECRET: Final = {"Cache-Control": "no-store"}
 
@@ -66,11 +65,16 @@ def handler(operation: Operation) -> Handler:
         if operation.is_audited:
             service.audit(request, token, operation.port, **ids_of(args))
         if result is None and operation.port in _ABSENT:
-            raise FlowFabricError(code=_ABSENT[operation.port], absent=True)
+            raise _absent(_ABSENT[operation.port], request)
         return answer(result, headers=_SECRET if operation.port == "read_waitpoint_token" else None)
 
     handle.__name__ = operation.port
     return handle
+
+
+def _absent(code: str, request: Request) -> FlowFabricError:
+    which = ", ".join(map(str, request.path_params.values()))
+    return FlowFabricError(f"{which}: {CODES[code].meaning}", code=code, absent=True)
 
 
 def ids_of(args: Any) -> dict[str, Any]:
@@ -89,7 +93,7 @@ def _call_of(operation: Operation) -> Call:
     async def wait(request: Request, backend: EngineBackend, args: Any) -> Any:
         return await unless_left(request, port(backend, _bounded(args, Service.of(request).settings)))
 
-    return wait if operation.port in _WAITING else call
+    return wait if operation.waits else call
 
 
 async def _finish(_: Request, backend: EngineBackend, args: FinishRequest) -> Any:

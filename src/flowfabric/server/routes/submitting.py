@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import msgspec
 from msgspec.structs import replace
+from starlette.datastructures import QueryParams
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -16,7 +17,7 @@ from flowfabric.client.tasks import Task, named
 from flowfabric.core import contracts as c
 from flowfabric.core.codec import from_json, from_plain
 from flowfabric.errors import FlowFabricError, InvalidInput
-from flowfabric.server.decoding import body_of
+from flowfabric.server.decoding import body_of, once
 from flowfabric.server.exact import ExactRoute
 from flowfabric.server.service import Service, answer
 from flowfabric.server.tokens import Token, check_namespace
@@ -102,11 +103,21 @@ async def _given(request: Request, service: Service) -> Submission:
     if kind == _JSON:
         given: Submission = from_json(Submission, body)
     else:
-        given = from_plain(Submission, dict(request.query_params), texts=True)
-        given = replace(given, input_base64=body, encoding=given.encoding or kind)
-    if (key := request.headers.get("idempotency-key")) and given.idempotency_key is None:
+        given = _with_raw_input(request.query_params, body, kind)
+    if key := request.headers.get("idempotency-key"):
+        if given.idempotency_key not in (None, key):
+            problem = f"must be left out, or {key!r} as in the header"
+            raise InvalidInput("idempotency_key", given.idempotency_key, problem)
         given = replace(given, idempotency_key=key)
     return given
+
+
+def _with_raw_input(query: QueryParams, body: bytes, kind: str) -> Submission:
+    if "task" not in query:
+        problem = f"must be in the address, like ?task=greet, as the body is {kind}; or send Content-Type: {_JSON}"
+        raise InvalidInput("task", None, problem)
+    given: Submission = from_plain(Submission, once(query), texts=True)
+    return replace(given, input_base64=body, encoding=given.encoding or kind)
 
 
 def _args(service: Service, token: Token, given: Submission) -> c.CreateExecutionArgs:

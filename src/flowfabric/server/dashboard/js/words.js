@@ -21,16 +21,15 @@ export const plain = (word) => word.replaceAll("_", " ");
 export const short = (id) => id.slice(-8); // ids of one moment begin alike
 export const number = (value) => value.toLocaleString("en");
 export const plural = (count, one, many = `${one}s`) => `${number(count)} ${count === 1 ? one : many}`;
-export const time = (ms) => new Date(ms).toLocaleTimeString([], { hour12: false });
 export const moment = (ms) => new Date(ms).toLocaleString([], { dateStyle: "medium", timeStyle: "medium" });
 
 export function span(ms) {
   if (ms == null) return "–";
   if (ms < 1000) return `${Math.max(0, Math.round(ms))} ms`;
   if (ms < 60_000) return `${(ms / 1000).toFixed(ms < 10_000 ? 1 : 0)} s`;
-  if (ms < 3_600_000) return `${Math.floor(ms / 60_000)} min`;
-  if (ms < 48 * 3_600_000) return `${Math.floor(ms / 3_600_000)} h`;
-  return `${Math.floor(ms / 86_400_000)} days`;
+  if (ms < 3_600_000) return `${Math.round(ms / 60_000)} min`;
+  if (ms < 48 * 3_600_000) return `${Math.round(ms / 3_600_000)} h`;
+  return `${Math.round(ms / 86_400_000)} days`;
 }
 
 export function ago(ms) {

@@ -36,7 +36,7 @@ export function flow(main, { id, signal }) {
 
 function draw(main, found, members, pane, look) {
   const state = found.public_flow_state;
-  const ended = Object.entries(found.ended_counts).map(([outcome, count]) => `${number(count)} ${plain(outcome)}`).join(", ");
+  const ended = Object.entries(found.ended_counts).map(([outcome, count]) => `${number(count)} ${outcome === "success" ? "completed" : plain(outcome)}`).join(", ");
   const rows = members.map((each) => ({
     key: each.execution_id,
     cells: [badge(each.public_state), each.execution_kind, executionLink(each.execution_id), each.lane_id, when(each.started_at), took(each), each.failure_reason ?? ""],

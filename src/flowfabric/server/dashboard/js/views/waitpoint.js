@@ -5,7 +5,7 @@ import { ask, doing } from "../dialogs.js";
 import { h } from "../dom.js";
 import { button, when } from "../parts.js";
 import { base64Of } from "../payload.js";
-import { time } from "../words.js";
+import { until } from "../words.js";
 
 const APPROVED = { approved: true };
 const REJECTED = { approved: false };
@@ -19,7 +19,8 @@ export function waitpoint(open, { execution_id: id, execution_kind: kind }, look
       title,
       text: `${kind} waits${where} for ${names.length ? names.join(" or ") : "any signal"}.`,
       fields: [
-        names.length ? { name: "name", label: "Signal", options: names, value: names[0] } : { name: "name", label: "Signal", value: "approval", required: true },
+        ...(names.length > 1 ? [{ name: "name", label: "Signal", options: names, value: names[0] }] : []),
+        ...(names.length === 0 ? [{ name: "name", label: "Signal", value: "approval", required: true }] : []),
         ...(isEdited ? [{ name: "payload", label: "Payload", type: "json", value: JSON.stringify(payload, null, 2), hint: "JSON, as the handler's type= reads it" }] : []),
       ],
       action,
@@ -27,14 +28,14 @@ export function waitpoint(open, { execution_id: id, execution_kind: kind }, look
     });
     if (!given) return;
     const text = isEdited ? given.payload : JSON.stringify(payload);
-    if (await doing(() => signal(id, open, given.name, text), done)) look();
+    if (await doing(() => signal(id, open, given.name ?? names[0], text), done)) look();
   };
   return h(
     "div",
     { class: "waitpoint", "data-key": open.waitpoint_id },
     h("div", {},
       h("strong", {}, names.length ? names.join(" or ") : "any signal"),
-      h("p", { class: "muted" }, `asked${where} `, when(open.activated_at ?? open.created_at), open.expires_at && `, open until ${time(open.expires_at)}`)),
+      h("p", { class: "muted" }, `asked${where} `, when(open.activated_at ?? open.created_at), open.expires_at && `, closes ${until(open.expires_at)}`)),
     h("div", { class: "actions" },
       button("Approve", () => answer("Approve?", "Approve", APPROVED), "primary"),
       button("Reject", () => answer("Reject?", "Reject", REJECTED), "danger"),

@@ -1,0 +1,32 @@
+"""One client that asks a lot at once."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+import pytest
+
+from flowfabric import Fabric
+from flowfabric.backends.http.backend import HttpBackend
+from flowfabric.backends.valkey.backend import ValkeyBackend
+from flowfabric.config import Settings
+from flowfabric.core.states import PublicState
+from tests.server.serving import serving
+
+
+@pytest.fixture
+def topology() -> str:
+    return "embedded"
+
+
+async def test_those_who_wait_hold_up_no_call(backend: ValkeyBackend) -> None:
+    async with serving(backend, stop_grace_ms=0) as served:
+        remote = cast("Any", await HttpBackend.open(Settings(url=served.url)))
+        handle = await Fabric(remote).submit("greet")
+        async with asyncio.timeout(20):
+            waiting = [asyncio.create_task(remote.wait_for_execution(handle.id, timeout_ms=60_000)) for _ in range(100)]
+            await asyncio.gather(*(handle.describe() for _ in range(100)))
+            await handle.cancel()
+            assert set(await asyncio.gather(*waiting)) == {PublicState.CANCELLED}
+        await remote.close()
