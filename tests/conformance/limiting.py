@@ -63,9 +63,14 @@ class Limits:
         return await self.backend.release_budget(c.ReleaseBudgetArgs(budget_id=budget_id, execution_id=x.execution_id))
 
     async def limit(self, budget_id: BudgetId, **hard: int) -> c.BudgetLimitsSet:
+        return await self.limits(budget_id, hard, {})
+
+    async def limits(self, budget_id: BudgetId, hard: dict[str, int], soft: dict[str, int]) -> c.BudgetLimitsSet:
+        names = tuple(dict.fromkeys((*hard, *soft)))
         args = c.SetBudgetLimitsArgs(
-            budget_id=budget_id, dimensions=tuple(hard), hard_limits=tuple(hard.values()), soft_limits=(0,) * len(hard)
-        )
+            budget_id=budget_id, dimensions=names, hard_limits=tuple(hard.get(name, 0) for name in names),
+            soft_limits=tuple(soft.get(name, 0) for name in names),
+        )  # fmt: skip
         return await self.backend.set_budget_limits(args)
 
     async def reserve(
