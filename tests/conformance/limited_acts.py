@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
-from typing import Any
+import random
 
 import pytest
-from hypothesis.stateful import RuleBasedStateMachine
 
-from flowfabric.backends.valkey.backend import ValkeyBackend
 from flowfabric.core import batch as b
 from flowfabric.core import contracts as c
 from flowfabric.core.ids import ExecutionId, ReservationId
 from flowfabric.core.partition import Partition, PartitionFamily
 from flowfabric.errors import Conflict
-from flowfabric.testing import ManualClock
 from tests.conformance.driver import BACKOFF, INSTANCE, LANE, WORKER, Driver, Subject
 from tests.conformance.limiting import Limits
 from tests.conformance.limits_model import Budget, Debt, Hold, Life
 from tests.conformance.streaming import append_many, many
-from tests.conftest import open_clean
 
 DAY = 86_400_000
 # By then every limit that somebody waits for was looked at again, and every delay is over.
@@ -27,18 +22,12 @@ LONG = 60_000
 MANY = 10**6
 
 
-class LimitedActs(RuleBasedStateMachine):
+class LimitedActs:
     """Workers, people and the engine on executions of one lane, with one budget and one quota."""
 
-    url = ""
-    kind: type[ValkeyBackend] = ValkeyBackend
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.runner = asyncio.Runner()
-        self.backend = self.run(open_clean(self.url, self.kind))
-        self.driver = Driver(self.backend, self.run(ManualClock.start(self.backend.client)))
-        self.limits = Limits(self.driver)
+    def __init__(self, driver: Driver, chance: random.Random) -> None:
+        self.driver, self.backend, self.limits = driver, driver.backend, Limits(driver)
+        self.chance = chance
         self.lives: dict[ExecutionId, Life] = {}
         self.subjects: dict[ExecutionId, Subject] = {}
         self.debts: list[Debt] = []
@@ -46,18 +35,11 @@ class LimitedActs(RuleBasedStateMachine):
         self.emitted = 0
         self.guests: list[Subject] = []  # whom another scheduler has let in
         self.budget, self.cap = Budget(hard=100, soft=60), 2
-        hard = {"tokens": self.budget.hard, "attempts": MANY}
-        self.budget_id = self.run(
-            self.limits.budget(hard, {"tokens": self.budget.soft}, scope_type=None, scope_id=None)
-        )
-        self.quota_id = self.run(self.limits.quota(max_concurrent=self.cap))
 
-    def run(self, awaitable: Any) -> Any:
-        return self.runner.run(awaitable)
-
-    def teardown(self) -> None:
-        self.run(self.backend.close())
-        self.runner.close()
+    async def begin(self) -> None:
+        hard, soft = {"tokens": self.budget.hard, "attempts": MANY}, {"tokens": self.budget.soft}
+        self.budget_id = await self.limits.budget(hard, soft, scope_type=None, scope_id=None)
+        self.quota_id = await self.limits.quota(max_concurrent=self.cap)
 
     @property
     def now(self) -> int:
@@ -70,20 +52,20 @@ class LimitedActs(RuleBasedStateMachine):
     def of(self, *states: str) -> list[ExecutionId]:
         return [each for each, life in self.lives.items() if life.state in states]
 
-    def pick(self, number: int, *states: str) -> Subject | None:
+    def pick(self, *states: str) -> Subject | None:
         """One of those in these states, or None."""
         found = self.of(*states)
-        return self.subjects[found[number % len(found)]] if found else None
+        return self.subjects[self.chance.choice(found)] if found else None
 
     # What workers do.
 
-    def submit(self, *, has_budget: bool, has_quota: bool) -> None:
+    async def submit(self, *, has_budget: bool, has_quota: bool) -> None:
         budgets, quotas = (self.budget_id,) * has_budget, (self.quota_id,) * has_quota
-        x = self.run(self.limits.submit(budgets=budgets, quotas=quotas, execution_deadline_at=None))
+        x = await self.limits.submit(budgets=budgets, quotas=quotas, execution_deadline_at=None)
         self.subjects[x.execution_id], self.lives[x.execution_id] = x, Life(has_budget, has_quota)
 
-    def take(self, count: int) -> list[ExecutionId]:
-        return self.started(self.run(self.driver.take(count, lease_ttl_ms=DAY)))
+    async def take(self, count: int) -> list[ExecutionId]:
+        return self.started(await self.driver.take(count, lease_ttl_ms=DAY))
 
     def started(self, taken: list[Subject]) -> list[ExecutionId]:
         """Nothing runs that must not: it waited, its budget is open, and there is a slot for it."""
@@ -102,39 +84,39 @@ class LimitedActs(RuleBasedStateMachine):
     def slots_in_use(self) -> int:
         return sum(life.state == "running" and life.has_quota for life in self.lives.values()) + len(self.guests)
 
-    def complete(self, x: Subject) -> None:
-        self.run(self.driver.complete(x))
+    async def complete(self, x: Subject) -> None:
+        await self.driver.complete(x)
         self.stopped(x, "completed", "attempt_success")
 
-    def complete_and_take(self, x: Subject, count: int) -> None:
+    async def complete_and_take(self, x: Subject, count: int) -> None:
         """The slot may pass on within the call."""
         asked = b.ClaimExecutionsArgs(
             lane_id=LANE, worker_id=WORKER, worker_instance_id=INSTANCE, lease_ttl_ms=DAY, count=count
         )
         done = c.CompleteExecutionArgs(execution_id=x.execution_id, fence=x.fence, result_payload=b"")
         args = b.FinishExecutionsArgs(partition=self.partition, finish=(done,), claim=asked)
-        result = self.run(self.backend.finish_executions(args))
+        result = await self.backend.finish_executions(args)
         self.stopped(x, "completed", "attempt_success")
-        self.pay_what_was_paid()
+        await self.pay_what_was_paid()
         self.started([self.driver.held(work) for work in result.claimed])
 
-    def fail(self, x: Subject, *, retry: bool) -> None:
-        self.run(self.driver.fail(x, retry=retry))
+    async def fail(self, x: Subject, *, retry: bool) -> None:
+        await self.driver.fail(x, retry=retry)
         self.stopped(x, "delayed" if retry else "failed", "attempt_failure", self.now + BACKOFF)
 
-    def delay(self, x: Subject) -> None:
-        self.run(self.driver.delay(x, self.now + BACKOFF))
+    async def delay(self, x: Subject) -> None:
+        await self.driver.delay(x, self.now + BACKOFF)
         self.stopped(x, "delayed", None, self.now + BACKOFF)
 
-    def cancel(self, x: Subject) -> None:
-        self.run(self.driver.cancel(x))
+    async def cancel(self, x: Subject) -> None:
+        await self.driver.cancel(x)
         self.stopped(x, "cancelled", "attempt_cancelled")
 
-    def lose(self, x: Subject) -> None:
+    async def lose(self, x: Subject) -> None:
         """Its worker is gone, and the engine puts it back into the queue."""
-        self.run(self.driver.revoke(x))
+        await self.driver.revoke(x)
         self.stopped(x, "pending", "lease_revoked")
-        self.run_due_work()
+        await self.run_due_work()
 
     def stopped(self, x: Subject, state: str, closed: str | None, due_at: int = 0) -> None:
         life = self.lives[x.execution_id]
@@ -142,20 +124,20 @@ class LimitedActs(RuleBasedStateMachine):
             self.debts.append(Debt(x.execution_id, x.fence.lease_epoch, attempts=int(not life.is_resumed)))
         life.stop(state, closed, due_at)
 
-    def emit(self, x: Subject, count: int) -> None:
+    async def emit(self, x: Subject, count: int) -> None:
         for _ in range(count):
             payload = self.next_payload()
-            self.run(self.driver.append(x, payload))
+            await self.driver.append(x, payload)
             self.lives[x.execution_id].streams[-1].frames.append(payload)
 
-    def emit_together(self, x: Subject, count: int) -> None:
+    async def emit_together(self, x: Subject, count: int) -> None:
         """In one call whose answer is lost, so that it comes again; the next one must not overtake it."""
         life = self.lives[x.execution_id]
         payloads = [self.next_payload() for _ in range(count)]
         with pytest.raises(Conflict):
-            self.run(append_many(self.driver, many(x, life.numbered + 1, *payloads)))
+            await append_many(self.driver, many(x, life.numbered + 1, *payloads))
         for _ in range(2):
-            self.run(append_many(self.driver, many(x, life.numbered, *payloads)))
+            await append_many(self.driver, many(x, life.numbered, *payloads))
         life.numbered += count
         life.streams[-1].frames += payloads
 
@@ -165,37 +147,37 @@ class LimitedActs(RuleBasedStateMachine):
 
     # What is spent.
 
-    def reserve(self, x: Subject, amount: int) -> None:
-        reservation_id, result = self.run(self.limits.reserve(self.budget_id, x, tokens=amount))
+    async def reserve(self, x: Subject, amount: int) -> None:
+        reservation_id, result = await self.limits.reserve(self.budget_id, x, tokens=amount)
         self.lives[x.execution_id].has_reserved = True
         hold = Hold(x.execution_id, x.fence.lease_epoch, amount)
         assert result == self.budget.reserve(reservation_id, hold)
         self.reservations.append((reservation_id, x.execution_id))
 
-    def settle(self, number: int, amount: int) -> None:
+    async def settle(self, amount: int) -> None:
         """One that is open, was refused, has returned, or was settled before."""
         if not self.reservations:
             return
-        reservation_id, who = self.reservations[number % len(self.reservations)]
-        result = self.run(self.limits.settle(self.budget_id, self.subjects[who], reservation_id, tokens=amount))
+        reservation_id, who = self.chance.choice(self.reservations)
+        result = await self.limits.settle(self.budget_id, self.subjects[who], reservation_id, tokens=amount)
         assert result == self.budget.settle(reservation_id, amount, who)
 
     # What the engine does.
 
-    def run_due_work(self) -> None:
-        self.run(self.backend.run_due_work(b.RunDueWorkArgs(partition=self.partition)))
+    async def run_due_work(self) -> None:
+        await self.backend.run_due_work(b.RunDueWorkArgs(partition=self.partition))
         for life in self.lives.values():
             if life.state == "delayed" and life.due_at <= self.now:
                 life.state = "pending"
 
-    def drain(self) -> None:
-        self.run(self.limits.drain())
+    async def drain(self) -> None:
+        await self.limits.drain()
 
-    def pay_what_was_paid(self) -> None:
+    async def pay_what_was_paid(self) -> None:
         """The store's list says what is still owed: whoever paid the rest, it counts from then on."""
         key = f"ff:part:{self.partition.tag}:handovers"
         entries = [
-            entry.decode().split(" ") for entry in self.run(self.backend.client.execute("ZRANGE", key, 0, -1, key=key))
+            entry.decode().split(" ") for entry in (await self.backend.client.execute("ZRANGE", key, 0, -1, key=key))
         ]
         owed = {(entry[0], int(entry[3])) for entry in entries if entry[8] != "-"}
         for debt in [each for each in self.debts if (each.who, each.epoch) not in owed]:
