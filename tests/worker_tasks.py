@@ -8,6 +8,7 @@ import signal
 import sys
 import time
 
+from flowfabric import tracing
 from flowfabric.core.policy import FixedBackoff, RetryPolicy
 from flowfabric.errors import BudgetExceeded
 from flowfabric.worker import Context, Fail, Retry, Snooze, Worker, task
@@ -105,3 +106,9 @@ async def main(url: str, grace: float, lease_ttl_ms: int, concurrency: int) -> N
 
 if __name__ == "__main__":
     asyncio.run(main(sys.argv[1], float(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])))
+
+
+@cpu_worker.task(cpu=True)
+def traced_by() -> str | None:
+    """The span that this process works for."""
+    return tracing.current_parent()

@@ -16,8 +16,7 @@ from tests.http_server import server_of
 
 # Tests that look into the process that has the connections to the store, which is the server's here.
 LOCAL_ONLY = {
-    "test_parked_claims.py": "claims are not parked over HTTP",
-    "test_parked_flows.py": "claims are not parked over HTTP",
+    "test_parked_": "claims are not parked over HTTP",
     "test_flow_crash.py": "it starts processes of its own, on a store",
     "test_a_lost_answer_to_an_offer_costs_no_slot": "it breaks a call in the middle",
     "test_a_replay_and_a_deletion_agree_on_who_was_first": "both go out in one write",

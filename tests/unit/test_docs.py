@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from scripts import generate_docs
+from tests.tracing import unconfigured
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
@@ -27,6 +28,7 @@ def test_the_code_of_a_page_runs(page: Path, monkeypatch: pytest.MonkeyPatch) ->
     code = compile("\n".join(blocks), str(page), "exec", flags=_TOP_LEVEL_AWAIT, dont_inherit=True)
     module = types.ModuleType("docs")  # dataclasses look their module up
     monkeypatch.setitem(sys.modules, "docs", module)
+    unconfigured(monkeypatch)
     result = eval(code, module.__dict__)
     if result is not None:
         asyncio.run(result)

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Any, Final, ParamSpec, Self, TypeAlias, TypeVar, overload
 
+from flowfabric import tracing
 from flowfabric.backends import open_backend
 from flowfabric.backends.gathering import Gatherer
 from flowfabric.backends.ports import EngineBackend
@@ -102,7 +103,15 @@ class Fabric(Operations):
         if isinstance(task, str):
             task, kwargs = by_name(task, kwargs)
         payload = _task(task).encode_arguments(*args, **kwargs)
+        if tracing.is_on():
+            return await self._submit_traced(task, payload)
         return self._handle(task, await self._gatherer.submit(self._submitter.args(task, payload)))
+
+    async def _submit_traced(self, task: Task[..., Any], payload: bytes) -> Handle[Any]:
+        with tracing.span("submit", task.name, "PRODUCER", task=task.name, lane=task.options.lane) as span:
+            handle = self._handle(task, await self._gatherer.submit(self._submitter.args(task, payload)))
+            span.note(execution_id=handle.id, outcome=handle.submission)
+        return handle
 
     @overload
     async def submit_many(self, calls: Iterable[Call[R]], /) -> Submissions[R]: ...
@@ -118,6 +127,11 @@ class Fabric(Operations):
         """
         calls = _calls(first, second)
         self._submitter.check(task for task, _ in calls)
+        name = _name(calls) if tracing.is_on() else ""
+        with tracing.span("submit", name, "PRODUCER", count=len(calls)):
+            return await self._submit_portions(calls)
+
+    async def _submit_portions(self, calls: list[_Encoded]) -> Submissions[Any]:
         portions = [calls[start : start + _PORTION] for start in range(0, len(calls), _PORTION)]
         sent: list[asyncio.Task[Submissions[Any]]] = []
         async with asyncio.TaskGroup() as group:
@@ -183,6 +197,12 @@ def _calls(first: Any, second: Iterable[tuple[Any, ...]] | None) -> list[_Encode
         return [_opened(at, call) for at, call in enumerate(first)]
     task = by_name(first, {})[0] if isinstance(first, str) else _task(first)
     return [(task, _encoded(task, at, args)) for at, args in enumerate(second)]
+
+
+def _name(calls: list[_Encoded]) -> str:
+    """That of their task, when they all have the same."""
+    names = {task.name for task, _ in calls}
+    return names.pop() if len(names) == 1 else "many"
 
 
 def _opened(at: int, call: Call[Any]) -> _Encoded:

@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar
 from uuid import NAMESPACE_URL, UUID, uuid5
 
+from flowfabric import tracing
 from flowfabric.client.flow_builder import FlowBuilder, checked_policy
 from flowfabric.client.flow_graph import graph_of
 from flowfabric.client.flow_handle import FlowHandle
@@ -74,17 +75,21 @@ class Flow(FlowBuilder):
 
     async def submit(self) -> FlowHandle:
         """Send the graph; what is wrong with it is refused before that."""
-        submitter, backend = self._fabric._submitter, self._fabric.backend
-        whole = submission(self, self.id, self.failure_policy, submitter)
-        flows = [whole, *child_submissions(self, submitter)]
-        outcomes = [await backend.submit_flow(args) for args in flows]
-        if self.tags:
-            await backend.set_flow_tags(c.SetFlowTagsArgs(flow_id=self.id, tags=self.tags))
+        backend = self._fabric.backend
+        with tracing.span("submit", self.name, "PRODUCER", flow_id=self.id, lane=self.lane_id, count=len(self.nodes)):
+            outcomes = [await backend.submit_flow(args) for args in self._submissions()]
+            if self.tags:
+                await backend.set_flow_tags(c.SetFlowTagsArgs(flow_id=self.id, tags=self.tags))
         for node in self.nodes.values():
             node.is_sent = True
         is_known = isinstance(outcomes[0], c.FlowAlreadySubmitted)
         self._handle = FlowHandle(backend, self.id, nodes=self.nodes, submission="duplicate" if is_known else "created")
         return self._handle
+
+    def _submissions(self) -> list[c.SubmitFlowArgs]:
+        submitter = self._fabric._submitter
+        whole = submission(self, self.id, self.failure_policy, submitter)
+        return [whole, *child_submissions(self, submitter)]
 
 
 def submission(

@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Generator, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast
 
+from flowfabric import tracing
 from flowfabric.backends.ports import EngineBackend
 from flowfabric.client import payloads, streaming
 from flowfabric.client.failures import failure_of
@@ -146,10 +147,13 @@ class Handle(Generic[R]):
         The payload goes as JSON; `source` says who speaks. With `wait` it may come ahead of the wait it is for: it is
         delivered as soon as a waitpoint takes it, and TimeoutError says that none did. One that has ended is refused.
         """
-        args = to_execution(self.id, name, payload, waitpoint=waitpoint, source=source, idempotency_key=idempotency_key)
-        if wait is None:
-            return await self._backend.signal_execution(args)
-        return await signal_when_taken(self._backend, args, ms("wait", wait))
+        with tracing.span("signal", name, "PRODUCER", execution_id=self.id):
+            args = to_execution(
+                self.id, name, payload, waitpoint=waitpoint, source=source, idempotency_key=idempotency_key
+            )
+            if wait is None:
+                return await self._backend.signal_execution(args)
+            return await signal_when_taken(self._backend, args, ms("wait", wait))
 
     async def waitpoints(self, *, cursor: str | None = None, limit: int = 100) -> c.ListPendingWaitpointsPage:
         """Where it can be signalled to: its open waitpoints, and what each of them waits for; never their tokens."""

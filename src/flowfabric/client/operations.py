@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Any, TypeAlias
 
+from flowfabric import tracing
 from flowfabric.backends.ports import EngineBackend
 from flowfabric.client.options import Duration, moment_ms, ms
 from flowfabric.client.signals import by_link
@@ -64,8 +65,11 @@ class Operations:
 
         The signal is called what the link says, unless a name is given; `source` says who speaks.
         """
-        args = by_link(link, payload, name=name, source=source, idempotency_key=idempotency_key)
-        return await self.backend.deliver_signal(args)
+        if not isinstance(link, SignalLink):
+            link = SignalLink.parse(link)
+        with tracing.span("signal", name or link.signal_name or "", "PRODUCER", execution_id=link.execution_id):
+            args = by_link(link, payload, name=name, source=source, idempotency_key=idempotency_key)
+            return await self.backend.deliver_signal(args)
 
     async def suspended(
         self,

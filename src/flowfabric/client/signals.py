@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any, Final, cast
 
+from flowfabric import tracing
 from flowfabric.backends.ports import EngineBackend
 from flowfabric.client import payloads
 from flowfabric.core import contracts as c
@@ -71,6 +72,7 @@ def _content(name: str, payload: object, source: str, idempotency_key: str | Non
         "payload": data,
         "payload_encoding": None if data is None else payloads.ENCODING,
         "idempotency_key": idempotency_key,
+        "correlation_id": tracing.current_parent(),
     }
 
 

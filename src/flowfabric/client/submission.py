@@ -8,6 +8,7 @@ from weakref import WeakKeyDictionary
 
 from msgspec.structs import force_setattr
 
+from flowfabric import tracing
 from flowfabric.client import payloads
 from flowfabric.client.options import duration_or_moment
 from flowfabric.client.ordered_uuids import OrderedUuids
@@ -89,9 +90,18 @@ class _Form:
         args: c.CreateExecutionArgs = self._blank.__copy__()  # type: ignore[attr-defined]
         force_setattr(args, "execution_id", execution_id or self._new_id())
         force_setattr(args, "input_payload", payload)
+        if trace := tracing.current():
+            _add_trace(args, trace)
         return args
 
     def _new_id(self) -> ExecutionId:
         uuid = self._uuids.next()
         tag = self._tag or execution_partition(self._blank.lane_id, self._partitions, uuid).tag
         return ExecutionId.trusted(f"{tag}:{uuid}")
+
+
+def _add_trace(args: c.CreateExecutionArgs, trace: tracing.Carrier) -> None:
+    """Have it be run as a child of the current span, unless its tags name another, or are as many as there may be."""
+    tags = {**{tracing.OURS + name: value for name, value in trace.items()}, **args.tags}
+    if len(tags) <= limits.MAX_TAGS:
+        force_setattr(args, "tags", dict(sorted(tags.items())))

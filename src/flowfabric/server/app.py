@@ -16,7 +16,7 @@ from flowfabric.engine import Engine
 from flowfabric.errors import FlowFabricError
 from flowfabric.server import problems
 from flowfabric.server.metrics import Requests
-from flowfabric.server.middleware import Guard, Measured
+from flowfabric.server.middleware import Guard, Measured, Traced
 from flowfabric.server.routes import (
     approval,
     dashboard,
@@ -33,8 +33,8 @@ from flowfabric.server.routes import (
 from flowfabric.server.service import Service
 from flowfabric.server.settings import ServerSettings
 
-# Their addresses go before those of the ports, which some of them stand beside.
-_TOPICS: Final = (health, metrics, approval, submitting, work, events, streams, overview, looking, dashboard)
+# Their addresses go before those of the ports, which some of them stand beside; those that are called most go first.
+_TOPICS: Final = (submitting, work, events, streams, health, metrics, approval, overview, looking, dashboard)
 
 
 def create_app(
@@ -64,7 +64,7 @@ def create_app(
 
 
 def _middleware(settings: ServerSettings, requests: Requests) -> list[Middleware]:
-    found = [Middleware(Guard), Middleware(Measured, requests=requests)]
+    found = [Middleware(Guard), Middleware(Measured, requests=requests), Middleware(Traced)]
     if settings.origins:
         found.append(
             Middleware(

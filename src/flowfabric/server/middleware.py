@@ -10,6 +10,7 @@ from typing import Final
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from flowfabric import tracing
 from flowfabric.server.metrics import Requests
 from flowfabric.server.problems import on_bug
 
@@ -84,6 +85,26 @@ class Measured:
             await send(message)
 
         await self._app(scope, receive, noted)
+
+
+class Traced:
+    """A span for each request, where the program has configured OpenTelemetry."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or not tracing.is_on():
+            await self._app(scope, receive, send)
+            return
+        with tracing.request_span(scope["method"], scope["headers"]) as span:
+
+            async def noted(message: Message) -> None:
+                if message["type"] == "http.response.start":
+                    span.answer(scope["method"], getattr(scope.get("route"), "path", None), message["status"])
+                await send(message)
+
+            await self._app(scope, receive, noted)
 
 
 def _request_id(scope: Scope) -> str:

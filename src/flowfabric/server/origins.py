@@ -6,6 +6,7 @@ A browser on this machine reaches loopback for any site that it shows, so being 
 from __future__ import annotations
 
 from collections.abc import Collection
+from functools import lru_cache
 from urllib.parse import urlsplit
 
 from starlette.requests import Request
@@ -17,7 +18,7 @@ from flowfabric.server.settings import is_loopback
 def check_origin(request: Request, allowed: Collection[str]) -> None:
     """Refuse what another site's page sends, and what a name reaches that is not this machine's."""
     host = request.headers.get("host", "")
-    if not is_loopback(_name(f"//{host}")):
+    if not _is_here(host):
         problem = "a server without tokens is called by a name of this machine, such as localhost"
         raise FlowFabricError(problem, code="forbidden", host=host)
     origin = request.headers.get("origin")
@@ -26,8 +27,10 @@ def check_origin(request: Request, allowed: Collection[str]) -> None:
     raise FlowFabricError("pages of other sites may not call it; name them with --origin", code="forbidden")
 
 
-def _name(address: str) -> str:
+@lru_cache(maxsize=64)
+def _is_here(host: str) -> bool:
+    """Whether it is a name of this machine."""
     try:
-        return urlsplit(address).hostname or ""
+        return is_loopback(urlsplit(f"//{host}").hostname or "")
     except ValueError:
-        return ""
+        return False

@@ -16,6 +16,7 @@ from flowfabric.errors import ExecutionNotActive, FlowFabricError
 from flowfabric.worker.outcomes import Interrupted, Suspended
 
 if TYPE_CHECKING:
+    from flowfabric.tracing import Span
     from flowfabric.worker.context import Context
     from flowfabric.worker.emitting import Outgoing
     from flowfabric.worker.handlers import Handler
@@ -48,8 +49,8 @@ class Attempt:
 
     __slots__ = (
         "attempt_index", "context", "execution_id", "failures", "fence", "frames", "handle", "handler", "kill",
-        "lane_id", "lease_until", "note", "renew_at", "settled", "started", "stop", "stop_event", "suspension",
-        "timer", "work",
+        "lane_id", "lease_until", "note", "renew_at", "settled", "span", "started", "stop", "stop_event",
+        "suspension", "timer", "work",
     )  # fmt: skip
 
     def __init__(
@@ -75,6 +76,7 @@ class Attempt:
         self.context: Context | None = None
         self.frames: Outgoing | None = None  # that it emitted
         self.note: c.UpdateProgressArgs | None = None  # progress that was not sent yet
+        self.span: Span | None = None  # when it is traced
 
     def order(self, stop: Stop) -> bool:
         """Note that it must stop; from any thread. False when it knew."""
@@ -99,6 +101,13 @@ class Attempt:
             raise Suspended(f"{self.execution_id} waits; its handler will be run again")
         if self.stop is not None:
             raise Interrupted(f"{self.execution_id}: {self.stop}")
+
+    def stopped(self, error: BaseException | None = None) -> Stop | None:
+        """What made it end; None when it did so by itself, as it may while its worker drains."""
+        was_interrupted = self.kill is not None or isinstance(error, asyncio.CancelledError | Interrupted)
+        if self.stop is Stop.DRAINING and (error is None or not was_interrupted):
+            return None
+        return self.stop
 
     @property
     def is_lease_healthy(self) -> bool:

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar
 
+from flowfabric import tracing
 from flowfabric.backends.ports import EngineBackend
 from flowfabric.core import batch as b
 from flowfabric.core import contracts as c
@@ -32,6 +33,7 @@ from flowfabric.worker.settings import WorkerSettings
 from flowfabric.worker.shared_task import SharedTask
 from flowfabric.worker.stats import WorkerStats
 from flowfabric.worker.threads import Threads
+from flowfabric.worker.traced import run_traced, tell
 
 T = TypeVar("T")
 
@@ -105,7 +107,9 @@ class Attempts:
     def _begin(self, attempt: Attempt) -> None:
         self.running.add(attempt)
         handler = attempt.handler
-        if handler.waits:
+        if tracing.is_on():
+            attempt.handle = self.loop.create_task(run_traced(attempt, self.backend))
+        elif handler.waits:
             attempt.handle = self.loop.create_task(handler.run(attempt))
         else:
             self._shared_task.run(attempt)
@@ -132,26 +136,27 @@ class Attempts:
                 _logger.warning("%s; what it returned is ignored", _went_on(attempt))
             return
         attempt.settled = True
-        if attempt.stop is None or attempt.stop is Stop.DRAINING:
+        if attempt.stopped() is None:
             self._finish(attempt, completion(attempt.execution_id, attempt.fence, payload))
         else:
             self._end_stopped(attempt)
 
     def raised(self, attempt: Attempt, error: BaseException) -> None:
-        self._leave(attempt)
+        self._leave(attempt, error)
         if attempt.settled:
             if attempt.suspension is Suspension.DONE and not _unwinds(error):
                 _logger.warning("%s; what it raised is ignored", _went_on(attempt), exc_info=error)
             return
         attempt.settled = True
-        by_itself = attempt.stop is Stop.DRAINING and not _was_interrupted(attempt, error)
-        if attempt.stop is None or by_itself:
+        if attempt.stopped(error) is None:
             self._end(attempt, error)
         else:
             self._end_stopped(attempt)
 
-    def _leave(self, attempt: Attempt) -> None:
+    def _leave(self, attempt: Attempt, error: BaseException | None = None) -> None:
         """The handler has ended, and its slot is free."""
+        if attempt.span is not None:
+            tell(attempt.span, attempt, error)
         self.running.discard(attempt)
         attempt.context = None  # it knows the attempt: without this, each would wait for the garbage collector
         if attempt.timer is not None:
@@ -369,7 +374,3 @@ def _unwinds(error: BaseException) -> bool:
 
 def _went_on(attempt: Attempt) -> str:
     return f"{attempt.handler.name} of {attempt.execution_id} was suspended, and has caught Suspended and gone on"
-
-
-def _was_interrupted(attempt: Attempt, error: BaseException) -> bool:
-    return attempt.kill is not None or isinstance(error, asyncio.CancelledError | Interrupted)

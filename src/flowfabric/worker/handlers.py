@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol, TypeAlias
 
+from flowfabric import tracing
 from flowfabric.client.options import ms
 from flowfabric.client.tasks import Task
 from flowfabric.errors import InvalidInput
@@ -158,6 +159,7 @@ class ProcessHandler(Handler):
             deadline=context.deadline,
             payload=completed_payload(attempt.work.input_payload, attempt.work.inputs),
             encoding=attempt.work.payload_encoding,
+            trace=dict(tracing.current()),
         )
 
         def started(kill: Callable[[], None] | None) -> None:

@@ -18,6 +18,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
+from flowfabric import tracing
 from flowfabric.client.tasks import Task
 from flowfabric.core import contracts as c
 from flowfabric.core.codec import to_msgpack
@@ -49,6 +50,7 @@ class Job(msgspec.Struct, array_like=True):
     deadline: datetime | None
     payload: bytes
     encoding: str | None
+    trace: dict[str, str]  # names the span that it runs in
 
 
 class Ready(msgspec.Struct, tag="ready", array_like=True):
@@ -167,7 +169,8 @@ def _answer(job: Job, pipe: Connection) -> Answer:
         args, kwargs = decoded(task, job.payload, job.encoding)
         if task.takes_context:
             args = (Context(_ParentLink(job, pipe)), *args)
-        return Returned(encoded(task, task.function(*args, **kwargs)))
+        with tracing.restored(job.trace):
+            return Returned(encoded(task, task.function(*args, **kwargs)))
     except (KeyboardInterrupt, GeneratorExit):
         raise
     except BaseException as error:

@@ -17,6 +17,7 @@ from typing import Any, Final, get_args, get_origin, get_type_hints
 
 import msgspec
 
+from flowfabric import tracing
 from flowfabric.client import payloads
 from flowfabric.client.tasks import Task
 from flowfabric.core import contracts as c
@@ -76,10 +77,11 @@ class _Step:
         """Run the function and record its result. What it raises is the handler's, and is not recorded."""
         async with self._journal.gate.beside():
             self._journal.attempt.check()
-            value = await self._call()
-            payload = self._encoded(value)
-            kept = self._decoded(payload)  # before it is recorded: what cannot be read must not be kept
-            recorded = await self._record(payload, replace)
+            with tracing.span("step", self._at.name):
+                value = await self._call()
+                payload = self._encoded(value)
+                kept = self._decoded(payload)  # before it is recorded: what cannot be read must not be kept
+                recorded = await self._record(payload, replace)
         return kept if recorded == payload else self._decoded(recorded)
 
     async def _call(self) -> Any:

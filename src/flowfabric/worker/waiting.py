@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypedDict
 
+from flowfabric import tracing
 from flowfabric.client import payloads
 from flowfabric.client.options import Duration, ms
 from flowfabric.core import contracts as c
@@ -190,6 +191,7 @@ async def _suspend(journal: Journal, at: Occurrence, wait: Wait) -> WaitEnd:
         await journal.read_latest()
     end = journal.end_of(at)
     assert end is not None, "a suspension that was satisfied at once is the latest one"
+    tracing.link(signal.correlation_id for signal in end.signals)
     return end
 
 

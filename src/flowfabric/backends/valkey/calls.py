@@ -129,22 +129,14 @@ def argument_list(spec: FunctionSpec, named: Mapping[str, Value]) -> list[str | 
     """The arguments in order. None is left out at the end and empty before that."""
     if not named.keys() <= spec.arg_names:
         raise TypeError(f"{spec.function} takes no {sorted(named.keys() - spec.arg_names)}")
-    out: list[str | bytes | int] = []
-    present = 0
-    for arg in spec.args:
-        value = named.get(arg.name)
-        if arg.rest:
-            out.extend(_items(value))
-            present = len(out)
-            continue
-        if value is None:
-            out.append(arg.default or "")
-        elif isinstance(value, str | bytes | int):
-            out.append(value)
-            present = len(out)
-        else:
-            raise TypeError(f"{spec.function}: {arg.name} is one value, got {value!r}")
-    return out if present == len(out) else out[: max(present, _required(spec))]
+    given = [named.get(name) for name in spec.plain_args]
+    out = [default if value is None else value for value, default in zip(given, spec.defaults, strict=True)]
+    if spec.rest is not None:
+        return [*out, *_items(named.get(spec.rest))]  # type: ignore[list-item]  # the packer refuses what is no value
+    present = len(given)
+    while present > spec.required_args and given[present - 1] is None:
+        present -= 1
+    return out[:present]  # type: ignore[return-value]
 
 
 def parse_envelope(operation: str, reply: Reply, subject: str) -> Fields:
@@ -164,15 +156,6 @@ def flat_to_dict(flat: Reply) -> dict[str, str]:
         raise BadReply(f"expected a list of fields, got {type(flat).__name__}")
     text = [item.decode(errors="surrogateescape") for item in flat if isinstance(item, bytes)]
     return dict(zip(text[::2], text[1::2], strict=True))
-
-
-def _required(spec: FunctionSpec) -> int:
-    """How many arguments must be sent: everything before the optional tail."""
-    needed = 0
-    for at, arg in enumerate(spec.args, 1):
-        if not arg.rest and not arg.optional and arg.default is None:
-            needed = at
-    return needed
 
 
 def _items(value: Value) -> Iterable[str | bytes]:

@@ -20,7 +20,8 @@ to an absent one. Types: text (the default), id (not empty), int, nat (from 0), 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal, NoReturn
 
 ArgType = Literal["text", "id", "int", "nat", "pos"]
@@ -49,7 +50,7 @@ class Arg:
         return self.type in ("int", "nat", "pos")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class FunctionSpec:
     """One server function, as its header says."""
 
@@ -63,11 +64,35 @@ class FunctionSpec:
     flags: tuple[str, ...] = ()
     uses: tuple[str, ...] = ()
     repeatable: bool = False
-    arg_names: frozenset[str] = field(default_factory=frozenset)
 
     @property
     def function(self) -> str:
         return f"ff_{self.operation}"
+
+    @cached_property
+    def arg_names(self) -> frozenset[str]:
+        return frozenset(arg.name for arg in self.args)
+
+    @cached_property
+    def plain_args(self) -> tuple[str, ...]:
+        """The names of those that are one value each."""
+        return tuple(arg.name for arg in self.args if not arg.rest)
+
+    @cached_property
+    def defaults(self) -> tuple[str, ...]:
+        """What stands for each of them where nothing is said."""
+        return tuple(arg.default or "" for arg in self.args if not arg.rest)
+
+    @cached_property
+    def rest(self) -> str | None:
+        """The name of the one that takes the rest."""
+        return self.args[-1].name if self.args and self.args[-1].rest else None
+
+    @cached_property
+    def required_args(self) -> int:
+        """How many must be sent: everything before the optional tail."""
+        required = [at for at, arg in enumerate(self.args, 1) if not (arg.rest or arg.optional) and arg.default is None]
+        return required[-1] if required else 0
 
 
 def parse_contract(operation: str, source: str) -> FunctionSpec:
@@ -88,7 +113,6 @@ def parse_contract(operation: str, source: str) -> FunctionSpec:
         flags=tuple(tags.get("flags", [])),
         uses=tuple(tags.get("uses", [])),
         repeatable=tags.get("repeat", []) == ["safe"],
-        arg_names=frozenset(arg.name for arg in args),
     )
 
 

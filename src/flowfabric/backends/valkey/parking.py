@@ -56,7 +56,7 @@ def _with_payloads(rows: list[list[Any]], message: bytes, at: int) -> list[list[
     """The rows as a reply has them: bytes, all in their places."""
     whole = []
     for number, *cells in rows:
-        row = [number, *(cell.encode() if isinstance(cell, str) else cell for cell in cells)]
+        row = [number, *[cell.encode() if type(cell) is str else cell for cell in cells]]
         for cell in _BYTES:
             if cell < len(row):
                 end = at + row[cell]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 from flowfabric.backends.valkey.calls import Fields, FunctionCaller, Value
 from flowfabric.core import batch as b
 from flowfabric.core import contracts as c
@@ -63,7 +61,7 @@ class _Unpacked(Fields):
     __slots__ = ()
 
     def text(self, at: int) -> str:
-        return cast("str", self.values[at])
+        return self.values[at]  # type: ignore[return-value]
 
     def raw(self, at: int) -> bytes:
         return self.text(at).encode()

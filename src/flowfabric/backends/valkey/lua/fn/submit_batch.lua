@@ -24,6 +24,7 @@ return function(K, A)
     for i = 1, #items do
       wrongs[i] = submission.check(items[i])
       executions[i] = not wrongs[i] and batch.at(tag, items[i][1], collected)
+      if #items == 1 and executions[i] then executions[i].is_alone = true end
       if executions[i] then cores[#cores + 1] = executions[i].core end
     end
     submit.look_ahead(collected, cores)

@@ -82,10 +82,10 @@ local function start_usual(x, now, owner)
 end
 
 -- A new attempt under a new lease. owner: worker_id, worker_instance_id, lease_id, lease_ttl_ms, attempt_id and
--- attempt_timeout_ms?. A lost lease that this attempt takes over is counted.
+-- attempt_timeout_ms?. A lost lease that this attempt takes over is counted; x.newborn is not written yet.
 function M.start(x, now, owner, kind, lost)
   local asked = asked_timeout(owner)
-  if not asked and not lost and is_usual_first(x, kind) then return start_usual(x, now, owner) end
+  if not asked and not lost and not x.newborn and is_usual_first(x, kind) then return start_usual(x, now, owner) end
   local set = {
     "current_lease_id", owner.lease_id, "current_lease_epoch", x.current_lease_epoch + 1,
     "current_worker_instance_id", owner.worker_instance_id, "lease_expires_at", now + owner.lease_ttl_ms,
@@ -96,7 +96,9 @@ function M.start(x, now, owner, kind, lost)
   if index > 0 then add(set, "current_attempt_index", index) else x.current_attempt_index = "0" end
   if asked then add(set, "attempt_timeout_ms", asked) end
   if lost then add(set, "lease_reclaim_count", lost) end
-  if kind == "initial" then
+  if x.newborn then
+    transition.apply_first(x, now, FIRST, set, kind)
+  elseif kind == "initial" then
     transition.apply(x, now, FIRST, set, kind)
   else
     add(set, "current_attempt_type", kind)

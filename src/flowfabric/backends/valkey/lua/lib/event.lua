@@ -36,8 +36,15 @@ end
 -- A line: event, execution, attempt, epoch and outcome.
 function M.line(x, name, outcome) return name .. " " .. x.id .. tail(x, outcome) end
 
--- Two lines of one step that is written at once.
-function M.append_both(x, now, first, second) write(x.tag, 2, digits.of(now), first .. "\n" .. second) end
+-- Two lines of one step.
+function M.append_both(x, now, first, second)
+  local collected = x.writes
+  if not collected then return write(x.tag, 2, digits.of(now), first .. "\n" .. second) end
+  local lines = collected.lines
+  lines[#lines + 1] = first
+  lines[#lines + 1] = second
+  collected.tag, collected.now = x.tag, now
+end
 
 function M.append(x, name, now, outcome)
   local line = M.line(x, name, outcome)

@@ -2,13 +2,7 @@
 -- @uses digits event reply
 local M = {}
 
--- What a step needs of a flow. Counts that are absent are 0.
-local FIELDS = {
-  "public_flow_state", "node_count", "edge_count", "graph_revision", "moving_count", "failure_policy", "staged",
-  "sealed", "failed_execution_id", "parent_execution_id", "members_completed", "members_failed", "members_cancelled",
-  "members_expired", "members_skipped", "cancellation_policy", "cancel_reason", "unordered", "failure_count",
-  "work_count",
-}
+-- Those that are absent are 0.
 local COUNTS = {
   "node_count", "edge_count", "graph_revision", "moving_count", "members_completed", "members_failed",
   "members_cancelled", "members_expired", "members_skipped", "failure_count", "work_count",
@@ -36,11 +30,12 @@ function M.of_key(core, id)
   return M.at(tag, named)
 end
 
--- Read what a step needs into f; nil when there is no such flow.
+-- Read the record into f; nil when there is no such flow. It is small, so reading all of it costs less than looking for
+-- each field that a step may need.
 function M.fill(f)
-  local found = redis.call("HMGET", f.core, unpack(FIELDS))
-  if not found[1] then return nil end
-  for i = 1, #FIELDS do f[FIELDS[i]] = found[i] or nil end
+  local flat = redis.call("HGETALL", f.core)
+  if #flat == 0 then return nil end
+  for i = 1, #flat, 2 do f[flat[i]] = flat[i + 1] end
   for i = 1, #COUNTS do f[COUNTS[i]] = tonumber(f[COUNTS[i]] or 0) end
   f.was_ended = TERMINAL[f.public_flow_state] == true
   return f

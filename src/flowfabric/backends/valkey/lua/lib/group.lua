@@ -2,10 +2,6 @@
 -- @uses flow
 local M = {}
 
-local FIELDS = {
-  "policy_variant", "on_satisfied", "k", "n", "succeeded", "failed", "skipped", "group_state", "satisfied_at",
-}
-
 M.VARIANTS = {all_of = true, any_of = true, quorum = true}
 M.DISPOSITIONS = {cancel_remaining = true, let_run = true}
 
@@ -13,12 +9,10 @@ function M.key(f, uuid) return flow.key(f, "edgegroup:" .. f.tag .. ":" .. uuid)
 
 -- The join of a downstream; one without edges is an empty all-of.
 function M.load(f, uuid)
-  local found = redis.call("HMGET", M.key(f, uuid), unpack(FIELDS))
-  local g = {key = M.key(f, uuid), exists = false}
-  for i = 1, #FIELDS do
-    g[FIELDS[i]] = found[i] or nil
-    g.exists = g.exists or found[i] ~= false
-  end
+  local key = M.key(f, uuid)
+  local flat = redis.call("HGETALL", key)
+  local g = {key = key, exists = #flat > 0}
+  for i = 1, #flat, 2 do g[flat[i]] = flat[i + 1] end
   g.has_policy, g.policy_variant = g.policy_variant ~= nil, g.policy_variant or "all_of"
   g.k, g.n = tonumber(g.k or 0), tonumber(g.n or 0)
   g.succeeded, g.failed, g.skipped = tonumber(g.succeeded or 0), tonumber(g.failed or 0), tonumber(g.skipped or 0)

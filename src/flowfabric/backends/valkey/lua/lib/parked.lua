@@ -78,13 +78,15 @@ end
 -- Does nothing but a worker stand between this execution and its run, and nobody before it? Where limits may apply it
 -- takes the way of all.
 local function is_next(x)
-  if x.writes or x.flow_id or x.concurrency_key or x.budget_ids or x.quota_policy_id then return false end
+  if x.flow_id or x.concurrency_key or x.budget_ids or x.quota_policy_id then return false end
   if redis.call("EXISTS", index_key.lane(x, places.eligible(x)), attached.key(x.tag)) > 0 then return false end
   return not admission.lane_obstacle(x, true) and (lanes.free(x) or 1) > 0
 end
 
--- A claim that waits and can have this execution, which stands in no queue yet: {at, name, request}; or nil.
+-- A claim that waits and can have this execution, which stands in no queue yet: {at, name, request}; or nil. What is
+-- one of a batch takes the way of all.
 function M.taker(x)
+  if x.writes and not x.is_alone then return nil end
   local at = key(x.tag, x.lane_id)
   local waiting = redis.call("HRANDFIELD", at, LOOKS, "WITHVALUES")
   if #waiting == 0 or not is_next(x) then return nil end
@@ -96,12 +98,12 @@ function M.taker(x)
   end
 end
 
--- It has the execution, whose suspension ends in this step.
+-- It has the execution, whose suspension ends in this step, or which is new with its payload.
 function M.give(x, now, taker, woken)
-  local payloads = taking.payloads()
+  local payloads, new = taking.payloads(), x.newborn
   local rows = {taking.take(x, now, taker.request, 1, payloads, woken)}
   answered.remember(x.tag, taker.request)
-  taking.add_payloads(payloads)
+  if new then rows[1][PAYLOAD] = new.payload else taking.add_payloads(payloads) end
   send(taker.at, taker.name, taker.request, rows, payloads.earliest)
 end
 

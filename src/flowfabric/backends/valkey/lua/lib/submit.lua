@@ -1,5 +1,5 @@
 -- Accepting an execution: what create does for one, and submit for many.
--- @uses content event index record replace reply tags turns writes update
+-- @uses content event index parked record replace reply state tags turns writes update
 local M = {}
 
 -- What a submit makes of an execution that its idempotency key belongs to; true: it may replace it.
@@ -52,6 +52,25 @@ local function admit(x, fields, wanted, now)
   return turns.admit(candidate, now, wanted, fields)
 end
 
+-- Write the record and where it is listed. A claim that waits for it has it at once: it starts in this very step.
+local function store(x, new, vector, now)
+  if vector.is_usual and not new.concurrency_key then
+    for i = 1, #new.fields, 2 do
+      if new.fields[i + 1] ~= "" then x[new.fields[i]] = new.fields[i + 1] end
+    end
+    local taker = parked.taker(x)
+    if taker then
+      record.take_over(x, vector)
+      x.lifecycle_phase, x.current_lease_epoch = vector.lifecycle_phase, "0"
+      x.newborn = {fields = new.fields, payload = new.payload, line = event.line(x, "created")}
+      return parked.give(x, now, taker)
+    end
+  end
+  update.change(x, now, vector, new.fields, nil, true)
+  index.enter(x, now)
+  event.append_new(x, "created", now)
+end
+
 -- Write a new execution. idempotency: its key, or nil. new: what lib/content.lua read.
 function M.accept(x, idempotency, A, new, now)
   local fields, vector = new.fields, new.state
@@ -60,16 +79,14 @@ function M.accept(x, idempotency, A, new, now)
     fields[n + 1], fields[n + 2] = "idempotency_key", remember(x, idempotency, A)
   end
   if new.concurrency_key then vector = admit(x, fields, vector, now) end
-  update.change(x, now, vector, fields, nil, true)
+  store(x, new, vector, now)
   store_parts(x, new)
-  index.enter(x, now)
   index.register(x)
   if new.deadline then index.set_deadline(x, new.deadline) end
-  event.append_new(x, "created", now)
   if x.concurrency_key then turns.pass_on(x, now) end
   local collected = x.writes or x.beside
   if collected and collected.accepted then collected.accepted[x.id] = x.id end
-  return reply.ok(x.id, record.public_state(x))
+  return reply.ok(x.id, vector.public_state or state.public(vector.lifecycle_phase, vector.eligibility_state))
 end
 
 -- Its key belongs to an execution already, which may still be waiting.

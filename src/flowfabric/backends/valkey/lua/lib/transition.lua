@@ -46,7 +46,18 @@ function M.apply_both(x, now, first, outcome, second, set, clear)
   event.append_both(x, now, line, event.line(x, second.event))
 end
 
--- The same from one usual state (step.from) to another, for what has nothing unusual about it: no concurrency key, no
+-- Accepted and started in one step. x.newborn: fields (of its record) and line (that says it was accepted).
+function M.apply_first(x, now, step, set, outcome)
+  local fields, line = x.newborn.fields, x.newborn.line
+  local n = #fields
+  for i = 1, #set do fields[n + i] = set[i] end
+  x.newborn = nil
+  update.change(x, now, step.state, fields, nil, step.is_timed)
+  index.enter(x, now)
+  event.append_both(x, now, line, event.line(x, step.event, outcome))
+end
+
+-- apply() from one usual state (step.from) to another, for what has nothing unusual about it: no concurrency key, no
 -- capabilities, no time-outs, no field that goes. The rest is what update.change_usual takes.
 function M.apply_usual(x, now, step, outcome, ...)
   local in_batch = x.writes
