@@ -172,6 +172,7 @@ class LimitedActs:
 
     async def drain(self) -> None:
         await self.limits.drain()
+        await self.pay_what_was_paid()
 
     async def pay_what_was_paid(self) -> None:
         """The store's list says what is still owed: whoever paid the rest, it counts from then on."""

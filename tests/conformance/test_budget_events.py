@@ -10,15 +10,9 @@ from flowfabric.core import contracts as c
 from flowfabric.core.ids import BudgetId, LaneId
 from flowfabric.core.partition import Partition, PartitionFamily
 from flowfabric.errors import InvalidInput, NotFound
-from tests.conformance.driver import Driver
 from tests.conformance.limiting import Limits
 
 SOFT, HARD = c.EventKind.BUDGET_SOFT_BREACHED, c.EventKind.BUDGET_HARD_BREACHED
-
-
-@pytest.fixture
-def limits(driver: Driver) -> Limits:
-    return Limits(driver)
 
 
 async def events(limits: Limits, **filters: Any) -> list[c.Event]:

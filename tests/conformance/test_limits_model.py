@@ -152,7 +152,6 @@ class LimitedLives(LimitedActs):
             await self.run_due_work()
             await self.drain()
             await self.take(MOST)
-        await self.pay_what_was_paid()
         assert await self.slots() == self.slots_in_use
         left = [self.lives[each] for each in self.of("pending")]
         assert not [each for each in left if self.is_room_for(each)]
@@ -165,7 +164,6 @@ class LimitedLives(LimitedActs):
         for each in self.of("running"):
             await self.complete(self.subjects[each])
         await self.drain()
-        await self.pay_what_was_paid()
         assert not self.debts
         assert await self.slots() == len(self.guests)
         assert (await self.limits.status(self.budget_id)).reserved == {}
