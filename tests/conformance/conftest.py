@@ -14,18 +14,21 @@ from tests.conformance.parking import home
 from tests.soaking import SOAK
 
 _PART = 5
+_SEEDED = ("test_races.py", "test_flow_model.py")  # of which there are thousands in a soak
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Over HTTP only what goes through ports is a test.
 
-    One server and a cluster of three nodes run everything; what differs less from them runs a part, and a soak all.
+    One server and a cluster of three nodes run everything; what differs less from them runs a part. In a soak that is
+    so for seeds alone.
     """
     remote = [each for each in items if _topology(each) == "http"]
     left_out = [each for each in remote if is_local_only(each.nodeid)]
-    if not SOAK:
-        beside = [each for each in items if _topology(each) in ("http", "cluster", "batched")]
-        left_out += [each for number, each in enumerate(beside) if number % _PART]
+    beside = [each for each in items if _topology(each) in ("http", "cluster", "batched")]
+    if SOAK:
+        beside = [each for each in beside if any(name in each.nodeid for name in _SEEDED)]
+    left_out += [each for number, each in enumerate(beside) if number % _PART]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         gone = set(left_out)

@@ -57,6 +57,15 @@ async def test_an_absent_library_is_loaded_on_every_primary(client: Client) -> N
     assert await versions(client) == {LIBRARY_VERSION}
 
 
+async def test_the_first_call_slows_the_collector_down(client: Client) -> None:
+    """All libraries of a server share it, so another one can tell."""
+    look = "#!lua name=look\nredis.register_function('look', function() return collectgarbage('setstepmul', 10) end)"
+    await Library(client, bundle()).ensure()
+    await client.execute_on_primaries("FUNCTION", "LOAD", look)
+    await versions(client)
+    assert set(await client.execute_on_primaries("FCALL", "look", 0)) == {10}
+
+
 async def test_an_older_library_is_replaced(client: Client) -> None:
     await load(client, OLDER)
     await Library(client, bundle()).ensure()
@@ -110,7 +119,10 @@ async def test_a_server_that_lost_the_library_gets_it_again(client: Client) -> N
 
 def faulty() -> Bundle:
     source = "--- Fail.\n-- @keys core\n-- @args\nlocal x = nil\n\nreturn function() return x.y end\n"
-    lib = {"args.lua": "return {check_core = function() end}"}
+    lib = {
+        "args.lua": "return {check_core = function() end}",
+        "collector.lua": "return {slow_down = function() end}",
+    }
     return build(lib, {"broken.lua": source, "version.lua": "--- V.\n-- @keys\nreturn function(_, _, v) return v end"})
 
 

@@ -75,7 +75,7 @@ def build(
     manual_clock: bool = False,
 ) -> Bundle:
     writer = _Writer()
-    writer.add(f"#!lua name={LIBRARY_NAME}\nlocal lib = {{}}\nlocal VERSION = '{version}'", "bundle")
+    writer.add(f"#!lua name={LIBRARY_NAME}\nlocal lib = {{}}\nlocal VERSION = '{version}'\nlocal is_new = true", "bundle")
     for name in _dependency_order(lib):
         source = lib[f"{name}.lua"]
         writer.add(f"lib.{name} = (function() {_imports(uses_of(source))}", "bundle")
@@ -148,7 +148,7 @@ def _registration(spec: FunctionSpec) -> str:
     code = " ".join(body)
     return (
         f"redis.register_function{{function_name = '{spec.function}'{flags}, "
-        f"callback = function(keys, argv) {code} end}}"
+        f"callback = function(keys, argv) if is_new then is_new = lib.collector.slow_down() end {code} end}}"
     )
 
 
