@@ -14,7 +14,7 @@ from tests.conformance.parking import home
 from tests.soaking import SOAK
 
 _PART = 5
-_SEEDED = ("test_races.py", "test_flow_model.py")  # of which there are thousands in a soak
+_SEEDED = ("test_races.py", "test_flow_model.py", "test_limits_model.py")  # of which there are thousands in a soak
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
