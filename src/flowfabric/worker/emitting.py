@@ -181,6 +181,8 @@ class Emitter:
 
     async def taken(self, attempt: Attempt) -> None:
         """Wait until the store has taken all there is."""
+        if attempt.frames is None:
+            return
         done: asyncio.Future[FlowFabricError | None] = asyncio.get_running_loop().create_future()
         self.when_taken(attempt, lambda refusal: None if done.done() else done.set_result(refusal))
         if (refusal := await done) is not None:

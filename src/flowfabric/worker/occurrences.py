@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, defaultdict
+from collections import defaultdict
 from typing import NamedTuple
 
 
@@ -26,7 +26,7 @@ class Occurrences:
     """
 
     def __init__(self) -> None:
-        self._taken: Counter[str] = Counter()
+        self._taken: defaultdict[str, int] = defaultdict(int)
         self._failed: defaultdict[str, list[Occurrence]] = defaultdict(list)
 
     def take(self, name: str, like: object = None) -> Occurrence:
