@@ -227,10 +227,10 @@ class Screen:
 
 async def check_log(fleet: Fleet) -> list[str]:
     """Every execution has been completed exactly once, and has not ended otherwise: the store's own log says so."""
-    endings: Counter[tuple[ExecutionId, str]] = Counter()
+    endings: Counter[tuple[str, str]] = Counter()
     async for event in ending_events(fleet.fabric):
-        endings[event.execution_id, event.event] += 1
-    expected = Counter({(handle.id, "completed"): 1 for handle in fleet.handles})
+        endings[str(event.execution_id), event.event] += 1
+    expected: Counter[tuple[str, str]] = Counter({(handle.id, "completed"): 1 for handle in fleet.handles})
     wrong = [*describe("lost", expected - endings), *describe("doubled or not completed", endings - expected)]
     for frame, handle in enumerate(fleet.handles):
         if (result := await handle.raw_result()) is None or result.payload != f'"frame {frame}"'.encode():
@@ -250,7 +250,7 @@ async def ending_events(fabric: Fabric) -> AsyncIterator[Event]:
             return
 
 
-def describe(what: str, found: Counter[tuple[ExecutionId, str]]) -> Iterable[str]:
+def describe(what: str, found: Counter[tuple[str, str]]) -> Iterable[str]:
     return (f"{what}: {execution_id} ({event})" for execution_id, event in found.elements())
 
 

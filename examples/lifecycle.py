@@ -181,12 +181,11 @@ async def summary(story: Story) -> Table:
 async def event_log(story: Story) -> Table:
     """What the store wrote down itself, one line for each transition."""
     table = Table("after ms", "execution", "event", "attempt", "epoch", "outcome", title="The event log", box=BOX)
-    lines = [line for each in story.names for line in (await story.backend.history(each)).events]
-    lines.sort(key=lambda line: line.at_ms)
-    for line in lines:
+    lines = [(line, name) for each, name in story.names.items() for line in (await story.backend.history(each)).events]
+    lines.sort(key=lambda each: each[0].at_ms)
+    for line, name in lines:
         attempt = "" if line.attempt_index is None else str(line.attempt_index)
-        after = str(line.at_ms - lines[0].at_ms)
-        name = story.names[line.execution_id]
+        after = str(line.at_ms - lines[0][0].at_ms)
         table.add_row(after, name, line.event, attempt, str(line.lease_epoch), line.outcome or "")
     return table
 

@@ -47,6 +47,13 @@ def test_a_breach_shows_until_the_limit_is_raised_or_the_budget_reset(cli: Cli) 
     assert "0 of 60" in cli("budget", "reset", budget).stdout
 
 
+def test_passed_limits_are_events(cli: Cli) -> None:
+    budget = make(cli, "--limit", "tokens=10", "--soft", "tokens=5")
+    spend(cli, budget, 6)
+    (line,) = cli("events", "--event", "budget_soft_breached").stdout.splitlines()[1:]
+    assert line.split()[2:] == [budget, "budget_soft_breached", "-", "tokens", "6", "of", "5"]
+
+
 def test_usage_is_that_of_one_execution(cli: Cli) -> None:
     budget, x = make(cli, "--limit", "tokens=10"), cli.submit("greet", '"tides"')
     spend(cli, budget, 4, x)

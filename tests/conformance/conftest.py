@@ -1,15 +1,20 @@
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
+from flowfabric.backends.valkey import keys
 from flowfabric.backends.valkey.backend import ValkeyBackend
 from flowfabric.testing import ManualClock
 from tests.conformance.driver import Driver
+from tests.conformance.limiting import Limits
 from tests.conformance.over_http import is_local_only
+from tests.conformance.parking import home
 from tests.soaking import SOAK
 
 _PART = 5
-_SEEDED = ("test_races.py", "test_flow_model.py")  # of which there are thousands in a soak
+_SEEDED = ("test_races.py", "test_flow_model.py", "test_limits_model.py")  # of which there are thousands in a soak
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -38,3 +43,16 @@ def _topology(item: pytest.Item) -> str:
 @pytest.fixture
 def driver(backend: ValkeyBackend, clock: ManualClock) -> Driver:
     return Driver(backend, clock)
+
+
+@pytest.fixture
+def limits(driver: Driver) -> Limits:
+    return Limits(driver)
+
+
+@pytest.fixture
+def near(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> Driver:
+    """Who listens does so on the node where the lane lives, the only one that can tell whether anybody does."""
+    client = driver.backend.client
+    monkeypatch.setattr(client, "dedicated", partial(client.dedicated, key=keys.events(home(driver).tag)))
+    return driver

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from flowfabric.backends.valkey import keys
+from flowfabric.core import batch as b
 from flowfabric.core import contracts as c
 from flowfabric.core.ids import BudgetId, QuotaPolicyId, ReservationId
 from flowfabric.core.partition import Partition, PartitionFamily, budget_partition
 from flowfabric.core.policy import ExecutionPolicy
-from tests.conformance.driver import LANE, Driver, Subject
+from flowfabric.core.states import PublicState
+from tests.conformance.driver import BACKOFF, INSTANCE, LANE, TTL, WORKER, Driver, Subject
+from tests.conformance.suspending import Suspender
 
 
 class Limits:
@@ -63,9 +67,14 @@ class Limits:
         return await self.backend.release_budget(c.ReleaseBudgetArgs(budget_id=budget_id, execution_id=x.execution_id))
 
     async def limit(self, budget_id: BudgetId, **hard: int) -> c.BudgetLimitsSet:
+        return await self.limits(budget_id, hard, {})
+
+    async def limits(self, budget_id: BudgetId, hard: dict[str, int], soft: dict[str, int]) -> c.BudgetLimitsSet:
+        names = tuple(dict.fromkeys((*hard, *soft)))
         args = c.SetBudgetLimitsArgs(
-            budget_id=budget_id, dimensions=tuple(hard), hard_limits=tuple(hard.values()), soft_limits=(0,) * len(hard)
-        )
+            budget_id=budget_id, dimensions=names, hard_limits=tuple(hard.get(name, 0) for name in names),
+            soft_limits=tuple(soft.get(name, 0) for name in names),
+        )  # fmt: skip
         return await self.backend.set_budget_limits(args)
 
     async def reserve(
@@ -119,3 +128,52 @@ class Limits:
 
     def partition(self, budget_id: BudgetId) -> Partition:
         return budget_partition(budget_id, self.backend.partitions)
+
+
+async def key_of(limits: Limits, budget_id: BudgetId) -> str:
+    return keys.budget(budget_id, limits.backend.partitions)
+
+
+def ids(subjects: list[Subject]) -> list[str]:
+    return [x.execution_id for x in subjects]
+
+
+async def public(limits: Limits, x: Subject) -> PublicState | None:
+    return await limits.backend.get_execution_state(x.execution_id)
+
+
+def partition_of(x: Subject) -> Partition:
+    return Partition(PartitionFamily.FLOW, x.execution_id.partition_index)
+
+
+async def finish(limits: Limits, x: Subject, **claim: Any) -> b.FinishExecutionsResult:
+    """Complete through the batch surface, which passes the slot on by itself."""
+    asked = b.ClaimExecutionsArgs(
+        lane_id=LANE, worker_id=WORKER, worker_instance_id=INSTANCE, lease_ttl_ms=TTL, **claim
+    )
+    done = c.CompleteExecutionArgs(execution_id=x.execution_id, fence=x.fence, result_payload=b"")
+    args = b.FinishExecutionsArgs(partition=partition_of(x), finish=(done,), claim=asked if claim else None)
+    return await limits.backend.finish_executions(args)
+
+
+async def stop(driver: Driver, x: Subject, how: str) -> Any:
+    match how:
+        case "complete":
+            return await driver.complete(x)
+        case "fail":
+            return await driver.fail(x)
+        case "retry":
+            return await driver.fail(x, retry=True)
+        case "delay":
+            return await driver.delay(x, driver.clock.now_ms + BACKOFF)
+        case "cancel":
+            return await driver.cancel(x)
+        case "lose":
+            await driver.clock.advance(TTL)
+            return await driver.backend.run_due_work(b.RunDueWorkArgs(partition=partition_of(x)))
+        case "suspend":
+            waiting = Suspender(driver)
+            await waiting.seed()
+            return await waiting.suspend(x)
+    await driver.clock.advance(3_600_000)
+    return await driver.expire(x, c.ExpireReason.EXECUTION_DEADLINE)

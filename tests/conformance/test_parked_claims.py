@@ -3,154 +3,33 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
-from functools import partial
-from typing import Any
 
-import msgspec
 import pytest
 
-from flowfabric.backends.ports import WorkListener
-from flowfabric.backends.valkey import keys
-from flowfabric.backends.valkey.calls import flat_to_dict
 from flowfabric.core import batch as b
 from flowfabric.core import contracts as c
-from flowfabric.core.ids import ExecutionId, LaneId, Namespace, WorkerInstanceId
-from flowfabric.core.partition import Partition, lane_partitions
-from flowfabric.core.policy import ExecutionPolicy, RoutingRequirements, TimeoutBehavior
+from flowfabric.core.ids import LaneId, Namespace
 from flowfabric.core.states import PublicState
 from flowfabric.errors import BadReply
-from tests.conformance.driver import BACKOFF, INSTANCE, LANE, TTL, WORKER, Driver, Subject
+from tests.conformance.driver import BACKOFF, INSTANCE, LANE, TTL, Driver
 from tests.conformance.invariants import check_store, dump
-from tests.conformance.suspending import Suspender
-from tests.conformance.test_flow_inputs import check_given, claim, joined
-
-MARKER = LaneId("marker")
-OTHER_INSTANCE = WorkerInstanceId("worker-2")
-GPU = ExecutionPolicy(routing_requirements=RoutingRequirements(required_capabilities=("gpu",)))
-BINARY = bytes(range(256))
-
-Heard = frozenset[tuple[LaneId, Partition]]
-
-
-@pytest.fixture
-def near(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> Driver:
-    """Who listens does so on the node where the lane lives, the only one that can tell whether anybody does."""
-    client = driver.backend.client
-    monkeypatch.setattr(client, "dedicated", partial(client.dedicated, key=keys.events(home(driver).tag)))
-    return driver
-
-
-def home(driver: Driver, lane: LaneId = LANE) -> Partition:
-    return lane_partitions(lane, driver.backend.partitions)[0]
-
-
-class Listening:
-    """A worker that listens, and what came for its claims."""
-
-    def __init__(self, listener: WorkListener, handed: asyncio.Queue[tuple[str, bytes]]) -> None:
-        self._listener = listener
-        self._handed = handed
-
-    async def message(self) -> tuple[str, bytes]:
-        async with asyncio.timeout(20):
-            return await self._handed.get()
-
-    async def works(self, parked: b.ParkedClaim) -> list[b.ClaimedWork]:
-        key, message = await self.message()
-        assert key == parked.key
-        return parked.read(message)
-
-    async def heard_until(self, *wanted: tuple[LaneId, Partition]) -> Heard:
-        found: Heard = frozenset()
-        async with asyncio.timeout(20):
-            while not found.issuperset(wanted):
-                found |= await self._listener.wait()
-        return found
-
-    @property
-    def has_nothing(self) -> bool:
-        return self._handed.empty()
-
-
-@asynccontextmanager
-async def listening(driver: Driver, instance: WorkerInstanceId = INSTANCE, *lanes: LaneId) -> AsyncIterator[Listening]:
-    """A worker that hears of its lanes, and of what comes for its parked claims."""
-    handed: asyncio.Queue[tuple[str, bytes]] = asyncio.Queue()
-    put: Callable[[str, bytes], None] = lambda key, message: handed.put_nowait((key, message))  # noqa: E731
-    lanes = lanes or (LANE, MARKER)
-    async with driver.backend.listen_for_work(lanes, worker_instance_id=instance, on_handed=put) as listener:
-        assert await listener.wait() == frozenset()
-        yield Listening(listener, handed)
-
-
-async def ask(driver: Driver, count: int = 4, park: int | None = 4, **changes: Any) -> b.FinishExecutionsResult:
-    claim = {
-        "lane_id": LANE, "worker_id": WORKER, "worker_instance_id": INSTANCE, "lease_ttl_ms": TTL, "count": count,
-        "park": park, **changes,
-    }  # fmt: skip
-    partition = home(driver, claim["lane_id"])  # type: ignore[arg-type]
-    args = b.FinishExecutionsArgs(partition=partition, claim=b.ClaimExecutionsArgs(**claim))  # type: ignore[arg-type]
-    return await driver.backend.finish_executions(args)
-
-
-async def park(driver: Driver, count: int = 4, **changes: Any) -> b.ParkedClaim:
-    result = await ask(driver, count=count, park=count, **changes)
-    assert result.claimed == []
-    assert result.parked is not None
-    return result.parked
-
-
-async def submit(driver: Driver, count: int = 1, **fields: Any) -> list[ExecutionId]:
-    lane = fields.get("lane_id", LANE)
-    batch = [
-        c.CreateExecutionArgs(
-            **{
-                "execution_id": driver.mint(lane),
-                "namespace": Namespace("tests"),
-                "lane_id": LANE,
-                "execution_kind": "kind",
-                "input_payload": b"%d" % number,
-                **fields,
-            }  # type: ignore[arg-type]
-        )
-        for number in range(count)
-    ]
-    outcomes = await driver.backend.submit_executions(batch)
-    assert all(isinstance(outcome, c.ExecutionCreated) for outcome in outcomes), outcomes
-    return [args.execution_id for args in batch]
-
-
-async def waiting(driver: Driver) -> int:
-    """How many claims wait in the lane."""
-    key = f"ff:idx:{home(driver).tag}:lane:{LANE}:parked"
-    count = await driver.backend.client.execute("HLEN", key, key=key)
-    assert isinstance(count, int)
-    return count
-
-
-async def record(driver: Driver, execution_id: ExecutionId) -> dict[str, str]:
-    key = f"ff:exec:{execution_id.tag}:{execution_id}:core"
-    return flat_to_dict(await driver.backend.client.execute("HGETALL", key, key=key))
-
-
-async def events(driver: Driver, execution_id: ExecutionId) -> list[str]:
-    return [event.event for event in (await driver.backend.history(execution_id)).events]
-
-
-async def state(driver: Driver, execution_id: ExecutionId) -> PublicState:
-    return (await driver.info(Subject(execution_id))).public_state
-
-
-def told(works: list[b.ClaimedWork]) -> list[Any]:
-    """All that a claim says, in values that can be compared."""
-    return [(work.claim, work.execution_kind, work.input_payload, work.payload_encoding) for work in works]
-
-
-def without_ids(work: b.ClaimedWork) -> dict[str, Any]:
-    found = msgspec.structs.asdict(work)
-    return {name: found[name] for name in found.keys() - {"execution_id", "fence", "handles"}}
+from tests.conformance.parking import (
+    BINARY,
+    GPU,
+    MARKER,
+    OTHER_INSTANCE,
+    ask,
+    events,
+    home,
+    listening,
+    park,
+    record,
+    state,
+    submit,
+    told,
+    waiting,
+    without_ids,
+)
 
 
 async def test_a_submit_gives_a_claim_that_waits_what_a_claim_would_have_got(near: Driver) -> None:
@@ -413,94 +292,6 @@ async def test_a_lost_lease_of_handed_work_comes_back(near: Driver) -> None:
         (again,) = (await ask(near)).claimed
     assert again.execution_id == execution_id
     assert again.fence.lease_epoch > work.fence.lease_epoch
-    await check_store(near.backend.client)
-
-
-async def nothing_but_the_marker_is_heard(near: Driver, worker: Listening) -> None:
-    """What was handed over was not announced."""
-    await submit(near, lane_id=MARKER)
-    assert await worker.heard_until((MARKER, home(near, MARKER))) == {(MARKER, home(near, MARKER))}
-
-
-async def _signalled(waits: Suspender, x: Subject, at: c.IssuedWaitpoint) -> None:
-    assert isinstance(await waits.signal(x, at), c.ResumeTriggered)
-
-
-async def _resumed(waits: Suspender, x: Subject, _: c.IssuedWaitpoint) -> None:
-    assert await waits.resume(x) == c.ExecutionResumed(public_state=PublicState.WAITING)
-
-
-async def _closed(waits: Suspender, x: Subject, at: c.IssuedWaitpoint) -> None:
-    await waits.close(x, at.waitpoint_id, source=c.CancelSource.OPERATOR_OVERRIDE)
-
-
-async def _timed_out(waits: Suspender, x: Subject, _: c.IssuedWaitpoint) -> None:
-    await waits.driver.clock.advance(BACKOFF)
-    assert (await waits.due(x)).woken == 1
-
-
-async def _resumed_later(waits: Suspender, x: Subject, _: c.IssuedWaitpoint) -> None:
-    await waits.resume(x, resume_delay_ms=10)
-    await waits.driver.clock.advance(10)
-    assert (await waits.due(x)).promoted == 1
-
-
-@pytest.mark.parametrize("wake", [_signalled, _resumed, _closed, _timed_out, _resumed_later])
-async def test_whatever_wakes_an_execution_hands_it_over(near: Driver, wake: Callable[..., Awaitable[None]]) -> None:
-    waits = Suspender(near)
-    await waits.seed()
-    x = await waits.running()
-    suspended = await waits.suspend(x, timeout_ms=BACKOFF, timeout_behavior=TimeoutBehavior.AUTO_RESUME)
-    async with listening(near) as worker:
-        parked = await park(near)
-        await wake(waits, x, suspended.waitpoints[0])
-        (work,) = await worker.works(parked)
-        await nothing_but_the_marker_is_heard(near, worker)
-    assert isinstance(work.claim, c.ClaimedResumedExecution)
-    assert (work.execution_id, work.fence.attempt_id) == (x.execution_id, x.fence.attempt_id)
-    assert (await events(near, x.execution_id))[-2:] in (["woken", "resumed"], ["promoted", "resumed"])
-    await check_store(near.backend.client)
-    await near.complete(near.held(work))
-
-
-async def test_a_woken_member_of_a_flow_comes_with_its_inputs_and_what_it_waited_for(near: Driver) -> None:
-    graph, waits = await joined(near), Suspender(near)
-    await waits.seed()
-    x = near.held(await claim(near))
-    suspended = await waits.suspend(x)
-    async with listening(near) as worker:
-        parked = await park(near)
-        await waits.signal(x, suspended.waitpoints[0], payload=b"yes")
-        (work,) = await worker.works(parked)
-        (again,) = await parked.recall()
-    for each in (work, again):
-        check_given(each, graph)
-        assert each.fence.attempt_id == x.fence.attempt_id
-        assert each.resumption is not None
-        assert [signal.payload for signal in each.resumption.latest.signals] == [b"yes"]
-    await near.complete(near.held(work))
-    assert await graph.flow_state() == "completed"
-    await graph.check()
-
-
-async def test_a_single_create_hands_its_execution_over(near: Driver) -> None:
-    async with listening(near) as worker:
-        parked = await park(near)
-        x = await near.create()
-        (work,) = await worker.works(parked)
-        await nothing_but_the_marker_is_heard(near, worker)
-    assert work.execution_id == x.execution_id
-    await check_store(near.backend.client)
-
-
-async def test_a_delay_that_is_over_hands_its_execution_over(near: Driver) -> None:
-    async with listening(near) as worker:
-        parked = await park(near)
-        (later,) = await submit(near, delay_until=near.clock.now_ms + BACKOFF)
-        await near.clock.advance(BACKOFF)
-        await near.backend.run_due_work(b.RunDueWorkArgs(partition=home(near)))
-        assert [work.execution_id for work in await worker.works(parked)] == [later]
-        await nothing_but_the_marker_is_heard(near, worker)
     await check_store(near.backend.client)
 
 

@@ -2,25 +2,14 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import pytest
 
-from flowfabric.backends.valkey import keys
 from flowfabric.core import batch as b
 from flowfabric.core import contracts as c
 from tests.conformance.driver import INSTANCE, LANE, TTL, WORKER, Driver
 from tests.conformance.flowing import Graph
+from tests.conformance.parking import OTHER_INSTANCE, home, listening, park, waiting
 from tests.conformance.test_flow_inputs import flow_in
-from tests.conformance.test_parked_claims import OTHER_INSTANCE, home, listening, park, waiting
-
-
-@pytest.fixture
-def near(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> Driver:
-    """Who listens does so on the node where the lane lives, the only one that can tell whether anybody does."""
-    client = driver.backend.client
-    monkeypatch.setattr(client, "dedicated", partial(client.dedicated, key=keys.events(home(driver).tag)))
-    return driver
 
 
 async def drawn(driver: Driver, drawing: str, **more: object) -> Graph:

@@ -12,19 +12,16 @@ from flowfabric.core.policy import ExecutionPolicy, RoutingRequirements, Timeout
 from flowfabric.core.states import LaneState, PublicState
 from tests.conformance.driver import LANE, Driver
 from tests.conformance.invariants import check_store
-from tests.conformance.test_parked_claims import (
+from tests.conformance.parking import (
     ask,
     events,
     listening,
-    near,
     park,
     record,
     state,
     submit,
     without_ids,
 )
-
-__all__ = ["near"]
 
 GPU = ExecutionPolicy(routing_requirements=RoutingRequirements(required_capabilities=("gpu",)))
 TIMED = ExecutionPolicy(

@@ -10,14 +10,9 @@ from flowfabric.backends.valkey import keys
 from flowfabric.core import contracts as c
 from flowfabric.core.ids import QuotaPolicyId
 from flowfabric.errors import FlowFabricError, InvalidInput, NotFound
-from tests.conformance.driver import Driver, Subject
+from tests.conformance.driver import Subject
 from tests.conformance.invariants import dump
 from tests.conformance.limiting import Limits
-
-
-@pytest.fixture
-def limits(driver: Driver) -> Limits:
-    return Limits(driver)
 
 
 async def check(

@@ -140,3 +140,51 @@ LIMIT_SCENARIOS: list[Scenario] = [
     ("wake_waiting", "invalid_input", nothing, on_partition("ff_wake_waiting", "b:1", 1001, 0)),
     ("attach_limit", "invalid_input", nothing, on_key("ff_attach_limit", "ff:attach:{fp:7}", "lane:x", "rule", "1", 1)),
 ]  # fmt: skip
+
+
+DEDUP = "ff:usagededup:{b:7}:once"
+spend_once = on_budget("ff_record_spend", 1, "tokens", 1, 0, DEDUP, "x1", first=2, fillers=2)
+report_once = on_budget("ff_report_usage_and_check", 1, "tokens", 1, 0, DEDUP, first=2)
+report_too_much = on_budget("ff_report_usage_and_check", 1, "tokens", 11, 0, first=2)
+reserve = on_budget("ff_reserve_budget", "x1", "r1", 1, 1, "tokens", 5)
+settle = on_budget("ff_settle_reservation", "x1", "r1", 1, "tokens", 5)
+settle_stretch = on_budget("ff_settle_stretch", "x1", 1, 5, 1)
+release = on_budget("ff_release_budget", BUDGET_ID, "x1", suffix=":usage", fillers=2)
+
+
+def after(arrange: Step, *steps: Step) -> Step:
+    def run(x: Execution) -> None:
+        for step in (arrange, *steps):
+            step(x)
+
+    return run
+
+
+def admit(x: Execution) -> Reply:
+    return quota_of(x).check("x1", 1, cap=1)
+
+
+def admit_another(x: Execution) -> Reply:
+    return quota_of(x).check("x2", 1, cap=1)
+
+
+# What was done before, and a breach that is noted already, are answered without a write.
+LIMIT_REPEATS: list[tuple[str, Step, Step]] = [
+    ("create_budget", with_budget, lambda x: budget_of(x).create(("tokens", 10, 0))),
+    ("report_usage_and_check", after(with_budget, report_once), report_once),
+    ("report_usage_and_check", after(with_budget, report_too_much), report_too_much),
+    ("record_spend", after(with_budget, spend_once), spend_once),
+    ("release_budget", after(with_budget, spend_once, release), release),
+    ("reserve_budget", after(with_budget, reserve), reserve),
+    ("settle_reservation", after(with_budget, reserve, settle), settle),
+    ("settle_stretch", after(with_budget, reserve, settle_stretch), settle_stretch),
+    ("create_quota_policy", with_quota, lambda x: quota_of(x).create()),
+    ("release_admission", after(with_quota, admit, lambda x: quota_of(x).release("x1")),
+     lambda x: quota_of(x).release("x1")),
+]  # fmt: skip
+
+# These have no envelope: the status comes first.
+ADMISSION_REPEATS: list[tuple[str, Step, Step]] = [
+    ("ALREADY_ADMITTED", after(with_quota, admit), admit),
+    ("CONCURRENCY_EXCEEDED", after(with_quota, admit), admit_another),
+]

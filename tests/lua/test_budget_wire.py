@@ -48,6 +48,19 @@ def test_the_answers_to_a_report(budget: Budget) -> None:
     assert (found["breach_count"], found["soft_breach_count"], found["last_breach_dim"]) == ("1", "1", "tokens")
 
 
+def test_passed_limits_are_lines_of_the_partitions_log(budget: Budget) -> None:
+    budget.create(("tokens", 100, 80))
+    budget.report(tokens=90)
+    budget.report(tokens=11)
+    lines = [entry[b"lines"].decode() for _, entry in budget.client.xrange(f"ff:part:{budget.tag}:events")]
+    assert lines == [
+        f"budget_soft_breached {budget.tag}:{budget.id}  0 tokens 90 of 80",
+        f"budget_hard_breached {budget.tag}:{budget.id}  0 tokens 90 of 100",
+    ]
+    page = budget.fcall("ff_read_events", [f"ff:part:{budget.tag}:events"], "", "", "default", "", "", "", 10)
+    assert [row[1] for row in page[-1]] == ["budget_soft_breached", "budget_hard_breached"]
+
+
 def test_a_dimension_that_is_named_twice_counts_once_with_the_sum(budget: Budget) -> None:
     budget.create(("tokens", 100, 0))
     keys = [f"{budget.key}:usage", f"{budget.key}:limits", budget.key]

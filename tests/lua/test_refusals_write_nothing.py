@@ -11,7 +11,7 @@ import valkey
 
 from flowfabric.backends.valkey.bundle import bundle
 from tests.lua.flow_refusals import FLOW_SCENARIOS
-from tests.lua.limit_refusals import LIMIT_SCENARIOS, note_reservation
+from tests.lua.limit_refusals import ADMISSION_REPEATS, LIMIT_REPEATS, LIMIT_SCENARIOS, note_reservation
 from tests.lua.stream_refusals import STREAM_SCENARIOS
 from tests.lua.suspension_refusals import SUSPENSION_SCENARIOS
 from tests.lua.suspension_wire import SECRET, Waiting, all_of, composite, count, named, single
@@ -489,6 +489,8 @@ REPEATS: list[tuple[str, Any, Callable[[Waiting], Reply]]] = [
     ("record_step", lambda x: (x.run(), record_step(x)), record_step),
     ("seed_waitpoint_hmac_secret", lambda x: x.seed(), lambda x: x.seed("k2", "cd" * 32)),
     ("rotate_waitpoint_hmac_secret", lambda x: x.seed(), lambda x: x.rotate("k1", SECRET)),
+    ("note_reservation", lambda x: (x.run(), note_reservation(x)), note_reservation),
+    *LIMIT_REPEATS,
 ]  # fmt: skip
 
 
@@ -502,6 +504,17 @@ def test_an_answer_to_a_repeat_writes_nothing(
     arrange(x)
     before = dump(wire)
     assert call(x)[0] == 1
+    assert dump(wire) == before
+
+
+@pytest.mark.parametrize(("status", "arrange", "call"), ADMISSION_REPEATS, ids=["again", "full"])
+def test_who_is_admitted_or_finds_no_slot_writes_nothing(
+    wire: valkey.Valkey, status: str, arrange: Step, call: Callable[[Execution], Reply]
+) -> None:
+    x = Execution(wire)
+    arrange(x)
+    before = dump(wire)
+    assert call(x)[0] == status
     assert dump(wire) == before
 
 

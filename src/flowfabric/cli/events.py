@@ -114,7 +114,8 @@ def _moved(args: c.ReadEventsArgs, cursor: str | None, limit: int) -> c.ReadEven
 
 def _words(event: c.Event) -> tuple[str, str, str, str, str]:
     attempt = "-" if event.attempt_index is None else str(event.attempt_index)
-    return time_text(event.at_ms), event.execution_id, event.event, attempt, event.outcome or "-"
+    whose = event.execution_id or event.budget_id or "-"
+    return time_text(event.at_ms), whose, event.event, attempt, event.outcome or "-"
 
 
 def _print_page(page: c.EventPage, out: Output) -> None:

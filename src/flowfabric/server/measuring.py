@@ -44,7 +44,9 @@ class Happened:
             await self._catch_up()
         latency = "From the moment when it may start to the claim."
         return [
-            counted("flowfabric_events_total", "What happened to executions.", "event", self._counts),
+            counted(
+                "flowfabric_events_total", "What happened to executions, flows and budgets.", "event", self._counts
+            ),
             Family("flowfabric_claim_latency_seconds", "histogram", latency, self._latency.samples()),
             Family(
                 "flowfabric_events_passed_over_total",
@@ -69,6 +71,8 @@ class Happened:
 
     def _note(self, event: c.Event) -> None:
         self._counts[event.event] += 1
+        if event.execution_id is None:
+            return
         if event.event in _READY:
             self._ready[event.execution_id] = event.at_ms
             if len(self._ready) > _MOST_READY:
@@ -111,13 +115,14 @@ async def of_budgets(backend: EngineBackend) -> list[Family]:
             labels = (("budget", str(budget.budget_id)), ("scope", budget.scope_id), ("dimension", dimension))
             used.append(Sample(labels, budget.usage.get(dimension, 0)))
             limit.append(Sample(labels, hard))
-    breaches = [
-        Sample((("budget", str(each.budget_id)), ("scope", each.scope_id)), each.breach_count) for each in found
-    ]
+    labelled = [((("budget", str(each.budget_id)), ("scope", each.scope_id)), each) for each in found]
+    breaches = [Sample(labels, each.breach_count) for labels, each in labelled]
+    soft = [Sample(labels, each.soft_breach_count) for labels, each in labelled]
     return [
         Family("flowfabric_budget_used", "gauge", "What was spent in this period.", used),
         Family("flowfabric_budget_hard_limit", "gauge", "What may be spent.", limit),
         Family("flowfabric_budget_breaches_total", "counter", "How often a hard limit was in the way.", breaches),
+        Family("flowfabric_budget_soft_breaches_total", "counter", "How often a soft limit was passed.", soft),
     ]
 
 

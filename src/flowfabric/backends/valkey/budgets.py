@@ -12,7 +12,7 @@ from flowfabric.backends.valkey.executions import fence_args
 from flowfabric.backends.valkey.maintenance import tags_with
 from flowfabric.core import contracts as c
 from flowfabric.core.ids import BudgetId, ExecutionId
-from flowfabric.core.partition import Partition, PartitionFamily
+from flowfabric.core.partition import Partition, PartitionFamily, PartitionKey
 from flowfabric.errors import BadReply, InvalidInput
 
 
@@ -49,8 +49,7 @@ class ValkeyBudgets(ValkeyAdmissions):
         return _numbers(fields.mapping(4))
 
     async def list_budgets(self, *, after: BudgetId | None = None, limit: int = 100) -> list[BudgetId]:
-        count = self.partitions.num_budget_partitions
-        tags = [Partition(PartitionFamily.BUDGET, index).tag for index in range(count)]
+        tags = keys.budget_tags_of(self.partitions)
         found = await at_once(self._list_limits(f"ff:idx:{tag}:budget_policies", after, limit) for tag in tags)
         return [BudgetId(each) for each in sorted(each for ids in found for each in ids)[:limit]]
 
@@ -122,9 +121,8 @@ class ValkeyBudgets(ValkeyAdmissions):
         return _counted(fields)
 
     async def budget_partitions_in_use(self) -> list[Partition]:
-        count = self.partitions.num_budget_partitions
-        partitions = {each.tag: each for each in (Partition(PartitionFamily.BUDGET, index) for index in range(count))}
-        return [partitions[tag] for tag in await tags_with(self._client, list(partitions), "budget_policies")]
+        tags = await tags_with(self._client, keys.budget_tags_of(self.partitions), "budget_policies")
+        return [PartitionKey(tag).parse() for tag in tags]
 
     async def reset_due_budgets(self, partition: Partition, *, limit: int = 100) -> c.DueBudgetsReset:
         key = f"ff:idx:{self._budget_tag(partition)}:budget_resets"

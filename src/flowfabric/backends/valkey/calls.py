@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from itertools import islice
 from typing import TypeVar
 
 from flowfabric.backends.valkey import keys
@@ -167,13 +168,16 @@ def _items(value: Value) -> Iterable[str | bytes]:
 
 
 async def at_once(calls: Iterable[Awaitable[T]]) -> list[T]:
-    """All of them, some at the same time; the first error is raised when the calls beside it have ended."""
-    waiting = list(calls)
-    if len(waiting) == 1:
-        return [await waiting[0]]
-    done: list[T] = []
-    for start in range(0, len(waiting), _AT_ONCE):
-        for result in await asyncio.gather(*waiting[start : start + _AT_ONCE], return_exceptions=True):
+    """All of them, some at the same time; the first error is raised when the calls beside it have ended.
+
+    What comes after them is made then, so that nothing is left over when the caller is cancelled.
+    """
+    rest, done = iter(calls), list[T]()
+    while some := list(islice(rest, _AT_ONCE)):
+        if len(some) == 1:
+            done.append(await some[0])
+            continue
+        for result in await asyncio.gather(*some, return_exceptions=True):
             if isinstance(result, BaseException):
                 raise result
             done.append(result)

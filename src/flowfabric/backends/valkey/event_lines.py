@@ -8,15 +8,16 @@ from flowfabric.backends.valkey.keys import index_of
 from flowfabric.backends.valkey.merge import Place, Source
 from flowfabric.core import contracts as c
 from flowfabric.core.contracts.events import END
-from flowfabric.core.ids import ExecutionId
+from flowfabric.core.ids import BudgetId, ExecutionId
 
 
 class EventLines(Source[tuple[c.Event, int]]):
-    """The log of one partition, after the line with a number."""
+    """The log of one partition, after the line with a number. `number` is the log's own, in cursors."""
 
     def __init__(self, caller: FunctionCaller, tag: str, args: c.ReadEventsArgs, after: int) -> None:
         super().__init__()
-        self.tag = tag
+        self.number = log_number(tag)
+        self._tag = tag
         self.truncated = False
         self._caller = caller
         self._start = self._scanned = after
@@ -32,22 +33,21 @@ class EventLines(Source[tuple[c.Event, int]]):
 
     async def ask(self, count: int) -> None:
         fields = await self._caller.call_partition(
-            "read_events", self.tag, **self._args, after=self._scanned, limit=count
+            "read_events", self._tag, **self._args, after=self._scanned, limit=count
         )
         self.truncated = self.truncated or fields.text(0) == "1"
         self.finished = fields.text(1) == "0"
         self._scanned = fields.number(2)
-        partition = index_of(self.tag)
         for row in fields.rows(4):
             line = int(row[0])
-            self.found.append((self._place(row[5], line), (_event(row, partition, line), line)))
+            self.found.append((self._place(row[5], line), (_event(row, self.number, line), line)))
         if fields.text(3):
             self.reached = self._place(fields.text(3), self._scanned)
 
     def _place(self, at_ms: str, line: int) -> Place:
         """Lines stay in the order of their log, even where a server's clock went back."""
         self._latest_ms = max(self._latest_ms, int(at_ms))
-        return self._latest_ms, index_of(self.tag), line
+        return self._latest_ms, self.number, line
 
     def place_after(self, taken: set[Place]) -> int:
         """Where the next page starts: after all that was looked at, or after the last line that was taken."""
@@ -59,16 +59,23 @@ class EventLines(Source[tuple[c.Event, int]]):
         return self._scanned
 
 
-def _event(row: list[str], partition: int, line: int) -> c.Event:
+def _event(row: list[str], log: int, line: int) -> c.Event:
+    is_budget = log < 0
     return c.Event(
-        execution_id=ExecutionId(row[2]),
+        execution_id=None if is_budget else ExecutionId(row[2]),
         event=row[1],
         at_ms=int(row[5]),
         lease_epoch=int(row[4]),
         attempt_index=int(row[3]) if row[3] else None,
         outcome=row[6] or None,
-        cursor=encode_lines({partition: line}),
+        cursor=encode_lines({log: line}),
+        budget_id=BudgetId.trusted(row[2].rpartition(":")[2]) if is_budget else None,
     )
+
+
+def log_number(tag: str) -> int:
+    """The index of a partition of executions; those of budgets count down from -1."""
+    return -1 - int(tag[3:-1]) if tag.startswith("{b:") else index_of(tag)
 
 
 def encode_lines(places: dict[int, int]) -> str:

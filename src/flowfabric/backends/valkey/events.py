@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 from typing import Final
 
 from flowfabric.backends.valkey.calls import FunctionCaller, at_once
-from flowfabric.backends.valkey.event_lines import EventLines, decode_lines, encode_lines
-from flowfabric.backends.valkey.keys import index_of, tags_of
+from flowfabric.backends.valkey.event_lines import EventLines, decode_lines, encode_lines, log_number
+from flowfabric.backends.valkey.keys import budget_tags_of, tags_of
 from flowfabric.backends.valkey.merge import fill, settled
 from flowfabric.backends.valkey.reads import ValkeyReads
 from flowfabric.backends.valkey.tail import EventTail
@@ -16,7 +16,7 @@ from flowfabric.core import contracts as c
 from flowfabric.core import limits
 from flowfabric.core.contracts.events import END, ENDINGS
 from flowfabric.core.ids import ExecutionId
-from flowfabric.core.partition import PartitionConfig, flow_partition
+from flowfabric.core.partition import PartitionConfig, PartitionFamily, flow_partition
 from flowfabric.core.states import PublicState
 from flowfabric.errors import ExecutionNotFound, InvalidInput
 
@@ -35,12 +35,12 @@ class ValkeyEvents(ValkeyReads):
         tags = self._tags(args)
         if args.cursor == END:
             return c.EventPage(cursor=encode_lines(await self._ends(tags)))
-        sources = [EventLines(self._caller, tag, args, places.get(index_of(tag), 0)) for tag in tags]
+        sources = [EventLines(self._caller, tag, args, places.get(log_number(tag), 0)) for tag in tags]
         await fill(sources, args.limit)
         found, more = settled(sources, args.limit)
         taken = {place for place, _ in found}
         for source in sources:
-            places[index_of(source.tag)] = source.place_after(taken)
+            places[source.number] = source.place_after(taken)
         return c.EventPage(
             events=tuple(event for _, (event, _) in found),
             cursor=encode_lines(places),
@@ -101,13 +101,20 @@ class ValkeyEvents(ValkeyReads):
             return [args.execution_id.tag]
         if args.flow_id is not None:
             return [flow_partition(args.flow_id, self.partitions).tag]
+        budgets = budget_tags_of(self.partitions)
         if args.partition is None:
-            return tags_of(self.partitions)
-        if args.partition.index >= self.partitions.num_flow_partitions:
-            problem = f"must be one of {self.partitions.num_flow_partitions}"
-            raise InvalidInput("partition", args.partition.tag, problem)
+            return [*tags_of(self.partitions), *(budgets if _may_be_of_budgets(args) else ())]
+        known = budgets if args.partition.family is PartitionFamily.BUDGET else tags_of(self.partitions)
+        if args.partition.tag not in known:
+            raise InvalidInput("partition", args.partition.tag, f"must be one of {len(known)}")
         return [args.partition.tag]
 
     async def _ends(self, tags: list[str]) -> dict[int, int]:
         calls = (self._caller.call_partition("read_events", tag, after="$", limit=1) for tag in tags)
-        return {index_of(tag): fields.number(2) for tag, fields in zip(tags, await at_once(calls), strict=True)}
+        return {log_number(tag): fields.number(2) for tag, fields in zip(tags, await at_once(calls), strict=True)}
+
+
+def _may_be_of_budgets(args: c.ReadEventsArgs) -> bool:
+    """Where no line of a budget can match, their logs need not be read."""
+    is_asked_for = not args.events or any(each.startswith("budget_") for each in args.events)
+    return is_asked_for and args.execution_kind is None

@@ -105,6 +105,11 @@ def tags_of(partitions: PartitionConfig) -> list[str]:
     return [Partition(PartitionFamily.FLOW, index).tag for index in range(partitions.num_flow_partitions)]
 
 
+def budget_tags_of(partitions: PartitionConfig) -> list[str]:
+    """The tags of all partitions that hold budgets."""
+    return [Partition(PartitionFamily.BUDGET, index).tag for index in range(partitions.num_budget_partitions)]
+
+
 def index_of(tag: str) -> int:
     """The index of a partition of executions."""
     return int(tag[4:-1])

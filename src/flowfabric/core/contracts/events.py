@@ -9,7 +9,7 @@ import msgspec
 
 from flowfabric.core import limits
 from flowfabric.core.contracts.fields import Checked, ExecutionKind, Rule, ScanLimit
-from flowfabric.core.ids import AttemptIndex, ExecutionId, FlowId, LaneId, LeaseEpoch, Namespace, TimestampMs
+from flowfabric.core.ids import AttemptIndex, BudgetId, ExecutionId, FlowId, LaneId, LeaseEpoch, Namespace, TimestampMs
 from flowfabric.core.partition import Partition, PartitionFamily
 from flowfabric.core.states import PublicState
 from flowfabric.errors import InvalidInput
@@ -53,6 +53,8 @@ class EventKind(StrEnum):
     FLOW_FAILED = "flow_failed"
     FLOW_CANCELLED = "flow_cancelled"
     FLOW_REOPENED = "flow_reopened"
+    BUDGET_SOFT_BREACHED = "budget_soft_breached"
+    BUDGET_HARD_BREACHED = "budget_hard_breached"
 
 
 # The events an execution ends with, and its state from then on.
@@ -79,30 +81,34 @@ Cursor: TypeAlias = Annotated[str, Rule(lambda field, value: limits.label(field,
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """One transition, or progress, of one execution; or the end of a flow, or its going on again.
+    """One transition, or progress, of one execution; or the end of a flow, or its going on again; or a passed limit.
 
-    A line of a flow has the flow's id in place of the execution's, in the partition of both.
+    A line of a flow has the flow's id in place of the execution's, in the partition of both. A line of a budget has
+    none, and `outcome` says the dimension, what was used of it and the limit: `tokens 81 of 80`.
     """
 
-    execution_id: ExecutionId
+    execution_id: ExecutionId | None = None
     event: str  # an EventKind; text, because a newer library may know more of them
     at_ms: TimestampMs
     lease_epoch: LeaseEpoch = 0
     attempt_index: AttemptIndex | None = None  # None: never claimed
     outcome: str | None = None  # how it ended, why an attempt started or failed, the per cent done
     cursor: str  # reading its partition from here goes on after it
+    budget_id: BudgetId | None = None  # whose limit was passed
 
     @property
     def flow_id(self) -> FlowId | None:
-        """The flow that it is about; None for an execution."""
-        return FlowId(self.execution_id.uuid) if self.event.startswith("flow_") else None
+        """The flow that it is about; None for an execution or a budget."""
+        if self.execution_id is None or not self.event.startswith("flow_"):
+            return None
+        return FlowId(self.execution_id.uuid)
 
 
 class ReadEventsArgs(Checked, frozen=True, kw_only=True):
     """Lines that match every filter given, after `cursor`; without one from the oldest line there is.
 
     An execution's namespace, lane, kind and flow are looked up in its record, so they match only while it exists.
-    A flow has neither lane nor kind.
+    A flow has neither lane nor kind. A budget has the namespace or the lane that it was made for, and nothing else.
     """
 
     execution_id: ExecutionId | None = None
@@ -119,8 +125,8 @@ class ReadEventsArgs(Checked, frozen=True, kw_only=True):
         super().__post_init__()
         if self.partition is None:
             return
-        if self.partition.family not in (PartitionFamily.FLOW, PartitionFamily.EXECUTION):
-            raise InvalidInput("partition", self.partition.tag, "must be one of executions, like {fp:7}")
+        if self.partition.family is PartitionFamily.QUOTA:
+            raise InvalidInput("partition", self.partition.tag, "must be one of executions or budgets, like {fp:7}")
         if self.execution_id is not None and self.execution_id.tag != self.partition.tag:
             raise InvalidInput("partition", self.partition.tag, f"must be the execution's, {self.execution_id.tag}")
 

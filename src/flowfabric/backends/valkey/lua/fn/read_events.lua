@@ -5,7 +5,7 @@
 -- @errors  invalid_input
 -- @flags   no-writes
 -- @repeat  safe
--- @uses    event flow listing reply
+-- @uses    event line_owner listing reply
 local MAX_PAGE = 1000
 -- How many lines one call looks at, about, and how many entries it reads at a time.
 local BUDGET, ENTRIES = 500, 16
@@ -15,33 +15,6 @@ local function set_of(names)
   local out = {}
   for _, name in ipairs(names) do out[name] = true end
   return out
-end
-
-local function fits(wanted, value) return wanted == "" or wanted == value end
-
-local function is_flow_wanted(tag, A, id)
-  if A.lane_id ~= "" or A.execution_kind ~= "" or not fits(A.flow_id, id) then return false end
-  return A.namespace == "" or A.namespace == redis.call("HGET", flow.at(tag, id).core, "namespace")
-end
-
-local function is_execution_wanted(tag, A, id)
-  local core = "ff:exec:" .. tag .. ":" .. id .. ":core"
-  local found = redis.call("HMGET", core, "lane_id", "namespace", "execution_kind", "flow_id")
-  return found[1] and fits(A.lane_id, found[1]) and fits(A.namespace, found[2] or "default")
-    and fits(A.execution_kind, found[3]) and fits(A.flow_id, found[4]) or false
-end
-
--- Whether the execution or the flow of a line matches; looked up once a call, and only while its record exists.
-local function owner_filter(tag, A)
-  if A.namespace .. A.lane_id .. A.execution_kind .. A.flow_id == "" then return function() return true end end
-  local known = {}
-  return function(name, id)
-    if known[id] == nil then
-      local is_flow = name:sub(1, 5) == "flow_"
-      known[id] = (is_flow and is_flow_wanted or is_execution_wanted)(tag, A, is_flow and id:sub(#tag + 2) or id)
-    end
-    return known[id]
-  end
 end
 
 -- The lines of an entry, and the number of the first: its id is the number of the last (lib/event.lua).
@@ -83,7 +56,7 @@ return function(K, A)
   local after = tonumber(A.after) or 0
   local restarted = after > last
   if restarted then after = 0 end
-  local wanted, is_wanted, out = set_of(A.events), owner_filter(tag, A), {}
+  local wanted, is_wanted, out = set_of(A.events), line_owner.filter(tag, A), {}
   local reached, reached_ms = after, ""
   local oldest = walk(K.partition, after, function(number, at_ms, line)
     local name, id, attempt, epoch, outcome = line:match("^(%S+) (%S+) (%S*) (%S*) (.*)$")

@@ -3,6 +3,7 @@
 -- @args    budget_id:id execution_id:id
 -- @reply   status
 -- @errors  invalid_input budget_not_found corruption
+-- @events  budget_hard_breached
 -- @repeat  safe
 -- @uses    budget clock reply spending
 return function(K, A)

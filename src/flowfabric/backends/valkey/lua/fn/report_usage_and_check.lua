@@ -3,6 +3,7 @@
 -- @args    dimension_count:nat *report
 -- @reply   dimension current_usage limit on_hard_limit
 -- @errors  invalid_input budget_not_found corruption
+-- @events  budget_soft_breached budget_hard_breached
 -- @repeat  safe
 -- @uses    amounts args budget clock reservation spending
 local function read(A)

@@ -3,6 +3,7 @@
 -- @args    execution_id:id reservation_id:id lease_epoch:nat pair_count:nat *amounts
 -- @reply   dimension taken limit on_hard_limit
 -- @errors  invalid_input budget_not_found corruption
+-- @events  budget_hard_breached
 -- @repeat  safe
 -- @uses    amounts budget clock digits reply reservation spending
 return function(K, A)

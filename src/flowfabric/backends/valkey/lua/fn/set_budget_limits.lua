@@ -3,6 +3,7 @@
 -- @args    budget_id:id now_ms:nat dimension_count:nat *dimensions
 -- @reply   is_open dimension
 -- @errors  invalid_input budget_not_found corruption
+-- @events  budget_soft_breached budget_hard_breached
 -- @repeat  safe
 -- @uses    amounts budget clock digits reply
 local MOST = 64
@@ -42,8 +43,9 @@ return function(K, A)
   if count > MOST then return reply.invalid("dimensions", "at most " .. MOST .. " of one budget", count) end
 
   for _, each in ipairs(limits) do
-    local before = b.hard[each.name]
+    local before, was_above = b.hard[each.name], budget.is_above_soft(b, each.name)
     store(b, each)
+    if not was_above and budget.is_above_soft(b, each.name) then budget.pass_soft(b, each.name, now) end
     local is_raised = before and (each.hard == 0 or each.hard > before)
     if is_raised and budget.is_breached(b) and b.def.last_breach_dim == each.name then budget.reopen(b, now) end
   end

@@ -3,6 +3,7 @@
 -- @args    execution_id:id reservation_id:id pair_count:nat *amounts
 -- @reply   dimension current_usage limit on_hard_limit
 -- @errors  invalid_input budget_not_found corruption
+-- @events  budget_soft_breached budget_hard_breached
 -- @repeat  safe
 -- @uses    amounts budget clock reservation spending
 return function(K, A)

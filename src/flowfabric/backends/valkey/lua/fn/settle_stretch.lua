@@ -3,6 +3,7 @@
 -- @args    execution_id:id lease_epoch:nat wall_time_ms:nat attempts:nat
 -- @reply   returned waiting
 -- @errors  invalid_input budget_not_found corruption
+-- @events  budget_soft_breached budget_hard_breached
 -- @repeat  safe
 -- @uses    budget clock digits reservation spending waiters
 -- What the engine measures by itself, on budgets that have a limit for it.

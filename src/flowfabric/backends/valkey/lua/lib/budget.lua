@@ -1,7 +1,7 @@
 -- A budget: its definition, its limits, what is used of them and what is held for reservations.
 --
 -- One rule for every limit: an amount fits when used + held + amount is not more than the limit. A limit of 0 is none.
--- @uses digits reply
+-- @uses digits event reply
 local M = {}
 
 -- The most that is counted: beyond it, whole numbers are not exact any more.
@@ -9,7 +9,7 @@ M.MAX_TOTAL = 9007199254740991
 
 -- Names of the budget and its keys, without reading it; nil and a refusal for a key that is not a budget's.
 function M.at(key)
-  local tag, id = key:match("^ff:budget:(%b{}):([^:]+)$")
+  local tag, id = key:match("^ff:budget:(%b{}):([^:%s]+)$")
   if not tag then return nil, reply.invalid("budget", "ff:budget:{tag}:<budget_id>", key) end
   return {
     key = key, tag = tag, id = id, limits = key .. ":limits", usage = key .. ":usage", reserved = key .. ":reserved",
@@ -75,15 +75,30 @@ function M.is_over(b, name, amount)
   return limit ~= nil and M.used(b, name) + amount > limit
 end
 
+-- Is the soft limit passed?
+function M.is_above_soft(b, name)
+  local limit = b.soft[name]
+  return limit ~= nil and M.used(b, name) > limit
+end
+
 function M.is_breached(b) return b.def.breached_at ~= nil and b.def.breached_at ~= "" end
 
 -- There is something for the engine to do, now or at a time that it does not know yet.
 function M.announce(b) redis.call("PUBLISH", "ff:budget", b.tag) end
 
--- What the engine is to act on: once for each kind and dimension, until it has.
-function M.notify(b, kind, name, now)
+-- A limit was passed: a line of the log, and a notice that the engine is to act on, once for each kind and dimension
+-- until it has.
+local function tell(b, kind, name, now)
+  local numbers = digits.of(M.used(b, name)) .. " of " .. digits.of(b[kind][name])
+  event.append_budget(b, "budget_" .. kind .. "_breached", now, name .. " " .. numbers)
   redis.call("ZADD", "ff:idx:" .. b.tag .. ":budget_notices", "NX", digits.of(now), kind .. " " .. b.id .. " " .. name)
   M.announce(b)
+end
+
+-- Note that a soft limit was passed.
+function M.pass_soft(b, name, now)
+  redis.call("HINCRBY", b.key, "soft_breach_count", 1)
+  tell(b, "soft", name, now)
 end
 
 -- Note a breach: once, however often it is met, until it is over (D20).
@@ -93,7 +108,7 @@ function M.breach(b, name, now)
   redis.call("HSET", b.key, "breached_at", at, "last_breach_at", at, "last_breach_dim", name, "last_updated_at", at)
   redis.call("HINCRBY", b.key, "breach_count", 1)
   b.def.breached_at, b.def.last_breach_dim = at, name
-  M.notify(b, "hard", name, now)
+  tell(b, "hard", name, now)
 end
 
 -- The breach of a dimension is over: by a reset, a higher limit or spend that was given back. When another dimension is
@@ -104,7 +119,7 @@ function M.reopen(b, now)
     if M.is_over(b, name, 0) then
       redis.call("HSET", b.key, "last_breach_dim", name)
       b.def.last_breach_dim = name
-      return M.notify(b, "hard", name, now)
+      return tell(b, "hard", name, now)
     end
   end
   redis.call("HDEL", b.key, "breached_at")

@@ -63,6 +63,11 @@ function M.append_flow(f, name, now, collected)
   collected.tag, collected.now = f.tag, now
 end
 
+-- A line of a budget, in the log of its own partition: it has the budget's id where others have the execution's.
+function M.append_budget(b, name, now, outcome)
+  write(b.tag, 1, digits.of(now), name .. " " .. b.tag .. ":" .. b.id .. "  0 " .. outcome)
+end
+
 -- The same of all executions of a batch with these ids, which may become more until the lines are written.
 function M.append_all(x, name, now, outcome, ids)
   local collected = x.writes

@@ -56,30 +56,22 @@ local function note(b, execution_id, list)
   redis.call("PEXPIRE", key, LEDGER_MS)
 end
 
--- Was the soft limit crossed by this amount? It is told once for each crossing.
-local function crosses(b, each)
-  local limit, before = b.soft[each.name], budget.used(b, each.name) - each.amount
-  return limit and before <= limit and before + each.amount > limit
-end
-
 -- Count the amounts. Answers the first dimension whose soft limit this crossed, and the first that is over its hard
--- limit now. execution_id: whose ledger they go to, or "".
+-- limit now; every crossing is told. execution_id: whose ledger they go to, or "".
 function M.count(b, list, now, execution_id, dedup)
-  local soft, over
+  local crossed, over = {}, nil
   for _, each in ipairs(list) do
+    local was_above = budget.is_above_soft(b, each.name)
     if each.amount > 0 then redis.call("HINCRBY", b.usage, each.name, digits.of(each.amount)) end
     b.used[each.name] = budget.used(b, each.name) + each.amount
-    if not soft and crosses(b, each) then soft = each.name end
+    if not was_above and budget.is_above_soft(b, each.name) then crossed[#crossed + 1] = each.name end
     if not over and budget.is_over(b, each.name, 0) then over = each.name end
   end
   if execution_id ~= "" and #list > 0 then note(b, execution_id, list) end
   redis.call("HSET", b.key, "last_updated_at", digits.of(now))
-  if soft then
-    redis.call("HINCRBY", b.key, "soft_breach_count", 1)
-    budget.notify(b, "soft", soft, now)
-  end
+  for _, name in ipairs(crossed) do budget.pass_soft(b, name, now) end
   if dedup ~= "" then redis.call("SET", dedup, "1", "PX", DEDUP_MS) end
-  return soft, over
+  return crossed[1], over
 end
 
 -- The answers that all ways of spending share.
