@@ -23,7 +23,7 @@ demo: setup ## a flow that streams, spends and asks, in the dashboard; approve i
 pictures: setup ## take the screenshots of the docs anew, in Chromium
 	$(BIN)/python -m scripts.screenshots
 
-test: setup ## run every test, on all processors
+test: setup ## run every test, one process more than there are processors
 	$(BIN)/python -m pytest -q --numprocesses auto --maxprocesses 4 --dist loadfile
 
 lint: setup ## ruff, mypy, layers, Lua, sizes, generated pages

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -33,6 +34,12 @@ pytest_plugins = ["tests.secrets_in_logs"]
 # How long an example takes says more about the machine than about the code.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """Many tests wait for something most of their time: one process more than there are processors."""
+    return (os.cpu_count() or 1) + 1
+
 
 # Where the conformance suites run: one server, one-node and three-node clusters, and the batch surface.
 TOPOLOGIES = ("embedded", "batched", "cluster", "three_nodes", "http")

@@ -47,9 +47,9 @@ local function is_free(x, name, offers)
   return x.attempt_state == "attempt_interrupted" and dependency.open_count(x) == 0
 end
 
--- There may be a great many members of flows that wait for others: their records are not read.
+-- There may be a great many members of flows that wait for others: their records are not read, and may be broken.
 local function may_be_free(x, name)
-  return name ~= "blocked:dependencies" or redis.call("HGET", x.core, "attempt_state") == "attempt_interrupted"
+  return name ~= "blocked:dependencies" or redis.pcall("HGET", x.core, "attempt_state") == "attempt_interrupted"
 end
 
 return function(K, A)
