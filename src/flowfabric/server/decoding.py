@@ -9,12 +9,13 @@ from typing import Any, Final
 import msgspec
 from msgspec import inspect
 from starlette.datastructures import QueryParams
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 
 from flowfabric.backends.http.operations import Operation
 from flowfabric.backends.http.shapes import FinishRequest
 from flowfabric.core.codec import from_json, from_plain
 from flowfabric.errors import FlowFabricError, InvalidInput
+from flowfabric.server.headers import header
 from flowfabric.server.settings import ServerSettings
 
 _STRUCTURED: Final = (inspect.StructType, inspect.VarTupleType, inspect.DictType, inspect.ListType)
@@ -27,25 +28,29 @@ async def body_of(request: Request, settings: ServerSettings, *, takes_payloads:
     most = settings.payload_body_bytes if takes_payloads else settings.body_bytes
     size, parts = 0, []
     _check_announced(request, most)
-    request.state.is_cut_off = True  # until it was read: whoever is refused meanwhile could go on sending for ever
+    state = request.scope["state"]
+    state["is_cut_off"] = True  # until it was read: whoever is refused meanwhile could go on sending for ever
     try:
         async with asyncio.timeout(settings.body_timeout_ms / 1000):
-            async for part in request.stream():
-                size += len(part)
+            is_whole = False
+            while not is_whole:
+                message = await request.receive()
+                if message["type"] == "http.disconnect":
+                    raise InvalidInput("body", f"{size} bytes", "must arrive whole")
+                parts.append(message.get("body", b""))
+                size += len(parts[-1])
                 if size > most:
                     raise _too_large(most)
-                parts.append(part)
+                is_whole = not message.get("more_body", False)
     except TimeoutError:
         raise InvalidInput("body", f"{size} bytes", f"must arrive within {settings.body_timeout_ms} ms") from None
-    except ClientDisconnect:
-        raise InvalidInput("body", f"{size} bytes", "must arrive whole") from None
-    request.state.is_cut_off = False
+    state["is_cut_off"] = False
     return b"".join(parts)
 
 
 def _check_announced(request: Request, most: int) -> None:
     """A body that says it is too large is passed over; one that says it is huge ends the connection."""
-    announced = request.headers.get("content-length", "")
+    announced = header(request, b"content-length") or ""
     if announced.isdecimal() and int(announced) > most:
         request.state.is_cut_off = int(announced) > _HUGE * most
         raise _too_large(most)

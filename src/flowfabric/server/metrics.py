@@ -64,7 +64,10 @@ class Requests:
 
     def note(self, operation: str, status: int, seconds: float) -> None:
         self._answers[operation, status] += 1
-        self._took.setdefault(operation, Histogram()).observe(seconds)
+        took = self._took.get(operation)
+        if took is None:
+            took = self._took[operation] = Histogram()
+        took.observe(seconds)
 
     def families(self) -> list[Family]:
         answers = [

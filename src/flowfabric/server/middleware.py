@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import secrets
+from itertools import count
 from time import perf_counter
 from typing import Final
 
@@ -15,6 +16,8 @@ from flowfabric.server.metrics import Requests
 from flowfabric.server.problems import on_bug
 
 _ID: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_PROCESS: Final = secrets.token_hex(8) + "-"
+_numbers: Final = count(1)
 
 HEADERS: Final = {
     "X-Content-Type-Options": "nosniff",
@@ -31,6 +34,7 @@ HEADERS: Final = {
 
 _ALL: Final = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
 _API: Final = [*_ALL, (b"cache-control", b"no-store")]
+_NAMES: Final = {b"x-request-id", *(name for name, _ in _API)}
 
 
 class Guard:
@@ -54,7 +58,8 @@ class Guard:
                 has_begun = True
                 headers = message["headers"]
                 given = {name for name, _ in headers}
-                message["headers"] = [*headers, *(each for each in added if each[0] not in given)]
+                missing = added if given.isdisjoint(_NAMES) else [each for each in added if each[0] not in given]
+                message["headers"] = [*headers, *missing]
             await send(message)
 
         try:
@@ -112,4 +117,4 @@ def _request_id(scope: Scope) -> str:
     for name, value in scope["headers"]:
         if name == b"x-request-id" and (found := _ID.fullmatch(value.decode("latin-1"))):
             return found[0]
-    return secrets.token_hex(8)
+    return f"{_PROCESS}{next(_numbers):x}"

@@ -17,6 +17,7 @@ from flowfabric.client.submission import Submitter
 from flowfabric.core.ids import Namespace
 from flowfabric.engine import Engine
 from flowfabric.server.feeds import Feeds
+from flowfabric.server.headers import header
 from flowfabric.server.items import EncodedFrames
 from flowfabric.server.measuring import Happened
 from flowfabric.server.metrics import Requests
@@ -61,7 +62,7 @@ class Service:
         """Who calls, let in as far as the scope goes."""
         if not self.settings.tokens:
             check_origin(request, self.settings.origins)
-        token = self.tokens.find(request.headers.get("authorization"))
+        token = self.tokens.find(header(request, b"authorization"))
         self.rates.take(token.name if self.settings.tokens else (request.client.host if request.client else ""))
         if scope is not None:
             check_scope(token, scope)

@@ -19,6 +19,7 @@ from flowfabric.core.codec import from_json, from_plain
 from flowfabric.errors import FlowFabricError, InvalidInput
 from flowfabric.server.decoding import body_of, once
 from flowfabric.server.exact import ExactRoute
+from flowfabric.server.headers import header
 from flowfabric.server.service import Service, answer
 from flowfabric.server.tokens import Token, check_namespace
 
@@ -99,12 +100,12 @@ async def submit_bulk(request: Request) -> Response:
 async def _given(request: Request, service: Service) -> Submission:
     """JSON says everything; any other body is the input itself, and the query says the rest."""
     body = await body_of(request, service.settings, takes_payloads=True)
-    kind = request.headers.get("content-type", _JSON).partition(";")[0].strip().lower()
+    kind = (header(request, b"content-type") or _JSON).partition(";")[0].strip().lower()
     if kind == _JSON:
         given: Submission = from_json(Submission, body)
     else:
         given = _with_raw_input(request.query_params, body, kind)
-    if key := request.headers.get("idempotency-key"):
+    if key := header(request, b"idempotency-key"):
         if given.idempotency_key not in (None, key):
             problem = f"must be left out, or {key!r} as in the header"
             raise InvalidInput("idempotency_key", given.idempotency_key, problem)

@@ -1,0 +1,14 @@
+"""One header of a request, found without making a mapping of all of them: every call asks for some."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+
+
+def header(request: Request, name: bytes) -> str | None:
+    """The first of this name, in small letters; None when there is none."""
+    for key, value in request.scope["headers"]:
+        if key == name:
+            found: str = value.decode("latin-1")
+            return found
+    return None
