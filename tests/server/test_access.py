@@ -197,3 +197,13 @@ async def test_lists_are_of_the_token_s_namespace(
     assert OURS not in (await http.get(path, headers=headers)).text
     assert (await http.get(path, params={"namespace": OURS}, headers=headers)).status_code == 403
     assert (await http.get(path, headers=tokens.headers("root"))).status_code == 200
+
+
+async def test_who_submitted_is_kept_with_the_execution(
+    http: httpx.AsyncClient, backend: ValkeyBackend, tokens: TokenFile
+) -> None:
+    answer = await http.post("/v1/executions", json={"task": "greet"}, headers=tokens.headers("root"))
+    assert answer.status_code == 201
+    execution_id = answer.json()["execution_id"]
+    tag = execution_id.rpartition(":")[0]
+    assert await backend.client.execute("HGET", f"ff:exec:{tag}:{execution_id}:core", "creator_identity") == b"root"

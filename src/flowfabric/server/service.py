@@ -50,7 +50,7 @@ class Service:
         self.feeds = Feeds()
         self.encoded_frames = EncodedFrames()
         self.document: dict[str, Any] | None = None  # that describes the API; made when it is first asked for
-        self._submitters: dict[str, Submitter] = {}
+        self._submitters: dict[tuple[str, str], Submitter] = {}
 
     @classmethod
     def of(cls, request: Request) -> Service:
@@ -72,10 +72,14 @@ class Service:
         """Somebody without a token of the server, who counts by address."""
         self.rates.take(request.client.host if request.client else "")
 
-    def submitter(self, namespace: str) -> Submitter:
-        if namespace not in self._submitters:
-            self._submitters[namespace] = Submitter(self.backend.partitions, Namespace(namespace), "http")
-        return self._submitters[namespace]
+    def submitter(self, namespace: str, token: Token) -> Submitter:
+        """For what is submitted with this token, whose name is kept with it; on an open server nobody has one."""
+        creator = token.name if self.settings.tokens else ""
+        found = self._submitters.get((namespace, creator))
+        if found is None:
+            found = Submitter(self.backend.partitions, Namespace(namespace), creator)
+            self._submitters[namespace, creator] = found
+        return found
 
     def audit(self, request: Request, token: Token, action: str, **facts: object) -> None:
         """Note what an operator did. No payloads and no tokens."""

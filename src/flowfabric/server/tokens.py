@@ -17,6 +17,7 @@ from typing import Final
 import msgspec
 
 from flowfabric.backends.http.operations import Scope
+from flowfabric.core import limits
 from flowfabric.core.codec import from_json, to_json
 from flowfabric.errors import FlowFabricError, InvalidInput
 
@@ -35,6 +36,9 @@ class Token(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     sha256: str
     scopes: tuple[Scope, ...]
     namespaces: tuple[str, ...] = (ALL,)
+
+    def __post_init__(self) -> None:
+        limits.label("name", self.name, 1, limits.CREATOR_IDENTITY_MAX_BYTES)
 
     def allows(self, scope: Scope) -> bool:
         return scope in self.scopes or Scope.ADMIN in self.scopes

@@ -125,7 +125,7 @@ def _args(service: Service, token: Token, given: Submission) -> c.CreateExecutio
     namespace = given.namespace or ("default" if token.is_for_all else token.namespaces[0])
     check_namespace(token, namespace)
     task = _task(given)
-    submitter = service.submitter(namespace)
+    submitter = service.submitter(namespace, token)
     if given.input is msgspec.UNSET and given.input_base64 is None:
         return submitter.args(task, task.encode_arguments(*given.args, **given.kwargs))
     if given.args or given.kwargs or (given.input is not msgspec.UNSET and given.input_base64 is not None):
