@@ -36,6 +36,7 @@ settings.register_profile("patient", deadline=None, suppress_health_check=[Healt
 settings.load_profile("patient")
 
 
+@pytest.hookimpl(optionalhook=True)  # whoever runs one test may do without xdist
 def pytest_xdist_auto_num_workers() -> int:
     """Many tests wait for something most of their time: one process more than there are processors."""
     return (os.cpu_count() or 1) + 1

@@ -11,9 +11,9 @@ from flowfabric.core import contracts as c
 from flowfabric.core.ids import ReservationId
 from flowfabric.core.partition import Partition, PartitionFamily
 from flowfabric.errors import InvalidInput, StaleLease
-from tests.conformance.driver import BACKOFF, Driver, Subject, made_up_fence
+from tests.conformance.driver import Driver, Subject, made_up_fence
 from tests.conformance.invariants import dump
-from tests.conformance.limiting import Limits
+from tests.conformance.limiting import Limits, stop
 
 
 class TestReservations:
@@ -125,17 +125,8 @@ class TestReservations:
 
 
 async def end(driver: Driver, x: Subject, how: str) -> Any:
-    match how:
-        case "complete":
-            return await driver.complete(x)
-        case "fail":
-            return await driver.fail(x)
-        case "retry":
-            return await driver.fail(x, retry=True)
-        case "delay":
-            return await driver.delay(x, driver.clock.now_ms + BACKOFF)
-        case "cancel":
-            return await driver.cancel(x)
+    if how != "lose":
+        return await stop(driver, x, how)
     await driver.revoke(x)
     partition = Partition(PartitionFamily.FLOW, x.execution_id.partition_index)
     return await driver.backend.run_due_work(b.RunDueWorkArgs(partition=partition))

@@ -19,37 +19,14 @@ from tests.conformance.parking import (
     MARKER,
     OTHER_INSTANCE,
     ask,
-    events,
     home,
     listening,
     park,
-    record,
     state,
     submit,
     told,
     waiting,
-    without_ids,
 )
-
-
-async def test_a_submit_gives_a_claim_that_waits_what_a_claim_would_have_got(near: Driver) -> None:
-    async with listening(near) as worker:
-        parked = await park(near)
-        (handed_id,) = await submit(near)
-        (handed,) = await worker.works(parked)
-    (claimed_id,) = await submit(near)
-    (claimed,) = (await ask(near)).claimed
-    assert (handed.execution_id, claimed.execution_id) == (handed_id, claimed_id)
-    assert without_ids(handed) == without_ids(claimed)
-    assert type(handed.claim) is type(claimed.claim)
-    assert await events(near, handed_id) == await events(near, claimed_id) == ["created", "claimed"]
-    ours, theirs = await record(near, handed_id), await record(near, claimed_id)
-    assert {name for name in ours if ours[name] != theirs.get(name)} <= {"current_lease_id", "current_attempt_id"}
-    assert ours.keys() == theirs.keys()
-    await check_store(near.backend.client)
-    for work in (handed, claimed):
-        await near.complete(near.held(work))
-    await check_store(near.backend.client)
 
 
 async def test_a_claim_that_waits_is_made_once(near: Driver) -> None:

@@ -52,6 +52,7 @@ async def test_its_record_row_and_events_are_those_of_one_that_was_claimed(near:
     (claimed,) = (await ask(near, **capabilities)).claimed
     assert (handed.execution_id, claimed.execution_id) == (handed_id, claimed_id)
     assert without_ids(handed) == without_ids(claimed)
+    assert type(handed.claim) is type(claimed.claim)
     assert await events(near, handed_id) == await events(near, claimed_id) == ["created", "claimed"]
     ours, theirs = await record(near, handed_id), await record(near, claimed_id)
     assert ours.keys() == theirs.keys()
