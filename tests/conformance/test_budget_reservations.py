@@ -11,7 +11,7 @@ from flowfabric.core import contracts as c
 from flowfabric.core.ids import ReservationId
 from flowfabric.core.partition import Partition, PartitionFamily
 from flowfabric.errors import InvalidInput, StaleLease
-from tests.conformance.driver import Driver, Subject, made_up_fence
+from tests.conformance.driver import BACKOFF, Driver, Subject, made_up_fence
 from tests.conformance.invariants import dump
 from tests.conformance.limiting import Limits, stop
 
