@@ -6,7 +6,7 @@
 -- @events  completed retry_scheduled failed claimed resumed blocked unblocked cancelled skipped flow_completed
 --          flow_failed flow_cancelled
 -- @repeat  safe
--- @uses    batch claim_request clock endings handover holder parked reply writes
+-- @uses    batch claim_request clock direct_start endings handover holder parked reply writes
 local RENEW = batch.shape(1, {"uuid", "attempt_index", "attempt_id", "lease_id", "lease_epoch", "lease_ttl_ms"},
   {lease_ttl_ms = true})
 
@@ -28,10 +28,16 @@ return function(K, A)
   local refusal = bad_finish or bad_renew or bad_request or (request and claim_request.check(request))
   if refusal then return refusal end
 
-  local finished, collected = endings.run(tag, finish, A.payloads, now)
+  local finished, collected = endings.run(tag, finish, A.payloads, now, request ~= nil)
+  local started = request and direct_start.start(request, now, collected)
+  writes.flush(collected)
   local renewed = batch.each(renew, function(item, own) return renew_one(tag, item, own, now) end)
   local claims, expires_at, is_parked, offers = {}, "", "", {}
-  if request then claims, expires_at, is_parked, offers = parked.claim(tag, request, now, collected) end
+  if started then
+    claims, expires_at = direct_start.answer(tag, request, started)
+  elseif request then
+    claims, expires_at, is_parked, offers = parked.claim(tag, request, now, collected)
+  end
   parked.offer_all(tag, collected, now)
   if #collected.permits > 0 then parked.pass_on(tag, collected, now) end
   handover.give_back(tag, now, collected)

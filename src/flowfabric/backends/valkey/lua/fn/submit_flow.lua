@@ -10,7 +10,6 @@
 -- @repeat  safe
 -- @uses    batch clock flow flow_making flow_work graph_request graph_writing record reply
 local TEXTS = {"flow_kind", "namespace", "failure_policy", "parent_execution_id"}
-local EMPTY = {"node_count", "edge_count", "graph_revision"}
 
 local function check(r)
   if not r.create then return nil end
@@ -27,7 +26,6 @@ local function find(K, A, r)
   if flow.fill(f) then return f end
   if not r.create then return nil, reply.refuse("flow_not_found") end
   f.is_new = true
-  for _, name in ipairs(EMPTY) do f[name] = 0 end
   return f
 end
 

@@ -20,16 +20,6 @@ local FIELDS = {
 
 function M.is_task(kind) return TASKS[kind] ~= nil end
 
--- Before a member ends: the run that it ends in, a new one unless another member's end has brought it. nil when its
--- flow is gone.
-function M.begin(x, now, finish)
-  if x.run then return x.run end
-  local run = tasks.start(x.tag, now, finish, x.writes or x.beside)
-  local f = tasks.flow(run, x.flow_id)
-  if not f then return nil end
-  x.run, x.flow, run.owner = run, f, x
-  return run
-end
 
 local function end_parent(run, f)
   local parent = f.parent_execution_id and tasks.member(run, nil, f.parent_execution_id:sub(#f.tag + 2))
@@ -40,7 +30,7 @@ local function end_parent(run, f)
 end
 
 -- Each flow gets its state; one that has ended with it ends the member that stands for it. Was there one?
-local function settle(run)
+local function settle_flows(run)
   local todo = #run.todo
   for i = 1, #run.order do
     local f = run.order[i]
@@ -49,28 +39,58 @@ local function settle(run)
   return #run.todo > todo
 end
 
--- Carry out all tasks as far as the budget goes. It is the last step of whoever makes it: claims that wait get the
--- members that may start with it at once. What is part of a batch is the batch's to write and to offer.
+-- Carry out all tasks as far as the budget goes.
+local function carry_out(run)
+  run.is_driven = true
+  local task = tasks.next(run)
+  while task do
+    local is_due = run.budget > 0 or task.kind == "cancel_child"
+    if is_due then TASKS[task.kind](run, task) else tasks.put_off(run, task) end
+    task = tasks.next(run)
+  end
+  run.is_driven = false
+end
+
+-- What the tasks have made of the flows, which may bring more tasks.
+local function settle(run)
+  repeat carry_out(run) until not settle_flows(run)
+end
+
+-- It is the last step of whoever makes it: claims that wait get the members that may start with it at once.
 function M.drive(run)
-  repeat
-    local task = tasks.next(run)
-    while task do
-      local is_due = run.budget > 0 or task.kind == "cancel_child"
-      if is_due then TASKS[task.kind](run, task) else tasks.put_off(run, task) end
-      task = tasks.next(run)
-    end
-  until not settle(run)
-  if not run.is_own then return end
+  settle(run)
   writes.flush(run.collected)
   parked.offer_all(run.tag, run.collected, run.now)
 end
 
--- After it has ended: whoever started the run drives it.
+-- A batch has one run for all that ends in it: its flows are read once, and written with what it collects.
+local function run_of(x, now, finish)
+  local collected = x.writes or x.beside
+  local run = collected and collected.run
+  if run then return run end
+  run = tasks.start(x.tag, now, finish, collected)
+  if not collected then run.owner = x end
+  return run
+end
+
+-- Before a member ends: the run that it ends in. nil when its flow is gone.
+function M.begin(x, now, finish)
+  if x.run then return x.run end
+  local run = run_of(x, now, finish)
+  local f = tasks.flow(run, x.flow_id)
+  if not f then return nil end
+  x.run, x.flow = run, f
+  if not run.is_own then run.owner, run.budget, run.collected.settle = x, tasks.BUDGET, settle end
+  return run
+end
+
+-- After it has ended: who started the run drives it, and each ending of a batch carries out what follows from it.
 function M.ended(run, x, outcome)
   flow.add(x.flow, flow.COUNTED[outcome], 1)
-  tasks.add(run, "ended", x.flow, tasks.uuid(x), 0, {x = x})
-  if x.child_flow_id then tasks.add(run, "cancel_child", x.flow, "-", 0, {child_flow_id = x.child_flow_id}) end
-  if run.owner == x then M.drive(run) end
+  tasks.add(run, "ended", x.flow, tasks.uuid(x), 0, x)
+  if x.child_flow_id then tasks.add(run, "cancel_child", x.flow, "-", 0, nil, x.child_flow_id) end
+  if run.owner ~= x or run.is_driven then return end
+  if run.is_own then M.drive(run) else carry_out(run) end
 end
 
 return M

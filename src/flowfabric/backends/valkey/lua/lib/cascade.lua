@@ -1,5 +1,5 @@
 -- What reaches many members of a flow: its cancel, its release, and the end of those that a decided join does not need.
--- @uses edge flow group join tasks transition
+-- @uses digits edge flow group join tasks transition
 local M = {}
 
 -- A sibling with more edges than this is taken to be needed: to find out would cost too much.
@@ -96,7 +96,7 @@ function M.cancel_flow(run, f, policy, reason)
   flow.set(f, "public_flow_state", "cancelled")
   flow.set(f, "cancellation_policy", policy)
   flow.set(f, "cancel_reason", reason ~= "" and reason or nil)
-  f.cancelled_at, f.changed.cancelled_at = run.now, true
+  flow.set(f, "cancelled_at", digits.of(run.now))
   tasks.add(run, "cancel", f, "-", 0)
 end
 

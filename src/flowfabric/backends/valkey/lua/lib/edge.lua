@@ -7,11 +7,18 @@ local CHUNK = 500
 
 M.KINDS = {success_only = true, any_terminal = true, on_failure = true}
 
-function M.key(f) return flow.key(f, "edges") end
+function M.key(f)
+  local key = f.edges_key
+  if not key then
+    key = flow.key(f, "edges")
+    f.edges_key = key
+  end
+  return key
+end
 
-function M.out_key(f, uuid) return flow.key(f, "out:" .. f.tag .. ":" .. uuid) end
+function M.out_key(f, uuid) return f.base .. ":out:" .. f.tag .. ":" .. uuid end
 
-function M.in_key(f, uuid) return flow.key(f, "in:" .. f.tag .. ":" .. uuid) end
+function M.in_key(f, uuid) return f.base .. ":in:" .. f.tag .. ":" .. uuid end
 
 local function read(id, text)
   local state, up, down, kind, created_at, ref = text:match("^(%S+) (%S+) (%S+) (%S+) (%S+) (.*)$")
@@ -29,12 +36,14 @@ end
 
 -- Those of the ids that there are.
 function M.load_all(f, ids)
-  local edges = {}
+  local edges, count, key = {}, 0, M.key(f)
   for start = 1, #ids, CHUNK do
-    local last = math.min(start + CHUNK - 1, #ids)
-    local texts = redis.call("HMGET", M.key(f), unpack(ids, start, last))
-    for i = 1, last - start + 1 do
-      if texts[i] then edges[#edges + 1] = read(ids[start + i - 1], texts[i]) end
+    local texts = redis.call("HMGET", key, unpack(ids, start, math.min(start + CHUNK - 1, #ids)))
+    for i = 1, #texts do
+      if texts[i] then
+        count = count + 1
+        edges[count] = read(ids[start + i - 1], texts[i])
+      end
     end
   end
   return edges
@@ -42,13 +51,19 @@ end
 
 function M.save(f, e) redis.call("HSET", M.key(f), e.id, written(e)) end
 
-function M.save_all(f, edges)
-  for start = 1, #edges, CHUNK do
-    local flat = {}
-    for i = start, math.min(start + CHUNK - 1, #edges) do
-      flat[#flat + 1], flat[#flat + 2] = edges[i].id, written(edges[i])
+-- What is about to be written, of one call after the other.
+local fields = {}
+
+-- The first `count` of the edges.
+function M.save_all(f, edges, count)
+  local n = 0
+  for i = 1, count do
+    local e = edges[i]
+    fields[n + 1], fields[n + 2], n = e.id, written(e), n + 2
+    if i % CHUNK == 0 or i == count then
+      redis.call("HSET", M.key(f), unpack(fields, 1, n))
+      n = 0
     end
-    redis.call("HSET", M.key(f), unpack(flat))
   end
 end
 
@@ -74,6 +89,21 @@ function M.verdict(kind, outcome)
   end
   if outcome == "success" then return "satisfied", "succeeded" end
   return "impossible", outcome == "skipped" and "skipped" or "failed"
+end
+
+-- The end of their upstream resolves those that are open: they come to stand first in the list, each with how its join
+-- counts it. Answers how many.
+function M.resolve(edges, outcome)
+  local open = 0
+  for i = 1, #edges do
+    local e = edges[i]
+    if e.state == "unsatisfied" then
+      open = open + 1
+      edges[open] = e
+      e.state, e.counter = M.verdict(e.kind, outcome)
+    end
+  end
+  return open
 end
 
 -- Those that the edges out of a member lead to; `more` has edges that are not written yet, as lists by upstream.

@@ -47,11 +47,12 @@ local function run_plain(tag, list, at, collected, now, payload)
   return complete(x, now, payload, list[at + 1], list[at + 2], list[at + 3], "lease_holder", list[at + 4])
 end
 
--- The outcomes, one for each ending, and what was collected. This worker is the first to fill what it leaves, and to
--- take what may start because of it; of the rest the others are told later.
-function M.run(tag, list, payloads, now)
+-- The outcomes, one for each ending, and what was collected, which is not written yet. This worker is the first to fill
+-- what it leaves, and to take what may start because of it; of the rest the others are told later.
+function M.run(tag, list, payloads, now, holds_back)
   local outcomes, collected, at, count = {}, writes.collector(), 1, 0
   collected.tells_later, collected.wakes_later, collected.permits = true, true, {}
+  if holds_back then collected.ready = {} end
   local are_plain = #list % M.MEMBERS == 0 and batch.are_texts(list)
   while at <= #list do
     local outcome
@@ -66,7 +67,6 @@ function M.run(tag, list, payloads, now)
     end
     outcomes[count] = outcome == holder.COMPLETED and 1 or outcome  -- nearly all of them: said as shortly as can be
   end
-  writes.flush(collected)
   return outcomes, collected
 end
 

@@ -4,9 +4,10 @@ local M = {}
 
 -- Those that are absent are 0.
 local COUNTS = {
-  "node_count", "edge_count", "graph_revision", "moving_count", "members_completed", "members_failed",
-  "members_cancelled", "members_expired", "members_skipped", "failure_count", "work_count",
+  node_count = 0, edge_count = 0, graph_revision = 0, moving_count = 0, members_completed = 0, members_failed = 0,
+  members_cancelled = 0, members_expired = 0, members_skipped = 0, failure_count = 0, work_count = 0,
 }
+local ABSENT = {__index = COUNTS}
 
 -- How the ends of members are counted, by their outcome.
 M.COUNTED = {
@@ -19,7 +20,14 @@ local TERMINAL = {completed = true, failed = true, cancelled = true}
 -- Names and keys of a flow, without reading it.
 function M.at(tag, id)
   local base = "ff:flow:" .. tag .. ":" .. id
-  return {tag = tag, id = id, base = base, core = base .. ":core", changed = {}}
+  return setmetatable({
+    tag = tag, id = id, base = base, core = base .. ":core",
+    changed = {public_flow_state = nil, moving_count = nil, members_completed = nil},
+    -- Room for the usual fields of a record, so that the table need not grow while they are read into it.
+    flow_kind = nil, namespace = nil, public_flow_state = nil, node_count = nil, edge_count = nil, moving_count = nil,
+    members_completed = nil, graph_revision = nil, created_at = nil, last_mutation_at = nil, sealed = nil,
+    was_ended = nil,
+  }, ABSENT)
 end
 
 -- The same from its core key, which must name the flow that the argument names; or nil and a refusal.
@@ -35,8 +43,10 @@ end
 function M.fill(f)
   local flat = redis.call("HGETALL", f.core)
   if #flat == 0 then return nil end
-  for i = 1, #flat, 2 do f[flat[i]] = flat[i + 1] end
-  for i = 1, #COUNTS do f[COUNTS[i]] = tonumber(f[COUNTS[i]] or 0) end
+  for i = 1, #flat, 2 do
+    local name = flat[i]
+    f[name] = COUNTS[name] and flat[i + 1] + 0 or flat[i + 1]
+  end
   f.was_ended = TERMINAL[f.public_flow_state] == true
   return f
 end
@@ -75,7 +85,7 @@ function M.set(f, name, value)
 end
 
 function M.add(f, name, by)
-  if by ~= 0 then M.set(f, name, f[name] + by) end
+  if by ~= 0 then f[name], f.changed[name] = f[name] + by, true end
 end
 
 -- How many members have not ended.
@@ -94,19 +104,24 @@ local function derived(f)
   return f.moving_count > 0 and "running" or "blocked"
 end
 
+-- What is about to be written and dropped, of one flow after the other.
+local fields, gone = {"last_mutation_at"}, {}
+
 local function save(f, now)
-  local set, gone = {"last_mutation_at", digits.of(now)}, {}
+  local n, count = 2, 0
   for name in pairs(f.changed) do
     local value = f[name]
     if value == nil then
-      gone[#gone + 1] = name
+      count = count + 1
+      gone[count] = name
     else
-      local n = #set
-      set[n + 1], set[n + 2] = name, type(value) == "number" and digits.of(value) or value
+      fields[n + 1], fields[n + 2], n = name, COUNTS[name] and digits.of(value) or value, n + 2
     end
   end
-  if #set > 2 or #gone > 0 then redis.call("HSET", f.core, unpack(set)) end
-  if #gone > 0 then redis.call("HDEL", f.core, unpack(gone)) end
+  if n == 2 and count == 0 then return end
+  fields[2] = digits.of(now)
+  redis.call("HSET", f.core, unpack(fields, 1, n))
+  if count > 0 then redis.call("HDEL", f.core, unpack(gone, 1, count)) end
   f.changed = {}
 end
 
@@ -115,10 +130,11 @@ end
 function M.settle(f, now, collected)
   if f.is_reopened then event.append_flow(f, "flow_reopened", now, collected) end
   M.set(f, "public_flow_state", derived(f))
-  local ends = not f.was_ended and M.has_ended(f)
-  f.was_ended = M.has_ended(f)
+  local has_ended = M.has_ended(f)
+  local ends = has_ended and not f.was_ended
+  f.was_ended = has_ended
   if ends then
-    M.set(f, "ended_at", now)
+    M.set(f, "ended_at", digits.of(now))
     event.append_flow(f, "flow_" .. f.public_flow_state, now, collected)
   end
   f.is_reopened = nil

@@ -69,11 +69,9 @@ end
 -- Add an edge, already checked, and count it in its join. state: staged or unsatisfied.
 function M.link(f, e, now)
   e.created_at = digits.of(now)
+  group.grow(group.load(f, e.down), 1)
   edge.add(f, e, f.edge_count)
   flow.add(f, "edge_count", 1)
-  local key = group.key(f, e.down)
-  redis.call("HINCRBY", key, "n", 1)
-  if redis.call("HGET", key, "group_state") then redis.call("HSET", key, "group_state", "pending") end
 end
 
 -- Add to the list at `key`.
@@ -83,8 +81,9 @@ local function list(lists, key, ...)
   for i = 1, select("#", ...) do found[#found + 1] = select(i, ...) end
 end
 
--- Add many edges, already checked, that their children wait for. Each list is written once.
-function M.link_all(f, edges, now)
+-- Add many edges, already checked, that their children wait for. Each list is written once. joins: those that there
+-- are already, by their downstream; the others are new.
+function M.link_all(f, edges, now, joins)
   local ends, counts = {}, {}
   for i = 1, #edges do
     local e, number = edges[i], f.edge_count + i - 1
@@ -93,14 +92,9 @@ function M.link_all(f, edges, now)
     list(ends, edge.in_key(f, e.down), number, e.id)
     counts[e.down] = (counts[e.down] or 0) + 1
   end
-  edge.save_all(f, edges)
+  for down, count in pairs(counts) do group.grow(joins[down] or group.new(f, down), count) end
+  edge.save_all(f, edges, #edges)
   for key, entries in pairs(ends) do redis.call("ZADD", key, unpack(entries)) end
-  for down, count in pairs(counts) do
-    redis.call("HINCRBY", group.key(f, down), "n", count)
-    if redis.call("HGET", group.key(f, down), "group_state") then
-      redis.call("HSET", group.key(f, down), "group_state", "pending")
-    end
-  end
   flow.add(f, "edge_count", #edges)
 end
 

@@ -85,7 +85,7 @@ local function read_group(g, item)
   if g.is_whole and wanted.k and wanted.k > (down.edge_count or 0) then
     return reply.invalid("k", "at most the number of edges", wanted.k)
   end
-  g.groups[#g.groups + 1] = {stored = stored, wanted = wanted}
+  g.groups[#g.groups + 1] = {uuid = item[1], stored = stored, wanted = wanted}
 end
 
 local function each(g, items, read)

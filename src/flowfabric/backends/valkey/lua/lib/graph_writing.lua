@@ -1,5 +1,5 @@
 -- Writing a part of a graph that was checked: members, edges and joins, and what follows from them at once.
--- @uses advance edge edge_life flow flow_making group_policy member parked submit tasks terminal update writes
+-- @uses advance edge edge_life flow flow_making group group_policy member parked submit tasks terminal update writes
 local M = {}
 
 local BLOCKED = {
@@ -39,6 +39,19 @@ local function create_members(g)
   return collected
 end
 
+-- The joins that there are before the edges come: of members that were there before, and those with a policy.
+local function known_joins(g)
+  local joins = {}
+  for _, m in ipairs(g.old) do
+    if m.edge_count then joins[m.uuid] = group.load(g.f, m.uuid) end
+  end
+  for _, each in ipairs(g.groups) do
+    group_policy.store(each.stored, each.wanted, g.now)
+    joins[each.uuid] = each.stored
+  end
+  return joins
+end
+
 -- Members that were there before: a downstream waits for its new edges, and an upstream that has ended resolves them.
 local function connect_known(g, run)
   for _, m in ipairs(g.old) do
@@ -74,8 +87,7 @@ function M.write(g, r, parent)
   end
   tasks.know(run, f)
   local created = create_members(g)
-  for _, each in ipairs(g.groups) do group_policy.store(each.stored, each.wanted, now) end
-  flow_making.link_all(f, g.edges, now)
+  flow_making.link_all(f, g.edges, now, known_joins(g))
   if g.is_unordered then flow.set(f, "unordered", "1") end
   flow.add(f, "graph_revision", #g.members + #g.edges)
   connect_known(g, run)

@@ -1,27 +1,61 @@
--- The join of one downstream: how many of its edges must be satisfied, and how many are. Decided once (D26).
--- @uses flow
+-- The join of one downstream: how many of its edges must be satisfied, and how many are. Decided once (D26). A single
+-- edge without a policy is a join by itself, and has no record until it is impossible.
+-- @uses edge
 local M = {}
 
 M.VARIANTS = {all_of = true, any_of = true, quorum = true}
 M.DISPOSITIONS = {cancel_remaining = true, let_run = true}
 
-function M.key(f, uuid) return flow.key(f, "edgegroup:" .. f.tag .. ":" .. uuid) end
+function M.key(f, uuid) return f.base .. ":edgegroup:" .. f.tag .. ":" .. uuid end
+
+-- Those that are absent are 0.
+local COUNTS = {n = 0, k = 0, succeeded = 0, failed = 0, skipped = 0}
+local ABSENT = {
+  __index = {n = 0, k = 0, succeeded = 0, failed = 0, skipped = 0, policy_variant = "all_of", group_state = "pending"},
+}
+
+local function read(key)
+  local flat = redis.call("HGETALL", key)
+  local g = {key = key, is_stored = #flat > 0, has_policy = nil, n = nil, succeeded = nil, group_state = nil}
+  for i = 1, #flat, 2 do
+    local name = flat[i]
+    g[name] = COUNTS[name] and flat[i + 1] + 0 or flat[i + 1]
+  end
+  g.has_policy = g.policy_variant ~= nil
+  return setmetatable(g, ABSENT)
+end
+
+-- That of a downstream which has no edges yet.
+function M.new(f, uuid) return setmetatable({key = M.key(f, uuid)}, ABSENT) end
+
+-- The join that an edge, which is not counted in it yet, leads to.
+function M.of_edge(f, e)
+  local g = read(M.key(f, e.down))
+  if not g.is_stored then g.n = 1 end
+  return g
+end
 
 -- The join of a downstream; one without edges is an empty all-of.
 function M.load(f, uuid)
-  local key = M.key(f, uuid)
-  local flat = redis.call("HGETALL", key)
-  local g = {key = key, exists = #flat > 0}
-  for i = 1, #flat, 2 do g[flat[i]] = flat[i + 1] end
-  g.has_policy, g.policy_variant = g.policy_variant ~= nil, g.policy_variant or "all_of"
-  g.k, g.n = tonumber(g.k or 0), tonumber(g.n or 0)
-  g.succeeded, g.failed, g.skipped = tonumber(g.succeeded or 0), tonumber(g.failed or 0), tonumber(g.skipped or 0)
-  g.group_state = g.group_state or "pending"
+  local g = read(M.key(f, uuid))
+  if g.is_stored then return g end
+  local e = edge.page(f, edge.in_key(f, uuid), 0, 1)[1]
+  if e then g.n = 1 end
+  if e and e.state == "satisfied" then g.succeeded, g.group_state = 1, "satisfied" end
   return g
 end
 
 -- Some fields, names and values in turn.
 function M.write(g, ...) redis.call("HSET", g.key, ...) end
+
+-- Take in `count` more edges, before they are there. A join that had been decided is open again.
+function M.grow(g, count)
+  g.n = g.n + count
+  if g.n == 1 and not g.is_stored then return end
+  if g.group_state == "pending" then return M.write(g, "n", g.n) end
+  g.group_state = "pending"
+  M.write(g, "n", g.n, "succeeded", g.succeeded, "group_state", g.group_state)
+end
 
 local function needed(g)
   if g.policy_variant == "all_of" then return g.n end
@@ -49,7 +83,9 @@ function M.count(g, counter, now)
     M.write(g, counter, g[counter])
     return nil
   end
-  M.write(g, counter, g[counter], "group_state", g.group_state, "satisfied_at", now)
+  if g.is_stored or g.group_state == "impossible" then
+    M.write(g, "n", g.n, counter, g[counter], "group_state", g.group_state, "satisfied_at", now)
+  end
   return g.group_state
 end
 
@@ -57,7 +93,7 @@ end
 function M.uncount(g, counter)
   g[counter] = math.max(0, g[counter] - 1)
   g.group_state = M.decide(g)
-  M.write(g, counter, g[counter], "group_state", g.group_state)
+  if g.is_stored then M.write(g, counter, g[counter], "group_state", g.group_state) end
   return g.group_state == "pending"
 end
 
@@ -66,8 +102,8 @@ function M.cancels_rest(g) return g.policy_variant ~= "all_of" and g.on_satisfie
 
 -- Is there something to wait for?
 function M.is_open(f, uuid)
-  local found = redis.call("HMGET", M.key(f, uuid), "n", "group_state")
-  return found[1] and found[1] ~= "0" and (found[2] or "pending") == "pending"
+  local g = M.load(f, uuid)
+  return g.n > 0 and g.group_state == "pending"
 end
 
 return M

@@ -7,11 +7,12 @@ local MOST = 10000
 -- By partition, and for lanes by lane, too: tables of keys by name.
 local partitions, lanes, count = {}, {}, 0
 
--- Names that come from outside are without number; they have a colon in them and are not remembered.
+-- Names that come from outside are without number; they have a colon in them and are not remembered. The blocked ones
+-- are few.
 local BY_NAME = {
   __index = function(keys, name)
     local key = keys[1] .. name
-    if not name:find(":", 1, true) then
+    if not name:find(":", 1, true) or name:find("^blocked:") then
       keys[name], count = key, count + 1
     end
     return key

@@ -1,5 +1,5 @@
 -- The end of a member reaches its downstream: edges are resolved, joins decided, children promoted or skipped.
--- @uses edge flow flow_failure group member tasks transition update
+-- @uses edge flow flow_failure group member successors tasks transition update
 local M = {}
 
 local function unblocked(eligibility, reason)
@@ -69,8 +69,7 @@ function M.promote(run, f, x)
     if not x.child_released_at then release_child_flow(run, f, x) end
   elseif is_usual(x) then
     flow.add(f, "moving_count", 1)
-    transition.unblock_usual(x, run.now)
-    x.writes.promoted[x.id] = x
+    successors.add(x, run.now)
   elseif x.eligibility_state == "blocked_by_dependencies" then
     transition.apply(x, run.now, tonumber(x.delay_until or 0) > run.now and LATER or READY)
   end
@@ -84,7 +83,7 @@ end
 
 -- Count an edge whose state was set; what its join has become with it, and what was done to the child.
 function M.count(run, f, e, counter)
-  local g = group.load(f, e.down)
+  local g = group.of_edge(f, e)
   local decided = group.count(g, counter, run.now)
   -- Also when it was decided before: whether a failure fails the flow must not hang on who ended first.
   if g.group_state == "impossible" and g.failed > 0 then
@@ -119,16 +118,9 @@ function M.ended(run, task)
   if seen == 0 and task.from == 0 and is_failure(x, outcome) then
     M.fail_flow(run, f, "member " .. task.uuid, x.id)
   end
-  local resolved, counters = {}, {}
-  for i = 1, #edges do
-    if edges[i].state == "unsatisfied" then
-      local n = #resolved + 1
-      resolved[n] = edges[i]
-      edges[i].state, counters[n] = edge.verdict(edges[i].kind, outcome)
-    end
-  end
-  edge.save_all(f, resolved)
-  for i = 1, #resolved do M.count(run, f, resolved[i], counters[i]) end
+  local open = edge.resolve(edges, outcome)
+  edge.save_all(f, edges, open)
+  for i = 1, open do M.count(run, f, edges[i], edges[i].counter) end
 end
 
 return M

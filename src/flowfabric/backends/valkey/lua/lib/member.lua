@@ -51,19 +51,27 @@ end
 -- A graph that was begun and not committed, or a flow that was announced and did not come, is given up after this time.
 M.ABANDONED_MS = 3600000
 
+-- The flow as the run of its batch knows it, if it does.
+local function known_flow(x)
+  local collected = x.writes or x.beside
+  local run = collected and collected.run
+  return run and run.flows[x.flow_id] or nil
+end
+
 -- After it: count it, unless whoever moves many of the flow does so in the end.
 function M.arrives(x, now, before)
   local is_moving = M.is_moving(x)
   local starts = x.lifecycle_phase == "active" and x.flow_state == "open"
   if is_moving == before.moving and not starts and not returns(x, before) then return end
-  local f = x.flow or flow.load(x.tag, x.flow_id)
+  local is_known = x.flow or known_flow(x)
+  local f = is_known or flow.load(x.tag, x.flow_id)
   if not f then return end
   flow.add(f, "moving_count", (is_moving and 1 or 0) - (before.moving and 1 or 0))
   f.is_started = f.is_started or starts
   if starts and x.writes then x.writes.flow_states[f.id] = "running" end
   -- Nobody can claim it any more.
   if returns(x, before) and flow.has_ended(f) then M.add_work(f, "cancel", "-", 0, now) end
-  if not x.flow then flow.settle(f, now) end
+  if not is_known then flow.settle(f, now) end
 end
 
 return M

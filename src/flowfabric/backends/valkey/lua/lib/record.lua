@@ -14,10 +14,11 @@ function M.at(core)
 end
 
 local function fill_in(x, defaults)
-  for i = 1, #M.DIMENSIONS do
-    local name = M.DIMENSIONS[i]
-    if not x[name] then x[name] = defaults[name] end
-  end
+  x.ownership_state = x.ownership_state or defaults.ownership_state
+  x.eligibility_state = x.eligibility_state or defaults.eligibility_state
+  x.blocking_reason = x.blocking_reason or defaults.blocking_reason
+  x.terminal_outcome = x.terminal_outcome or defaults.terminal_outcome
+  x.attempt_state = x.attempt_state or defaults.attempt_state
 end
 
 -- Have the state of a vector.

@@ -84,7 +84,7 @@ local function reopen_in(run, f, uuid)
       if upstream.lifecycle_phase == "terminal" and verdict == "satisfied" then
         e.state = verdict
         edge.save(f, e)
-        group.count(group.load(f, e.down), counter, run.now)
+        group.count(group.of_edge(f, e), counter, run.now)
       end
     end
   end

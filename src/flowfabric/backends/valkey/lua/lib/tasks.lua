@@ -1,6 +1,6 @@
 -- Moving flows on is a run of tasks over one budget: each step of it is small, nothing recurses, and what the budget
 -- leaves is put on the partition's work list (G8). A task: kind, f (its flow), uuid (a member, or "-"), from (a place).
--- @uses batch flow member record writes
+-- @uses batch flow member record successors writes
 local M = {}
 
 -- So many edges or members in one step.
@@ -16,10 +16,12 @@ end
 -- finish: the terminal routine, which cannot be named here because it starts runs itself. collected: the writes of the
 -- batch that this is part of, if any.
 function M.start(tag, now, finish, collected, budget)
-  return {
+  local run = {
     tag = tag, now = now, finish = finish, budget = budget or M.BUDGET, todo = {}, head = 1, last = {}, flows = {},
     order = {}, collected = collected or own_collector(), is_own = not collected,
   }
+  run.collected.run = run
+  return run
 end
 
 -- The flow as this run knows it, read once.
@@ -43,17 +45,19 @@ function M.uuid(x) return x.id:sub(#x.tag + 2) end
 
 -- A member of a flow of this run; nil when it is gone or cannot be read.
 function M.member(run, f, uuid)
-  local x = record.found(batch.at(run.tag, uuid, run.collected))
+  local id, collected = run.tag .. ":" .. uuid, run.collected
+  successors.release(collected, id, run.now)
+  local x = record.found(batch.at_id(run.tag, id, collected))
   if x then
     x.run, x.flow = run, f
-    run.collected.promoted[x.id] = nil  -- it may change
+    collected.promoted[id] = nil  -- it may change
   end
   return x
 end
 
-function M.add(run, kind, f, uuid, from, more)
-  local task = more or {}
-  task.kind, task.f, task.uuid, task.from = kind, f, uuid, from
+-- x: the member itself, where it is at hand. child_flow_id: of a task that is about another flow.
+function M.add(run, kind, f, uuid, from, x, child_flow_id)
+  local task = {kind = kind, f = f, uuid = uuid, from = from, x = x, child_flow_id = child_flow_id}
   local list = kind == "siblings" and run.last or run.todo
   list[#list + 1] = task
 end
@@ -61,7 +65,7 @@ end
 -- The next task; nil when there is none. Who is not needed any more is asked when all joins are decided that can be.
 function M.next(run)
   local task = run.todo[run.head]
-  if not task then return table.remove(run.last, 1) end
+  if not task then return run.last[1] and table.remove(run.last, 1) end
   run.head = run.head + 1
   return task
 end

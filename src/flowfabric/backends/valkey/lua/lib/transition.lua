@@ -1,5 +1,5 @@
 -- A transition is one step: out of the old index, into the record, into the new index, one line in the event log.
--- @uses crowd digits event index limited member state turns update
+-- @uses crowd digits event index limited member record state turns update
 local M = {}
 
 -- One of a concurrency key may have to wait for the others, and others may go on because of it.
@@ -70,15 +70,25 @@ end
 
 local QUEUED = state.usual("runnable")
 
--- blocked by dependencies -> waiting, for a member in a batch that has nothing unusual about it.
-function M.unblock_usual(x, now)
+local function unblock(x, now)
   member.write_earlier(x)
   index.leave(x)
   redis.call("HDEL", x.core, "eligibility_state", "blocking_reason")
-  update.change_usual(x, QUEUED, "last_mutation_at", digits.of(now))
   x.is_unusual = nil
-  index.enter(x, now)
   event.append_new(x, "unblocked", now)
+end
+
+-- blocked by dependencies -> waiting, for a member in a batch that has nothing unusual about it.
+function M.unblock_usual(x, now)
+  unblock(x, now)
+  update.change_usual(x, QUEUED, "last_mutation_at", digits.of(now))
+  index.enter(x, now)
+end
+
+-- The same for one that starts next in this step, which writes what it becomes.
+function M.unblock_to_start(x, now)
+  unblock(x, now)
+  record.take_over(x, QUEUED)
 end
 
 return M

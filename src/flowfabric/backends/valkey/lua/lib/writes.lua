@@ -124,7 +124,7 @@ local function write(command, lists)
 end
 
 -- Removals first: an execution may leave and enter the same index in one batch.
-function M.flush(collected)
+local function write_all(collected)
   if collected.before_flush then collected.before_flush(collected) end
   if #collected.set > 0 then redis.call("MSET", unpack(collected.set)) end
   write("ZREM", collected.zrem)
@@ -137,9 +137,22 @@ function M.flush(collected)
   event.flush(collected)
 end
 
+-- Flows whose members have moved get their state before it is all written.
+function M.settle(collected)
+  local settle = collected.settle
+  if not settle then return end
+  collected.settle = nil
+  settle(collected.run)
+end
+
+function M.flush(collected)
+  M.settle(collected)
+  write_all(collected)
+end
+
 -- What was collected so far is written, so that the next item of the batch finds it.
 function M.write_through(collected)
-  M.flush(collected)
+  write_all(collected)
   if collected.wakes_later then M.tell_of_work(collected) end
   if collected.tells_later then M.tell_of_room(collected) end
   for _, name in ipairs({"zadd", "zrem", "sadd", "srem", "set", "emptied", "wake", "stopped", "lines"}) do
