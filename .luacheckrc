@@ -17,7 +17,7 @@ files["src/flowfabric/backends/valkey/lua"] = {
     "policy", "progress", "quota", "reclaim", "record", "reopen", "repair", "replace", "reply", "reservation",
     "resume_policy", "resumption", "retention", "retry", "roster", "secret", "sha256", "signal", "spending", "state",
     "steps", "stream", "stream_guard", "submission", "submit", "successors", "summary", "suspending", "suspension",
-    "suspension_timeout", "tags", "taking", "tasks", "terminal", "token", "tour", "transition", "turns", "update",
+    "suspension_timeout", "tags", "taking", "tasks", "telling", "terminal", "token", "tour", "transition", "turns", "update",
     "waiters", "waiting", "waitpoint", "wake", "waking", "work", "writes",
   },
 }

@@ -1,4 +1,4 @@
-"""Who ends a member and asks for work in the same call takes what may start because of it, where nobody waits before."""
+"""Who ends a member and asks for work in the same call takes what may start with it, where nobody waits before it."""
 
 from __future__ import annotations
 

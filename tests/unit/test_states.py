@@ -2,10 +2,12 @@ from __future__ import annotations
 
 import itertools
 
+import msgspec
 import pytest
 
 from flowfabric.core.states import (
     PHASE_DEFAULTS,
+    WAITING_CHILDREN_DEFAULTS,
     AttemptState,
     BlockingReason,
     EligibilityState,
@@ -162,12 +164,21 @@ def test_a_record_is_read_with_its_defaults() -> None:
     assert StateVector.from_record({"lifecycle_phase": "active", "priority": "3"}) == PHASE_DEFAULTS[P.ACTIVE]
     revoked = StateVector.from_record({"lifecycle_phase": "active", "ownership_state": "lease_revoked"})
     assert revoked.ownership_state is OWN.LEASE_REVOKED
+    waits = {"lifecycle_phase": "runnable", "public_state": "waiting_children"}
+    assert StateVector.from_record(waits) == WAITING_CHILDREN_DEFAULTS
+    again = StateVector.from_record({**waits, "attempt_state": "attempt_interrupted"})
+    assert again == msgspec.structs.replace(WAITING_CHILDREN_DEFAULTS, attempt_state=A.ATTEMPT_INTERRUPTED)
 
 
 @pytest.mark.parametrize("phase", P)
 def test_the_default_of_a_phase_is_a_legal_state_of_it(phase: LifecyclePhase) -> None:
     assert PHASE_DEFAULTS[phase].lifecycle_phase is phase
     assert violations(PHASE_DEFAULTS[phase]) == []
+
+
+def test_the_default_of_a_member_that_waits_is_a_legal_state_whose_public_state_says_so() -> None:
+    assert WAITING_CHILDREN_DEFAULTS.public_state is PublicState.WAITING_CHILDREN
+    assert violations(WAITING_CHILDREN_DEFAULTS) == []
 
 
 @pytest.mark.parametrize("record", [{}, {"lifecycle_phase": "asleep"}, {"lifecycle_phase": ""}])

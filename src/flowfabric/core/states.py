@@ -144,7 +144,9 @@ class StateVector(msgspec.Struct, frozen=True, kw_only=True):
             given = msgspec.convert(stored, cls)
         except msgspec.ValidationError as cause:
             raise BadReply(f"the record holds no known state: {stored}", code="corruption") from cause
-        return msgspec.structs.replace(PHASE_DEFAULTS[given.lifecycle_phase], **{n: getattr(given, n) for n in stored})
+        waits = given.lifecycle_phase is LifecyclePhase.RUNNABLE and record.get("public_state") == _WAITING_CHILDREN
+        usual = WAITING_CHILDREN_DEFAULTS if waits else PHASE_DEFAULTS[given.lifecycle_phase]
+        return msgspec.structs.replace(usual, **{n: getattr(given, n) for n in stored})
 
     @property
     def public_state(self) -> PublicState:
@@ -176,6 +178,15 @@ PHASE_DEFAULTS = {
         attempt_state=AttemptState.ATTEMPT_TERMINAL,
     ),
 }
+
+# The same of members that wait for others, whose public state says so.
+_WAITING_CHILDREN = PublicState.WAITING_CHILDREN.value
+WAITING_CHILDREN_DEFAULTS = StateVector(
+    lifecycle_phase=LifecyclePhase.RUNNABLE,
+    eligibility_state=EligibilityState.BLOCKED_BY_DEPENDENCIES,
+    blocking_reason=BlockingReason.WAITING_FOR_CHILDREN,
+    attempt_state=AttemptState.PENDING_FIRST_ATTEMPT,
+)
 
 _BY_OUTCOME = {
     TerminalOutcome.SUCCESS: PublicState.COMPLETED,

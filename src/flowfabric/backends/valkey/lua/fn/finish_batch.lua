@@ -6,7 +6,7 @@
 -- @events  completed retry_scheduled failed claimed resumed blocked unblocked cancelled skipped flow_completed
 --          flow_failed flow_cancelled
 -- @repeat  safe
--- @uses    batch claim_request clock direct_start endings handover holder parked reply writes
+-- @uses    batch claim_request clock direct_start endings handover holder parked reply telling writes
 local RENEW = batch.shape(1, {"uuid", "attempt_index", "attempt_id", "lease_id", "lease_epoch", "lease_ttl_ms"},
   {lease_ttl_ms = true})
 
@@ -41,7 +41,7 @@ return function(K, A)
   parked.offer_all(tag, collected, now)
   if #collected.permits > 0 then parked.pass_on(tag, collected, now) end
   handover.give_back(tag, now, collected)
-  writes.tell_of_room(collected)
+  telling.of_room(collected)
 
   return {1, "OK", finished, renewed, claims, expires_at, is_parked, offers, collected.handed_over or ""}
 end

@@ -1,6 +1,9 @@
 -- Single edges, as callers of the public wire move them: applied to a child, resolved with an outcome.
--- @uses advance edge flow join tasks terminal transition update
+-- @uses advance edge flow join state tasks terminal transition update
 local M = {}
+
+-- A member that never did anything but wait for others.
+M.WAITING = state.usual("runnable", "waiting_children")
 
 local BLOCKED = {
   event = "blocked",

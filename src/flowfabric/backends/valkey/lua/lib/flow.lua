@@ -24,9 +24,8 @@ function M.at(tag, id)
     tag = tag, id = id, base = base, core = base .. ":core",
     changed = {public_flow_state = nil, moving_count = nil, members_completed = nil},
     -- Room for the usual fields of a record, so that the table need not grow while they are read into it.
-    flow_kind = nil, namespace = nil, public_flow_state = nil, node_count = nil, edge_count = nil, moving_count = nil,
-    members_completed = nil, graph_revision = nil, created_at = nil, last_mutation_at = nil, sealed = nil,
-    was_ended = nil,
+    flow_id = nil, flow_kind = nil, public_flow_state = nil, node_count = nil, edge_count = nil, moving_count = nil,
+    members_completed = nil, graph_revision = nil, created_at = nil, last_mutation_at = nil, sealed = nil, staged = nil,
   }, ABSENT)
 end
 
@@ -38,8 +37,7 @@ function M.of_key(core, id)
   return M.at(tag, named)
 end
 
--- Read the record into f; nil when there is no such flow. It is small, so reading all of it costs less than looking for
--- each field that a step may need.
+-- Read the record into f; nil when there is no such flow. Reading all of it costs less than looking for some fields.
 function M.fill(f)
   local flat = redis.call("HGETALL", f.core)
   if #flat == 0 then return nil end
@@ -118,7 +116,7 @@ local function save(f, now)
       fields[n + 1], fields[n + 2], n = name, COUNTS[name] and digits.of(value) or value, n + 2
     end
   end
-  if n == 2 and count == 0 then return end
+  if n + count == 2 then return end
   fields[2] = digits.of(now)
   redis.call("HSET", f.core, unpack(fields, 1, n))
   if count > 0 then redis.call("HDEL", f.core, unpack(gone, 1, count)) end

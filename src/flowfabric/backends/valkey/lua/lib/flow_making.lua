@@ -103,10 +103,10 @@ end
 function M.waiting_member(f, id)
   local core = "ff:exec:" .. f.tag .. ":" .. id .. ":core"
   if f.staged ~= "building" then return record.load(core) end
-  local found = redis.call("HMGET", core, "lifecycle_phase", "eligibility_state")
-  if found[1] ~= "runnable" or found[2] ~= "blocked_by_dependencies" then return record.load(core) end
+  local found = redis.call("HMGET", core, "lifecycle_phase", "public_state")
+  if found[1] ~= "runnable" or found[2] ~= "waiting_children" then return record.load(core) end
   local x = record.at(core)
-  x.lifecycle_phase, x.eligibility_state = found[1], found[2]
+  x.lifecycle_phase, x.eligibility_state = found[1], "blocked_by_dependencies"
   return x
 end
 

@@ -2,11 +2,6 @@
 -- @uses advance edge edge_life flow flow_making group group_policy member parked submit tasks terminal update writes
 local M = {}
 
-local BLOCKED = {
-  lifecycle_phase = "runnable", eligibility_state = "blocked_by_dependencies", blocking_reason = "waiting_for_children",
-  attempt_state = "pending_first_attempt",
-}
-
 -- A member that waits for something is created waiting: it cannot be claimed before its edges are in place (D19).
 local function create_member(f, m, now)
   local fields, new = m.new.fields, m.new
@@ -18,7 +13,7 @@ local function create_member(f, m, now)
   if m.has_inputs then add("has_inputs", "1") end
   if m.child_flow_id then add("child_flow_id", m.child_flow_id) end
   local waits = m.edge_count or f.staged
-  if waits or m.child_flow_id then new.state = BLOCKED end
+  if waits or m.child_flow_id then new.state = edge_life.WAITING end
   if m.child_flow_id and not waits then
     add("child_released_at", now)
     member.add_work(f, "orphan", m.uuid, 0, now + member.ABANDONED_MS)

@@ -57,7 +57,7 @@ end
 
 -- Nearly all start so: nothing but their dependencies ever held them back.
 local function is_usual(x)
-  return x.writes and x.eligibility_state == "blocked_by_dependencies" and x.attempt_state == "pending_first_attempt"
+  return x.writes and not x.is_unusual and x.eligibility_state == "blocked_by_dependencies"
     and not x.delay_until and not x.blocking_detail and not x.admission and not x.waits_for and not x.limit_pass
     and not x.reserved_budgets
 end

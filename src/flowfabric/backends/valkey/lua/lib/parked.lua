@@ -1,6 +1,6 @@
 -- Claims that found nothing and wait: whoever adds work makes them in their worker's place and sends it the answer. So
 -- an idle worker starts without having to ask first. A claim that waits is made once; its worker holds slots for it.
--- @uses admission answered attached capability index_key lanes places taking wake work writes
+-- @uses admission answered attached capability index_key lanes places taking telling wake work
 local M = {}
 
 -- Where bytes stand in a row; messages have them behind the rows, since packing knows no bytes.
@@ -136,7 +136,7 @@ end
 -- What a batch added, which wakes later, goes to claims that wait for it; of the rest the workers are told.
 function M.offer_all(tag, collected, now)
   for queue, x in pairs(collected.wake) do hand_over(tag, x.lane_id, collected.zadd[queue].n / 2, now) end
-  writes.tell_of_work(collected)
+  telling.of_work(collected)
 end
 
 -- The same for one execution that wakes later and may have entered a queue; one of a batch is the batch's to offer.

@@ -1,5 +1,5 @@
 -- The places of an execution in the indexes, by its phase.
--- @uses index_key order writes
+-- @uses index_key order telling writes
 local M = {}
 
 local QUEUES = {
@@ -56,7 +56,7 @@ function LEAVE.active(x, keys)
   writes.zrem(x, shared.lease_expiry)
   if x.attempt_timeout_ms then writes.zrem(x, shared.attempt_timeout) end
   if x.current_worker_instance_id then writes.srem(x, index_key.worker_leases(x)) end
-  writes.stopped(x)
+  telling.stopped(x)
 end
 
 function ENTER.active(x, keys)
@@ -79,7 +79,7 @@ function ENTER.runnable(x, keys, now)
   writes.zadd(x, key, queue_score(x, name, now))
   if x.eligibility_state ~= "eligible_now" then return end
   if x.required_capabilities then writes.sadd(x, keys.capability_sets, x.required_capabilities) end
-  writes.wake(x, key)
+  telling.entered(x, key)
 end
 
 function LEAVE.suspended(x, keys)

@@ -35,7 +35,7 @@ function M.fill(x)
   local length = #flat
   if length == 0 then return nil end
   for i = 1, length, 2 do x[flat[i]] = flat[i + 1] end
-  local defaults = state.DEFAULTS[x.lifecycle_phase]
+  local defaults = state.defaults(x.lifecycle_phase, x.public_state)
   if x.ownership_state or x.eligibility_state or x.blocking_reason or x.terminal_outcome or x.attempt_state then
     x.is_unusual = true
     fill_in(x, defaults)

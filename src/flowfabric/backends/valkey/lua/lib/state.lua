@@ -10,13 +10,21 @@ end
 
 -- What an absent field means in each phase: the ordinary case of it. A field that holds its default is not stored, so
 -- the usual life of an execution writes its phase and little else.
-M.DEFAULTS = {
+local DEFAULTS = {
   submitted = defaults("unowned", "not_applicable", "none", "none", "none"),
   runnable = defaults("unowned", "eligible_now", "waiting_for_worker", "none", "pending_first_attempt"),
   active = defaults("leased", "not_applicable", "none", "none", "running_attempt"),
   suspended = defaults("unowned", "not_applicable", "waiting_for_signal", "none", "attempt_interrupted"),
   terminal = defaults("unowned", "not_applicable", "none", "success", "attempt_terminal"),
 }
+-- The same of members that wait for others, whose public state says so.
+local WAITING_CHILDREN =
+  defaults("unowned", "blocked_by_dependencies", "waiting_for_children", "none", "pending_first_attempt")
+
+function M.defaults(phase, public)
+  if public == "waiting_children" and phase == "runnable" then return WAITING_CHILDREN end
+  return DEFAULTS[phase]
+end
 
 -- What a transition leaves unsaid.
 M.UNSAID = defaults("unowned", "not_applicable", "none", "none", nil)
@@ -39,9 +47,9 @@ function M.public(phase, eligibility, outcome)
 end
 
 -- A phase in its ordinary form, ready to be written: nothing of it but the phase and the public state is stored.
-function M.usual(phase)
-  local own = M.DEFAULTS[phase]
-  local public = M.public(phase, own.eligibility_state, own.terminal_outcome)
+function M.usual(phase, public)
+  local own = M.defaults(phase, public)
+  public = public or M.public(phase, own.eligibility_state, own.terminal_outcome)
   return {
     is_usual = true, lifecycle_phase = phase, public_state = public,
     ownership_state = own.ownership_state, eligibility_state = own.eligibility_state,

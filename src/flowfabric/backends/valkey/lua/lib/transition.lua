@@ -73,8 +73,6 @@ local QUEUED = state.usual("runnable")
 local function unblock(x, now)
   member.write_earlier(x)
   index.leave(x)
-  redis.call("HDEL", x.core, "eligibility_state", "blocking_reason")
-  x.is_unusual = nil
   event.append_new(x, "unblocked", now)
 end
 

@@ -58,9 +58,10 @@ function M.write(x, now, set, is_timed)
 end
 
 -- What is not named returns to what is usual, except attempt_state, which is kept. Stored is what differs from the
--- default of the new phase.
-local function change_dimensions(x, vector, n, count)
-  local before, after = state.DEFAULTS[x.lifecycle_phase], state.DEFAULTS[vector.lifecycle_phase]
+-- default of the new state.
+local function change_dimensions(x, vector, public, n, count)
+  local before = state.defaults(x.lifecycle_phase, x.public_state)
+  local after = state.defaults(vector.lifecycle_phase, public)
   x.is_unusual = nil
   for i = 1, #record.DIMENSIONS do
     local name = record.DIMENSIONS[i]
@@ -88,7 +89,7 @@ function M.change(x, now, vector, set, clear, is_timed)
   if vector.is_usual and not x.is_unusual then
     record.take_over(x, vector)
   else
-    n, count = change_dimensions(x, vector, n, count)
+    n, count = change_dimensions(x, vector, public, n, count)
   end
   x.lifecycle_phase, x.public_state = phase, public
   if set then n, count = put(x, set, n, count) end

@@ -1,5 +1,5 @@
 -- Writes: at once, or collected over a batch and written with one command a key.
--- @uses event lanes wake
+-- @uses event telling
 local M = {}
 
 -- A collector; executions whose `writes` field holds it write through it. It also remembers what was looked up for all
@@ -87,38 +87,6 @@ function M.forget_if_empty(x, key, registry, member)
   x.writes.emptied[key] = {registry, member}
 end
 
--- The execution has just entered the queue at `key`: workers are told if it was empty, at once or when it was offered.
-function M.wake(x, key)
-  if x.writes then
-    x.writes.wake[key] = x
-  elseif x.wakes_later then
-    x.entered = key
-  else
-    wake.added(key, 1, x.tag, x.lane_id, x.required_capabilities)
-  end
-end
-
--- The execution has just left the running ones of its lane.
-function M.stopped(x)
-  local collected = x.writes
-  if not collected then return lanes.stopped(x, 1) end
-  local stopped = collected.stopped[x.lane_id] or {x = x, count = 0}
-  stopped.count = stopped.count + (x.ids and #x.ids or 1)
-  collected.stopped[x.lane_id] = stopped
-end
-
--- Tell workers of lanes that have room again.
-function M.tell_of_room(collected)
-  for _, stopped in pairs(collected.stopped) do lanes.stopped(stopped.x, stopped.count) end
-end
-
--- Tell workers of queues that were empty.
-function M.tell_of_work(collected)
-  for key, x in pairs(collected.wake) do
-    wake.added(key, collected.zadd[key].n / 2, x.tag, x.lane_id, x.required_capabilities)
-  end
-end
-
 local function write(command, lists)
   for key, list in pairs(lists) do if list then redis.call(command, key, unpack(list, 1, list.n)) end end
 end
@@ -132,8 +100,8 @@ local function write_all(collected)
   write("ZADD", collected.zadd)
   write("SADD", collected.sadd)
   for key, entry in pairs(collected.emptied) do forget(key, entry[1], entry[2]) end
-  if not collected.wakes_later then M.tell_of_work(collected) end
-  if not collected.tells_later then M.tell_of_room(collected) end
+  if not collected.wakes_later then telling.of_work(collected) end
+  if not collected.tells_later then telling.of_room(collected) end
   event.flush(collected)
 end
 
@@ -153,8 +121,8 @@ end
 -- What was collected so far is written, so that the next item of the batch finds it.
 function M.write_through(collected)
   write_all(collected)
-  if collected.wakes_later then M.tell_of_work(collected) end
-  if collected.tells_later then M.tell_of_room(collected) end
+  if collected.wakes_later then telling.of_work(collected) end
+  if collected.tells_later then telling.of_room(collected) end
   for _, name in ipairs({"zadd", "zrem", "sadd", "srem", "set", "emptied", "wake", "stopped", "lines"}) do
     collected[name] = {}
   end
