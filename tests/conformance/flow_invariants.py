@@ -76,6 +76,8 @@ class _Flow:
         ids = await self.client.execute("ZRANGE", incoming, 0, -1, key=incoming)
         edges = await self.hash(f"{self.base}:edges")
         states = [EdgeState(edges[each.decode()].split(" ")[0]) for each in ids]  # type: ignore[union-attr]
+        if group:
+            assert "has_joins" in await self.hash(f"{self.base}:core"), group
         if "n" not in group:
             assert len(states) <= 1, (group, states)  # a single edge is its own join until it is impossible
             assert EdgeState.IMPOSSIBLE not in states, (group, states)

@@ -20,7 +20,9 @@ return function(K, A)
   if group_policy.is_same(g, wanted) then return reply.ok("already_set") end
   if g.n > 0 then return reply.invalid("edge_group_policy_already_fixed", "no edges yet", g.n) end
 
-  group_policy.store(g, wanted, digits.of(clock.now_ms()))
+  local now = clock.now_ms()
+  group_policy.store(g, wanted, digits.of(now))
+  flow.settle(f, now)
 
   return reply.ok("set")
 end

@@ -1,6 +1,6 @@
 -- The join of one downstream: how many of its edges must be satisfied, and how many are. Decided once (D26). A single
--- edge without a policy is a join by itself, and has no record until it is impossible.
--- @uses edge
+-- edge without a policy is a join by itself, and has no record until it is impossible; a flow says whether it has any.
+-- @uses edge flow
 local M = {}
 
 M.VARIANTS = {all_of = true, any_of = true, quorum = true}
@@ -14,9 +14,10 @@ local ABSENT = {
   __index = {n = 0, k = 0, succeeded = 0, failed = 0, skipped = 0, policy_variant = "all_of", group_state = "pending"},
 }
 
-local function read(key)
+local function read(f, uuid)
+  local key = M.key(f, uuid)
   local flat = redis.call("HGETALL", key)
-  local g = {key = key, is_stored = #flat > 0, has_policy = nil, n = nil, succeeded = nil, group_state = nil}
+  local g = {f = f, key = key, is_stored = #flat > 0}
   for i = 1, #flat, 2 do
     local name = flat[i]
     g[name] = COUNTS[name] and flat[i + 1] + 0 or flat[i + 1]
@@ -25,19 +26,19 @@ local function read(key)
   return setmetatable(g, ABSENT)
 end
 
--- That of a downstream which has no edges yet.
-function M.new(f, uuid) return setmetatable({key = M.key(f, uuid)}, ABSENT) end
+-- That of a downstream which has no record.
+function M.new(f, uuid) return setmetatable({f = f, key = M.key(f, uuid), n = 0, group_state = nil}, ABSENT) end
 
 -- The join that an edge, which is not counted in it yet, leads to.
 function M.of_edge(f, e)
-  local g = read(M.key(f, e.down))
+  local g = f.has_joins and read(f, e.down) or M.new(f, e.down)
   if not g.is_stored then g.n = 1 end
   return g
 end
 
 -- The join of a downstream; one without edges is an empty all-of.
 function M.load(f, uuid)
-  local g = read(M.key(f, uuid))
+  local g = read(f, uuid)
   if g.is_stored then return g end
   local e = edge.page(f, edge.in_key(f, uuid), 0, 1)[1]
   if e then g.n = 1 end
@@ -46,7 +47,13 @@ function M.load(f, uuid)
 end
 
 -- Some fields, names and values in turn.
-function M.write(g, ...) redis.call("HSET", g.key, ...) end
+function M.write(g, ...)
+  if not g.is_stored then
+    g.is_stored = true
+    flow.set(g.f, "has_joins", "1")
+  end
+  redis.call("HSET", g.key, ...)
+end
 
 -- Take in `count` more edges, before they are there. A join that had been decided is open again.
 function M.grow(g, count)

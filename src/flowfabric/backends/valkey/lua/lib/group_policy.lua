@@ -32,7 +32,6 @@ function M.store(g, wanted, now)
   group.write(g, "policy_variant", wanted.variant, "created_at", now)
   if wanted.on_satisfied then group.write(g, "on_satisfied", wanted.on_satisfied) end
   if wanted.k then group.write(g, "k", wanted.k) end
-  g.is_stored = true
 end
 
 return M

@@ -81,8 +81,18 @@ function M.skip(run, x)
   return true
 end
 
--- Count an edge whose state was set; what its join has become with it, and what was done to the child.
+-- The child of a satisfied join may start. Answers what was done to it.
+local function satisfy(run, f, e)
+  local x = tasks.member(run, f, e.down)
+  local is_injected = x and e.ref ~= "" and inject(f, x, e)
+  M.promote(run, f, x)
+  return is_injected and "data_injected" or ""
+end
+
+-- Count an edge whose state was set; what its join has become with it, and what was done to the child. Where no join of
+-- the flow has a record, it is the only edge of its child.
 function M.count(run, f, e, counter)
+  if counter == "succeeded" and not f.has_joins then return "satisfied", satisfy(run, f, e) end
   local g = group.of_edge(f, e)
   local decided = group.count(g, counter, run.now)
   -- Also when it was decided before: whether a failure fails the flow must not hang on who ended first.
@@ -91,15 +101,10 @@ function M.count(run, f, e, counter)
   end
   if not decided then return g.group_state == "pending" and "pending" or "already_fired", "" end
   if group.cancels_rest(g) then tasks.add(run, "siblings", f, e.down, 0) end
-  local x, detail = tasks.member(run, f, e.down), ""
-  if decided == "satisfied" then
-    if x and e.ref ~= "" and inject(f, x, e) then detail = "data_injected" end
-    M.promote(run, f, x)
-  else
-    -- What fail_fast ends is cancelled, all of it.
-    if not flow.has_ended(f) and M.skip(run, x) then detail = "child_skipped" end
-  end
-  return decided, detail
+  if decided == "satisfied" then return decided, satisfy(run, f, e) end
+  -- What fail_fast ends is cancelled, all of it.
+  local is_skipped = not flow.has_ended(f) and M.skip(run, tasks.member(run, f, e.down))
+  return decided, is_skipped and "child_skipped" or ""
 end
 
 -- Failed, ran out of time, or was cancelled by somebody who asked for it.
