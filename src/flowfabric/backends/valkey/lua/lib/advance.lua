@@ -20,7 +20,6 @@ local FIELDS = {
 
 function M.is_task(kind) return TASKS[kind] ~= nil end
 
-
 local function end_parent(run, f)
   local parent = f.parent_execution_id and tasks.member(run, nil, f.parent_execution_id:sub(#f.tag + 2))
   if not parent or parent.lifecycle_phase == "terminal" or not parent.flow_id then return end
@@ -69,7 +68,7 @@ local function run_of(x, now, finish)
   local run = collected and collected.run
   if run then return run end
   run = tasks.start(x.tag, now, finish, collected)
-  if not collected then run.owner = x end
+  if collected then run.settle = settle else run.owner = x end
   return run
 end
 
@@ -80,7 +79,7 @@ function M.begin(x, now, finish)
   local f = tasks.flow(run, x.flow_id)
   if not f then return nil end
   x.run, x.flow = run, f
-  if not run.is_own then run.owner, run.budget, run.collected.settle = x, tasks.BUDGET, settle end
+  if not run.is_own then run.owner, run.budget, run.is_unsettled = x, tasks.BUDGET, true end
   return run
 end
 

@@ -51,11 +51,13 @@ end
 -- A graph that was begun and not committed, or a flow that was announced and did not come, is given up after this time.
 M.ABANDONED_MS = 3600000
 
--- The flow as the run of its batch knows it, if it does.
+-- The flow as the run of its batch knows it, if it does; it is settled with the others.
 local function known_flow(x)
   local collected = x.writes or x.beside
   local run = collected and collected.run
-  return run and run.flows[x.flow_id] or nil
+  local f = run and run.flows[x.flow_id]
+  if f and not run.is_own then run.is_unsettled = true end
+  return f or nil
 end
 
 -- After it: count it, unless whoever moves many of the flow does so in the end.

@@ -107,10 +107,10 @@ end
 
 -- Flows whose members have moved get their state before it is all written.
 function M.settle(collected)
-  local settle = collected.settle
-  if not settle then return end
-  collected.settle = nil
-  settle(collected.run)
+  local run = collected.run
+  if not run or not run.is_unsettled then return end
+  run.is_unsettled = false
+  run.settle(run)
 end
 
 function M.flush(collected)
