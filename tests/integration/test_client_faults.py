@@ -12,8 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from flowfabric.backends.valkey.bundle import bundle
 from flowfabric.backends.valkey.client import StandaloneClient
 from flowfabric.backends.valkey.connection import Connection, connect
+from flowfabric.backends.valkey.library import Library
 from flowfabric.backends.valkey.url import parse_url
 from flowfabric.config import Settings
 from flowfabric.errors import BackendTimeout, BackendUnavailable, BadReply, UnsupportedServer
@@ -92,6 +94,19 @@ async def test_a_lost_command_is_not_repeated_by_itself() -> None:
             await client.execute("INCR", "n")
         assert caught.value.details["sent"] is True
         assert server.commands == [b"INCR n"]
+
+
+async def test_a_server_that_dies_while_it_is_opened_is_asked_again() -> None:
+    """A worker that starts in that moment has not asked for anything that could be done twice."""
+    version = str(bundle().version).encode()
+    answers = (
+        DROP, b"-ERR Function not found\r\n", DROP, b"-ERR Library 'flowfabric' already exists\r\n",
+        b"$%d\r\n%s\r\n" % (len(version), version),
+    )  # fmt: skip
+    async with fake(scripted(*answers)) as server, client_of(server.url) as client:
+        await Library(client, bundle()).ensure()
+        asked = [command[:16] for command in server.commands]
+        assert asked[:4] == [b"FCALL ff_version", b"FCALL ff_version", b"FUNCTION LOAD #!", b"FUNCTION LOAD #!"]
 
 
 async def test_a_lost_command_that_is_repeatable_is_sent_again() -> None:

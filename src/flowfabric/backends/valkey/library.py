@@ -36,7 +36,7 @@ class Library:
     async def version_on(self, node: Node) -> int | None:
         """The version a primary has loaded; None when it has no library."""
         try:
-            reply = await node.execute("FCALL", "ff_version", 0)
+            reply = await node.execute("FCALL", "ff_version", 0, repeatable=True)
         except ServerReplyError as error:
             if _is_missing(error):
                 return None
@@ -70,7 +70,7 @@ class Library:
 
     async def _load(self, node: Node, *, replace: bool) -> None:
         words = ("FUNCTION", "LOAD", "REPLACE") if replace else ("FUNCTION", "LOAD")
-        await node.execute(*words, self.bundle.text)
+        await node.execute(*words, self.bundle.text, repeatable=True)  # the second time it is there already
 
     async def invoke(self, spec: FunctionSpec, keys: Sequence[str], args: Sequence[str | bytes | int]) -> Reply:
         """FCALL; a server that lost the library (new node, FUNCTION FLUSH) gets it again, once."""
