@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +16,14 @@ from flowfabric.client.fabric import Fabric
 from flowfabric.core.partition import PartitionConfig
 from tests.cli.harness import Cli
 from tests.http_server import HttpServer
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _interrupts_are_heard() -> None:
+    """What a shell runs in the background ignores them, and so would the commands that are interrupted here."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
 
 TASKS = """
 import asyncio
