@@ -14,6 +14,10 @@ _COUNTED = {
     "success": "members_completed", "failed": "members_failed", "cancelled": "members_cancelled",
     "expired": "members_expired", "skipped": "members_skipped",
 }  # fmt: skip
+_PLAIN = {
+    "flow_id", "flow_kind", "namespace", "created_at", "last_mutation_at", "ended_at", "graph_revision", "node_count",
+    "edge_count", "public_flow_state", "moving_count", "members_completed", "sealed", "is_plain",
+}  # fmt: skip
 _MOVING = {"eligible_now", "not_eligible_until_time", "blocked_by_quota"}
 
 
@@ -39,10 +43,11 @@ class _Flow:
         ids = [each.decode() for each in await self.client.execute("ZRANGE", members, 0, -1, key=members)]  # type: ignore[union-attr]
         tag = self.base.split(":", 2)[2].rpartition(":")[0]
         records = {each: await self.hash(f"ff:exec:{tag}:{each}:core") for each in ids}
+        edges = await self.edges(tag, records)
         self.check_counts(core, records)
         self.check_state(core, records)
         for each in ids:
-            await self.check_join(each, records[each])
+            await self.check_join(each, records[each], edges)
 
     def check_counts(self, core: dict[str, str], records: dict[str, dict[str, str]]) -> None:
         states = [StateVector.from_record(record) for record in records.values()]
@@ -57,6 +62,7 @@ class _Flow:
         )
         assert int(core.get("moving_count", 0)) == moving, (core, moving)
         assert "" not in core.values(), core
+        assert "is_plain" not in core or not set(core) - _PLAIN, core
 
     def check_state(self, core: dict[str, str], records: dict[str, dict[str, str]]) -> None:
         state, moving = core["public_flow_state"], int(core.get("moving_count", 0))
@@ -69,13 +75,27 @@ class _Flow:
             failed = int(core.get("failure_count", 0)) > 0
             assert state in ("cancelled", "failed" if failed else "completed"), core
 
-    async def check_join(self, execution_id: str, record: dict[str, str]) -> None:
+    async def edges(self, tag: str, records: dict[str, dict[str, str]]) -> dict[str, EdgeState]:
+        """The states of all edges. That of an only edge is in the record of its upstream, and says where it leads."""
+        states, out = {}, Counter[str]()
+        for edge_id, text in (await self.hash(f"{self.base}:edges")).items():
+            state, up, down, kind = text.split(" ")[:4]
+            out[up] += 1
+            only = records.get(f"{tag}:{up}", {}).get("only_edge")
+            assert (state == "-") == (only is not None), (text, only)
+            if only is not None:
+                leads_to, state, kind_of = (*only.split(" "), "", "")[:3]
+                assert (leads_to, kind_of or "success_only") == (down, kind), (text, only)
+            states[edge_id] = EdgeState(state or "unsatisfied")
+        assert all(out[each.removeprefix(f"{tag}:")] == 1 for each in records if "only_edge" in records[each]), out
+        return states
+
+    async def check_join(self, execution_id: str, record: dict[str, str], edges: dict[str, EdgeState]) -> None:
         """The counts of a join are those of its edges, and its state follows from them."""
         group = await self.hash(f"{self.base}:edgegroup:{execution_id}")
         incoming = f"{self.base}:in:{execution_id}"
         ids = await self.client.execute("ZRANGE", incoming, 0, -1, key=incoming)
-        edges = await self.hash(f"{self.base}:edges")
-        states = [EdgeState(edges[each.decode()].split(" ")[0]) for each in ids]  # type: ignore[union-attr]
+        states = [edges[each.decode()] for each in ids]  # type: ignore[union-attr]
         if group:
             assert "has_joins" in await self.hash(f"{self.base}:core"), group
         if "n" not in group:

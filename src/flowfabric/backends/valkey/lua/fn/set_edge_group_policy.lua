@@ -4,11 +4,11 @@
 -- @reply   status
 -- @errors  invalid_input flow_not_found flow_already_terminal
 -- @repeat  safe
--- @uses    clock digits flow group group_policy reply
+-- @uses    clock digits flow flow_state group group_policy reply
 return function(K, A)
   local f, refusal = flow.find(K.flow_core)
   if refusal then return refusal end
-  local uuid = K.edgegroup:match("^" .. f.base:gsub("%p", "%%%0") .. ":edgegroup:%b{}:(.+)$")
+  local uuid = K.edgegroup:match("^" .. flow.key(f, "edgegroup"):gsub("%p", "%%%0") .. ":%b{}:(.+)$")
   if not uuid then
     return reply.invalid("edgegroup", "ff:flow:{tag}:<flow_id>:edgegroup:<execution_id>", K.edgegroup)
   end
@@ -22,7 +22,7 @@ return function(K, A)
 
   local now = clock.now_ms()
   group_policy.store(g, wanted, digits.of(now))
-  flow.settle(f, now)
+  flow_state.settle(f, now)
 
   return reply.ok("set")
 end

@@ -8,7 +8,7 @@
 --          edge_group_decided
 -- @events  flow_reopened
 -- @repeat  unsafe
--- @uses    clock edge flow flow_making reply tasks
+-- @uses    clock edge flow flow_making flow_state reach reply tasks
 local function read(A)
   local kind = A.dependency_kind ~= "" and A.dependency_kind or "success_only"
   if not edge.KINDS[kind] then
@@ -23,7 +23,7 @@ end
 local function refuse_ends(f, e, up, down)
   if not up or not down then return reply.refuse("execution_not_in_flow") end
   e.up, e.down = tasks.uuid(up), tasks.uuid(down)
-  if edge.closes_cycle(f, e.up, e.down) then return reply.refuse("cycle_detected") end
+  if reach.closes_cycle(f, e.up, e.down) then return reply.refuse("cycle_detected") end
   if edge.load(f, e.id) then return reply.refuse("dependency_already_exists") end
   return flow_making.check_size(f, 0, 1) or flow_making.check_downstream(f, down)
 end
@@ -43,11 +43,11 @@ return function(K, A)
   if refusal then return refusal end
 
   local now = clock.at(A.now_ms)
-  if flow.has_ended(f) then flow.reopen(f) end
+  if flow.has_ended(f) then flow_state.reopen(f) end
   flow_making.link(f, e, now)
   flow.set(f, "unordered", "1")
   flow.add(f, "graph_revision", 1)
-  flow.settle(f, now)
+  flow_state.settle(f, now)
 
   return reply.ok(e.id, f.graph_revision)
 end

@@ -1,5 +1,5 @@
 -- A member has ended: its flow moves on in the same step (G7, G8).
--- @uses cascade flow join parked tasks writes
+-- @uses cascade flow flow_state join parked tasks writes
 local M = {}
 
 local TASKS = {
@@ -33,7 +33,7 @@ local function settle_flows(run)
   local todo = #run.todo
   for i = 1, #run.order do
     local f = run.order[i]
-    if flow.settle(f, run.now, run.collected) then end_parent(run, f) end
+    if flow_state.settle(f, run.now, run.collected) then end_parent(run, f) end
   end
   return #run.todo > todo
 end
@@ -84,9 +84,14 @@ function M.begin(x, now, finish)
 end
 
 -- After it has ended: who started the run drives it, and each ending of a batch carries out what follows from it.
-function M.ended(run, x, outcome)
+-- down: the end of its only edge, which it has satisfied.
+function M.ended(run, x, outcome, down)
   flow.add(x.flow, flow.COUNTED[outcome], 1)
-  tasks.add(run, "ended", x.flow, tasks.uuid(x), 0, x)
+  if down then
+    join.pass(run, x, down)
+  else
+    tasks.add(run, "ended", x.flow, tasks.uuid(x), 0, x)
+  end
   if x.child_flow_id then tasks.add(run, "cancel_child", x.flow, "-", 0, nil, x.child_flow_id) end
   if run.owner ~= x or run.is_driven then return end
   if run.is_own then M.drive(run) else carry_out(run) end

@@ -1,6 +1,6 @@
 -- The edges of a flow: `state upstream downstream kind created_at ref`, all in one hash, and listed by both their ends.
--- States: staged, unsatisfied (the child waits for it), satisfied, impossible.
--- @uses flow
+-- States: staged, unsatisfied (the child waits for it), satisfied, impossible; that of an only edge stands elsewhere.
+-- @uses flow only_edge
 local M = {}
 
 local CHUNK = 500
@@ -16,22 +16,27 @@ function M.key(f)
   return key
 end
 
-function M.out_key(f, uuid) return f.base .. ":out:" .. f.tag .. ":" .. uuid end
+function M.out_key(f, uuid) return flow.member_key(f, "out", uuid) end
 
-function M.in_key(f, uuid) return f.base .. ":in:" .. f.tag .. ":" .. uuid end
+function M.in_key(f, uuid) return flow.member_key(f, "in", uuid) end
 
-local function read(id, text)
+local function read(f, id, text)
   local state, up, down, kind, created_at, ref = text:match("^(%S+) (%S+) (%S+) (%S+) (%S+) (.*)$")
-  return {id = id, state = state, up = up, down = down, kind = kind, created_at = created_at, ref = ref}
+  local is_only = state == "-"
+  if is_only then state = only_edge.state(f, up) end
+  return {
+    id = id, state = state, up = up, down = down, kind = kind, created_at = created_at, ref = ref, is_only = is_only,
+  }
 end
 
 local function written(e)
-  return e.state .. " " .. e.up .. " " .. e.down .. " " .. e.kind .. " " .. e.created_at .. " " .. e.ref
+  local state = e.is_only and "-" or e.state
+  return state .. " " .. e.up .. " " .. e.down .. " " .. e.kind .. " " .. e.created_at .. " " .. e.ref
 end
 
 function M.load(f, id)
   local text = redis.call("HGET", M.key(f), id)
-  return text and read(id, text) or nil
+  return text and read(f, id, text) or nil
 end
 
 -- Those of the ids that there are.
@@ -42,14 +47,17 @@ function M.load_all(f, ids)
     for i = 1, #texts do
       if texts[i] then
         count = count + 1
-        edges[count] = read(ids[start + i - 1], texts[i])
+        edges[count] = read(f, ids[start + i - 1], texts[i])
       end
     end
   end
   return edges
 end
 
-function M.save(f, e) redis.call("HSET", M.key(f), e.id, written(e)) end
+function M.save(f, e)
+  if e.is_only then return only_edge.save(f, e) end
+  redis.call("HSET", M.key(f), e.id, written(e))
+end
 
 -- What is about to be written, of one call after the other.
 local fields = {}
@@ -73,8 +81,19 @@ function M.page(f, key, from, count)
   return M.load_all(f, ids), #ids
 end
 
+-- The member gets one more edge: it has no only edge any more.
+function M.make_room(f, uuid)
+  local state = only_edge.drop(f, uuid)
+  if not state then return end
+  local e = M.page(f, M.out_key(f, uuid), 0, 1)[1]
+  if not e then return end
+  e.state, e.is_only = state, false
+  M.save(f, e)
+end
+
 -- Write a new edge; number: its place in the order.
 function M.add(f, e, number)
+  M.make_room(f, e.up)
   M.save(f, e)
   redis.call("ZADD", M.out_key(f, e.up), number, e.id)
   redis.call("ZADD", M.in_key(f, e.down), number, e.id)
@@ -104,37 +123,6 @@ function M.resolve(edges, outcome)
     end
   end
   return open
-end
-
--- Those that the edges out of a member lead to; `more` has edges that are not written yet, as lists by upstream.
-local function downstreams(f, uuid, more)
-  local found = {unpack(more and more[uuid] or {})}
-  local edges = M.page(f, M.out_key(f, uuid), 0)
-  for i = 1, #edges do found[#found + 1] = edges[i].down end
-  return found
-end
-
--- Does `from` lead to `to`? Exact, whatever the size (D28).
-function M.leads_to(f, from, to, more)
-  local seen, queue, head = {[from] = true}, {from}, 1
-  while head <= #queue do
-    local found = downstreams(f, queue[head], more)
-    head = head + 1
-    for i = 1, #found do
-      if found[i] == to then return true end
-      if not seen[found[i]] then
-        seen[found[i]] = true
-        queue[#queue + 1] = found[i]
-      end
-    end
-  end
-  return false
-end
-
--- Would one more edge close a cycle?
-function M.closes_cycle(f, up, down)
-  if redis.call("EXISTS", M.in_key(f, up)) == 0 or redis.call("EXISTS", M.out_key(f, down)) == 0 then return false end
-  return M.leads_to(f, down, up)
 end
 
 return M

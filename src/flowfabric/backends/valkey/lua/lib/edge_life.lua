@@ -1,5 +1,5 @@
 -- Single edges, as callers of the public wire move them: applied to a child, resolved with an outcome.
--- @uses advance edge flow join state tasks terminal transition update
+-- @uses advance edge flow flow_state join state tasks terminal transition update
 local M = {}
 
 -- A member that never did anything but wait for others.
@@ -42,7 +42,7 @@ end
 -- The child waits for the edge. A delay stays for afterwards (D23).
 function M.apply(f, e, x, now)
   local run = start(f, now)
-  if flow.has_ended(f) then flow.reopen(f) end
+  if flow.has_ended(f) then flow_state.reopen(f) end
   e.state = "unsatisfied"
   edge.save(f, e)
   x.run, x.flow = run, f

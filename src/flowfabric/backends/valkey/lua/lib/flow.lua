@@ -1,5 +1,5 @@
--- A flow's record: its keys, what is read of it at once, and the one rule that derives its state (D24).
--- @uses digits event reply
+-- A flow's record: its keys, what is read of it at once, and what changes in it.
+-- @uses reply
 local M = {}
 
 -- Those that are absent are 0.
@@ -15,17 +15,24 @@ M.COUNTED = {
   expired = "members_expired", skipped = "members_skipped",
 }
 
+-- A flow that has no other fields than these is plain, and says so: a step of it needs few of them (lib/flow_state.lua
+-- writes what has changed).
+local PLAIN = {
+  flow_id = true, flow_kind = true, namespace = true, created_at = true, last_mutation_at = true, ended_at = true,
+  graph_revision = true, node_count = true, edge_count = true, public_flow_state = true, moving_count = true,
+  members_completed = true, sealed = true, is_plain = true,
+}
+
 local TERMINAL = {completed = true, failed = true, cancelled = true}
 
 -- Names and keys of a flow, without reading it.
 function M.at(tag, id)
-  local base = "ff:flow:" .. tag .. ":" .. id
   return setmetatable({
-    tag = tag, id = id, base = base, core = base .. ":core",
-    changed = {public_flow_state = nil, moving_count = nil, members_completed = nil},
-    -- Room for the usual fields of a record, so that the table need not grow while they are read into it.
-    flow_id = nil, flow_kind = nil, public_flow_state = nil, node_count = nil, edge_count = nil, moving_count = nil,
-    members_completed = nil, graph_revision = nil, created_at = nil, last_mutation_at = nil, sealed = nil, staged = nil,
+    tag = tag, id = id, core = "ff:flow:" .. tag .. ":" .. id .. ":core",
+    changed = {moving_count = nil, members_completed = nil},
+    -- Room for what a step needs, so that the table need not grow while it is read into it.
+    is_plain = nil, public_flow_state = nil, node_count = nil, moving_count = nil, members_completed = nil,
+    was_ended = nil,
   }, ABSENT)
 end
 
@@ -51,6 +58,18 @@ end
 
 function M.load(tag, id) return M.fill(M.at(tag, id)) end
 
+-- The same for a step of a flow, which grows by nothing: of one that is plain, what the step needs.
+function M.load_step(tag, id)
+  local f = M.at(tag, id)
+  local found = redis.call("HMGET", f.core, "is_plain", "public_flow_state", "node_count", "moving_count",
+    "members_completed")
+  if not found[1] then return M.fill(f) end
+  f.is_plain, f.public_flow_state, f.node_count = found[1], found[2], found[3] + 0
+  f.moving_count, f.members_completed = found[4] + 0, found[5] + 0
+  f.was_ended = TERMINAL[f.public_flow_state] == true
+  return f
+end
+
 -- The flow of a core key, or nil and a refusal.
 function M.find(core, id)
   local f, refusal = M.of_key(core, id)
@@ -61,13 +80,16 @@ end
 
 -- A refusal when the flow takes no more members and edges. One that was made piece by piece goes on when more comes.
 function M.check_growth(f)
-  if not M.has_ended(f) then return nil end
-  if f.sealed or M.is_closed(f) then
-    return reply.refuse("flow_already_terminal", f.public_flow_state)
-  end
+  if not M.has_ended(f) or not (f.sealed or M.is_closed(f)) then return nil end
+  return reply.refuse("flow_already_terminal", f.public_flow_state)
 end
 
-function M.key(f, name) return f.base .. ":" .. name end
+function M.key(f, name) return "ff:flow:" .. f.tag .. ":" .. f.id .. ":" .. name end
+
+-- What a flow has for one of its members.
+function M.member_key(f, name, uuid)
+  return "ff:flow:" .. f.tag .. ":" .. f.id .. ":" .. name .. ":" .. f.tag .. ":" .. uuid
+end
 
 function M.has_ended(f) return TERMINAL[f.public_flow_state] == true end
 
@@ -80,71 +102,15 @@ end
 function M.set(f, name, value)
   if f[name] == value then return end
   f[name], f.changed[name] = value, true
+  if f.is_plain and not PLAIN[name] then f.is_plain, f.changed.is_plain = nil, true end
 end
 
+-- Add to a count. One that comes back to what it was is not written.
 function M.add(f, name, by)
-  if by ~= 0 then f[name], f.changed[name] = f[name] + by, true end
-end
-
--- How many members have not ended.
-function M.left(f)
-  return f.node_count - f.members_completed - f.members_failed - f.members_cancelled - f.members_expired
-    - f.members_skipped
-end
-
--- open: nothing has started. running: something runs or may. blocked: nothing may, and something is left.
-local function derived(f)
-  if M.has_ended(f) then return f.public_flow_state end
-  if M.left(f) == 0 and f.node_count > 0 and f.work_count == 0 and not f.staged then
-    return f.failure_count > 0 and "failed" or "completed"
-  end
-  if f.public_flow_state == "open" and not f.is_started then return "open" end
-  return f.moving_count > 0 and "running" or "blocked"
-end
-
--- What is about to be written and dropped, of one flow after the other.
-local fields, gone = {"last_mutation_at"}, {}
-
-local function save(f, now)
-  local n, count = 2, 0
-  for name in pairs(f.changed) do
-    local value = f[name]
-    if value == nil then
-      count = count + 1
-      gone[count] = name
-    else
-      fields[n + 1], fields[n + 2], n = name, COUNTS[name] and digits.of(value) or value, n + 2
-    end
-  end
-  if n + count == 2 then return end
-  fields[2] = digits.of(now)
-  redis.call("HSET", f.core, unpack(fields, 1, n))
-  if count > 0 then redis.call("HDEL", f.core, unpack(gone, 1, count)) end
-  f.changed = {}
-end
-
--- Derive its state and write what has changed. Answers whether it has ended with this, which is an event like its going
--- on again. collected: the batch that it is part of, if any.
-function M.settle(f, now, collected)
-  if f.is_reopened then event.append_flow(f, "flow_reopened", now, collected) end
-  M.set(f, "public_flow_state", derived(f))
-  local has_ended = M.has_ended(f)
-  local ends = has_ended and not f.was_ended
-  f.was_ended = has_ended
-  if ends then
-    M.set(f, "ended_at", digits.of(now))
-    event.append_flow(f, "flow_" .. f.public_flow_state, now, collected)
-  end
-  f.is_reopened = nil
-  if collected then collected.flow_states[f.id] = f.public_flow_state end
-  save(f, now)
-  return ends
-end
-
--- An ended flow goes on: one of its members runs again, or a new one came.
-function M.reopen(f)
-  M.set(f, "public_flow_state", "running")
-  f.ended_at, f.was_ended, f.changed.ended_at, f.is_reopened = nil, false, true, true
+  if by == 0 then return end
+  if not PLAIN[name] then M.set(f, "is_plain", nil) end
+  local changed = f.changed
+  f[name], changed[name] = f[name] + by, (changed[name] or 0) + by
 end
 
 return M

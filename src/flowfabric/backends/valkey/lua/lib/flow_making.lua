@@ -1,5 +1,5 @@
 -- Making a flow, and taking executions and edges into it.
--- @uses digits edge flow flow_failure group index_key lease member record reply tasks update
+-- @uses digits edge flow flow_failure flow_state group index_key lease member record reply tasks update
 local M = {}
 
 M.MAX_NODES, M.MAX_EDGES = 20000, 100000
@@ -10,20 +10,24 @@ function M.check_policy(text)
   if not POLICIES[text] then return reply.invalid("failure_policy", "continue or fail_fast", text) end
 end
 
--- said: flow_kind, namespace, failure_policy, parent_execution_id?, staged?.
+-- said: flow_kind, namespace, failure_policy, parent_execution_id?, staged?. What each step of the flow needs stands
+-- first, where it is found soonest.
 function M.create(f, now, said)
-  local set = {
-    "flow_id", f.id, "flow_kind", said.flow_kind, "namespace", said.namespace, "graph_revision", 0, "node_count", 0,
-    "edge_count", 0, "public_flow_state", "open", "created_at", digits.of(now), "last_mutation_at", digits.of(now),
-  }
+  local at, policy, set = digits.of(now), said.failure_policy ~= "continue" and said.failure_policy, {}
   local function add(name, value)
     if value then set[#set + 1], set[#set + 2] = name, value end
   end
-  add("failure_policy", said.failure_policy ~= "continue" and said.failure_policy)
-  add("parent_execution_id", said.parent_execution_id)
-  add("staged", said.staged)
+  add("is_plain", not (policy or said.parent_execution_id or said.staged) and "1")
+  add("public_flow_state", "open")
+  for _, name in ipairs({"node_count", "moving_count", "members_completed"}) do add(name, 0) end
+  add("last_mutation_at", at)
+  add("flow_id", f.id)
+  for _, name in ipairs({"flow_kind", "namespace", "parent_execution_id", "staged"}) do add(name, said[name]) end
+  add("failure_policy", policy)
+  for _, name in ipairs({"graph_revision", "edge_count"}) do add(name, 0) end
+  add("created_at", at)
   redis.call("HSET", f.core, unpack(set))
-  redis.call("ZADD", index_key.partition(f, "flow_index"), digits.of(now), f.id)
+  redis.call("ZADD", index_key.partition(f, "flow_index"), at, f.id)
   flow.fill(f)
 end
 
@@ -49,11 +53,11 @@ end
 
 -- Take in an execution that exists.
 function M.adopt(f, x, now)
-  if flow.has_ended(f) then flow.reopen(f) end
+  if flow.has_ended(f) then flow_state.reopen(f) end
   update.write(x, now, {"flow_id", f.id})
   M.enlist(f, x)
   flow.add(f, "graph_revision", 1)
-  flow.settle(f, now)
+  flow_state.settle(f, now)
 end
 
 -- May an edge lead to this downstream? One that is decided takes no more, except that a running member with an all-of
@@ -82,16 +86,18 @@ local function list(lists, key, ...)
 end
 
 -- Add many edges, already checked, that their children wait for. Each list is written once. joins: those that there
--- are already, by their downstream; the others are new.
+-- are already, by their downstream; the others are new. An edge that is_only is new with its upstream.
 function M.link_all(f, edges, now, joins)
-  local ends, counts = {}, {}
+  local ends, counts, grown = {}, {}, {}
   for i = 1, #edges do
     local e, number = edges[i], f.edge_count + i - 1
     e.created_at, e.state = digits.of(now), "unsatisfied"
     list(ends, edge.out_key(f, e.up), number, e.id)
     list(ends, edge.in_key(f, e.down), number, e.id)
+    if e.is_known then grown[e.up] = true end
     counts[e.down] = (counts[e.down] or 0) + 1
   end
+  for up in pairs(grown) do edge.make_room(f, up) end
   for down, count in pairs(counts) do group.grow(joins[down] or group.new(f, down), count) end
   edge.save_all(f, edges, #edges)
   for key, entries in pairs(ends) do redis.call("ZADD", key, unpack(entries)) end

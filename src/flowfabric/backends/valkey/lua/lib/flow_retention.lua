@@ -14,6 +14,7 @@ end
 function M.add_member(keys, x)
   local f, uuid = flow.at(x.tag, x.flow_id), tasks.uuid(x)
   local incoming = edge.in_key(f, uuid)
+  edge.make_room(f, uuid)  -- those that it led to may still be there
   local ids = redis.call("ZRANGE", incoming, 0, -1)
   for i = 1, #ids, 500 do redis.call("HDEL", edge.key(f), unpack(ids, i, math.min(i + 499, #ids))) end
   keys[#keys + 1], keys[#keys + 2], keys[#keys + 3] = incoming, edge.out_key(f, uuid), group.key(f, uuid)

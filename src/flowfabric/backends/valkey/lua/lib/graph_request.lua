@@ -1,5 +1,5 @@
 -- A part of a graph as one call brings it: members, edges and joins, all checked before anything is written (G4).
--- @uses batch edge flow flow_making graph_members group group_policy reply
+-- @uses batch edge flow flow_making graph_members group group_policy only_edge reach reply
 local M = {}
 
 local MAX_EDGES = 1024
@@ -46,7 +46,7 @@ end
 local function check_cycles(g)
   if not g.is_unordered and not g.f.unordered then return nil end
   for _, e in ipairs(g.edges) do
-    if g.known[e.down] and edge.leads_to(g.f, e.down, e.up, g.out) then
+    if g.known[e.down] and reach.leads_to(g.f, e.down, e.up, g.out) then
       return reply.refuse("cycle_detected", e.up, e.down)
     end
   end
@@ -67,6 +67,7 @@ local function read_edge(g, item)
   g.edge_ids[e.id], g.edges[#g.edges + 1] = true, e
   g.out[e.up] = g.out[e.up] or {}
   table.insert(g.out[e.up], e.down)
+  up.only_edge, e.is_known = #g.out[e.up] == 1 and e or nil, up.is_known
   down.edge_count = (down.edge_count or 0) + 1
   if e.ref ~= "" then down.has_inputs = true end
 end
@@ -105,6 +106,7 @@ function M.read(f, r, payloads, now)
     or graph_members.read(g, r, payloads) or graph_members.read_child_flows(g, r)
     or each(g, r.edges, read_edge) or check_cycles(g) or each(g, r.groups, read_group)
   if refusal then return nil, refusal end
+  for _, m in ipairs(g.members) do m.only_edge = m.only_edge and only_edge.of_new(m.only_edge) end
   return g
 end
 

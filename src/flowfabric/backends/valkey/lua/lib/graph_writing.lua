@@ -10,6 +10,7 @@ local function create_member(f, m, now)
     fields[n + 1], fields[n + 2] = name, value
   end
   add("flow_id", f.id)
+  if m.only_edge then add("only_edge", m.only_edge) end
   if m.has_inputs then add("has_inputs", "1") end
   if m.child_flow_id then add("child_flow_id", m.child_flow_id) end
   local waits = m.edge_count or f.staged

@@ -6,7 +6,7 @@ local M = {}
 M.VARIANTS = {all_of = true, any_of = true, quorum = true}
 M.DISPOSITIONS = {cancel_remaining = true, let_run = true}
 
-function M.key(f, uuid) return f.base .. ":edgegroup:" .. f.tag .. ":" .. uuid end
+function M.key(f, uuid) return flow.member_key(f, "edgegroup", uuid) end
 
 -- Those that are absent are 0.
 local COUNTS = {n = 0, k = 0, succeeded = 0, failed = 0, skipped = 0}

@@ -1,5 +1,5 @@
 -- The end of a member reaches its downstream: edges are resolved, joins decided, children promoted or skipped.
--- @uses edge flow flow_failure group member successors tasks transition update
+-- @uses edge flow flow_failure group member only_edge successors tasks transition update
 local M = {}
 
 local function unblocked(eligibility, reason)
@@ -39,13 +39,16 @@ end
 
 -- 0.2.0 passes a result by making it the payload. That is done where nothing is lost by it: the child has no payload
 -- of its own, and this is its only edge that passes data.
-local function inject(f, x, e)
+local function inject(f, x, up)
   if redis.call("EXISTS", x.base .. ":payload") == 1 then return false end
-  local edges = edge.page(f, edge.in_key(f, e.down), 0)
+  local edges, count = edge.page(f, edge.in_key(f, tasks.uuid(x)), 0), 0
   for i = 1, #edges do
-    if edges[i].ref ~= "" and edges[i].id ~= e.id then return false end
+    if edges[i].ref ~= "" then
+      count = count + 1
+      if count > 1 or edges[i].up ~= up then return false end
+    end
   end
-  local upstream = "ff:exec:" .. f.tag .. ":" .. f.tag .. ":" .. e.up
+  local upstream = "ff:exec:" .. f.tag .. ":" .. f.tag .. ":" .. up
   if redis.call("COPY", upstream .. ":result", x.base .. ":payload", "REPLACE") == 0 then return false end
   local encoding = redis.call("HGET", upstream .. ":core", "result_encoding")
   if encoding then
@@ -84,7 +87,7 @@ end
 -- The child of a satisfied join may start. Answers what was done to it.
 local function satisfy(run, f, e)
   local x = tasks.member(run, f, e.down)
-  local is_injected = x and e.ref ~= "" and inject(f, x, e)
+  local is_injected = x and x.has_inputs and inject(f, x, e.up)
   M.promote(run, f, x)
   return is_injected and "data_injected" or ""
 end
@@ -107,6 +110,15 @@ function M.count(run, f, e, counter)
   return decided, is_skipped and "child_skipped" or ""
 end
 
+-- A member has ended with success, and satisfied its only edge.
+function M.pass(run, x, down)
+  local f = x.flow
+  if f.has_joins then return M.count(run, f, {up = tasks.uuid(x), down = down}, "succeeded") end
+  local child = tasks.member(run, f, down)
+  if child and child.has_inputs then inject(f, child, tasks.uuid(x)) end
+  M.promote(run, f, child)
+end
+
 -- Failed, ran out of time, or was cancelled by somebody who asked for it.
 local function is_failure(x, outcome)
   return outcome == "failed" or outcome == "expired"
@@ -118,13 +130,18 @@ function M.ended(run, task)
   local f, x = task.f, task.x or tasks.member(run, task.f, task.uuid)
   if not x or x.lifecycle_phase ~= "terminal" or flow.is_closed(f) then return end
   local outcome, room = x.terminal_outcome, run.budget
-  local edges, seen = edge.page(f, edge.out_key(f, task.uuid), task.from, room)
+  local edges, seen
+  if x.only_edge and task.from == 0 then
+    edges, seen = {only_edge.of(x, task.uuid)}, 1
+  else
+    edges, seen = edge.page(f, edge.out_key(f, task.uuid), task.from, room)
+  end
   tasks.spend(run, task, seen, room)
   if seen == 0 and task.from == 0 and is_failure(x, outcome) then
     M.fail_flow(run, f, "member " .. task.uuid, x.id)
   end
   local open = edge.resolve(edges, outcome)
-  edge.save_all(f, edges, open)
+  if open == 1 then edge.save(f, edges[1]) else edge.save_all(f, edges, open) end
   for i = 1, open do M.count(run, f, edges[i], edges[i].counter) end
 end
 

@@ -1,5 +1,5 @@
 -- What a transition of a member means for its flow. Executions without a flow never come here.
--- @uses digits flow index_key writes
+-- @uses digits flow flow_state index_key writes
 local M = {}
 
 -- It runs, or will without anybody's help: its flow is not blocked.
@@ -14,19 +14,24 @@ end
 -- places: what was collected is written in between.
 function M.write_earlier(x)
   local collected = x.writes
+  local touched = collected and collected.touched
+  if not touched or not touched[x.id] then return end
+  writes.write_through(collected)
+  collected.touched = nil
+end
+
+-- It moves in this batch, and may do so again.
+function M.touch(x)
+  local collected = x.writes
   if not collected then return end
-  local touched = collected.touched or {}
-  if touched[x.id] then
-    writes.write_through(collected)
-    touched = {}
-  end
-  touched[x.id] = true
-  collected.touched = touched
+  M.write_earlier(x)
+  collected.touched = collected.touched or {}
+  collected.touched[x.id] = true
 end
 
 -- Before a transition: what it is compared with.
 function M.leaves(x)
-  M.write_earlier(x)
+  M.touch(x)
   return {moving = M.is_moving(x), phase = x.lifecycle_phase}
 end
 
@@ -66,14 +71,14 @@ function M.arrives(x, now, before)
   local starts = x.lifecycle_phase == "active" and x.flow_state == "open"
   if is_moving == before.moving and not starts and not returns(x, before) then return end
   local is_known = x.flow or known_flow(x)
-  local f = is_known or flow.load(x.tag, x.flow_id)
+  local f = is_known or flow.load_step(x.tag, x.flow_id)
   if not f then return end
   flow.add(f, "moving_count", (is_moving and 1 or 0) - (before.moving and 1 or 0))
   f.is_started = f.is_started or starts
   if starts and x.writes then x.writes.flow_states[f.id] = "running" end
   -- Nobody can claim it any more.
   if returns(x, before) and flow.has_ended(f) then M.add_work(f, "cancel", "-", 0, now) end
-  if not is_known then flow.settle(f, now) end
+  if not is_known then flow_state.settle(f, now) end
 end
 
 return M

@@ -1,5 +1,5 @@
 -- A finished member runs again: what came of its end is taken back where nothing has been built on it (D23).
--- @uses advance edge flow flow_failure group reply tasks terminal transition
+-- @uses advance edge flow flow_failure flow_state group reply tasks terminal transition
 local M = {}
 
 local BLOCKED = {
@@ -97,7 +97,7 @@ function M.begin(x, now)
   if not f then return nil end
   local run, uuid, outcome = tasks.start(x.tag, now, terminal.finish), tasks.uuid(x), x.terminal_outcome
   tasks.know(run, f)
-  if flow.has_ended(f) then flow.reopen(f) end
+  if flow.has_ended(f) then flow_state.reopen(f) end
   flow.add(f, flow.COUNTED[outcome], -1)
   flow_failure.forget(f, "member " .. uuid)
   if outcome == "skipped" or not has_run(x) then reopen_in(run, f, uuid) end

@@ -28,7 +28,7 @@ end
 function M.flow(run, id)
   local f = run.flows[id]
   if f == nil then
-    f = flow.load(run.tag, id) or false
+    f = flow.load_step(run.tag, id) or false
     run.flows[id] = f
     if f then run.order[#run.order + 1] = f end
   end
@@ -50,7 +50,7 @@ function M.member(run, f, uuid)
   local x = record.found(batch.at_id(run.tag, id, collected))
   if x then
     x.run, x.flow = run, f
-    collected.promoted[id] = nil  -- it may change
+    if collected.promoted[id] then collected.promoted[id] = nil end  -- it may change
   end
   return x
 end

@@ -1,5 +1,5 @@
 -- The one routine in which every execution ends (G7): complete, fail, cancel, expire, skip and every time-out.
--- @uses advance digits flow transition state stream suspension
+-- @uses advance digits flow only_edge transition state stream suspension
 local M = {}
 
 local CLEARED = {
@@ -59,15 +59,19 @@ local function is_usual(x)
     and not x.reserved_budgets
 end
 
-local function succeed_usual(x, now, encoding)
+-- What is about to be written, of one execution after the other.
+local fields = {"completed_at"}
+
+-- satisfies: does its end satisfy its only edge, whose field is written with it?
+local function succeed_usual(x, now, encoding, satisfies)
   local at = digits.of(now)
   redis.call("HDEL", x.core, "current_lease_id", "lease_expires_at")
   x.completed_at, x.current_lease_id, x.lease_expires_at = at, nil, nil
-  if encoding == "" then
-    transition.apply_usual(x, now, SUCCEEDED, "success", "completed_at", at)
-  else
-    transition.apply_usual(x, now, SUCCEEDED, "success", "completed_at", at, "result_encoding", encoding)
-  end
+  local n = 2
+  fields[2] = at
+  if encoding ~= "" then fields[3], fields[4], n = "result_encoding", encoding, 4 end
+  if satisfies then fields[n + 1], fields[n + 2], n = "only_edge", x.only_edge, n + 2 end
+  transition.apply_usual(x, now, SUCCEEDED, "success", unpack(fields, 1, n))
 end
 
 local COMPLETED = {event = "completed", stream_reason = "attempt_success"}
@@ -75,12 +79,13 @@ local COMPLETED = {event = "completed", stream_reason = "attempt_success"}
 function M.succeed(x, now, encoding)
   if not is_usual(x) then return M.finish(x, now, COMPLETED, {"result_encoding", encoding}) end
   local run = x.flow_id and advance.begin(x, now, M.finish)
-  succeed_usual(x, now, encoding)
+  local down = run and x.only_edge and not flow.is_closed(x.flow) and only_edge.satisfy(x)
+  succeed_usual(x, now, encoding, down)
   if not x.flow_id then return end
   publish_completion(x, "success")
   if not run then return end
   flow.add(x.flow, "moving_count", -1)
-  advance.ended(run, x, "success")
+  advance.ended(run, x, "success", down)
 end
 
 return M

@@ -70,23 +70,20 @@ end
 
 local QUEUED = state.usual("runnable")
 
-local function unblock(x, now)
-  member.write_earlier(x)
-  index.leave(x)
-  event.append_new(x, "unblocked", now)
-end
-
 -- blocked by dependencies -> waiting, for a member in a batch that has nothing unusual about it.
 function M.unblock_usual(x, now)
-  unblock(x, now)
+  member.touch(x)
+  index.leave(x)
+  event.append_new(x, "unblocked", now)
   update.change_usual(x, QUEUED, "last_mutation_at", digits.of(now))
   index.enter(x, now)
 end
 
--- The same for one that starts next in this step, which writes what it becomes.
+-- The same for one that starts next in this step, which writes what it becomes; it moves no more before that.
 function M.unblock_to_start(x, now)
-  unblock(x, now)
-  record.take_over(x, QUEUED)
+  member.write_earlier(x)
+  index.leave(x)
+  event.append_new(x, "unblocked", now)
 end
 
 return M

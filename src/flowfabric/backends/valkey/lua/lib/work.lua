@@ -48,7 +48,7 @@ local function promoted(turn, id)
   local x = turn.ended and turn.ended.promoted[id]
   if not x then return nil end
   x.writes, x.run, x.flow = turn.lane.writes, nil, nil
-  x.writes.flow_states[x.flow_id] = turn.ended.flow_states[x.flow_id]
+  x.writes.flow_states[x.flow_id] = turn.ended.run.flows[x.flow_id].public_flow_state
   return x
 end
 

@@ -1,0 +1,69 @@
+-- The state of a flow: the one rule that derives it (D24), and the writing of what a step has changed.
+-- @uses digits event flow
+local M = {}
+
+-- How many members have not ended.
+local function left(f)
+  return f.node_count - f.members_completed - f.members_failed - f.members_cancelled - f.members_expired
+    - f.members_skipped
+end
+
+-- open: nothing has started. running: something runs or may. blocked: nothing may, and something is left.
+local function derived(f)
+  if f.is_plain and f.public_flow_state == "running" and f.moving_count > 0 then return "running" end  -- nearly all
+  if flow.has_ended(f) then return f.public_flow_state end
+  if left(f) == 0 and f.node_count > 0 and f.work_count == 0 and not f.staged then
+    return f.failure_count > 0 and "failed" or "completed"
+  end
+  if f.public_flow_state == "open" and not f.is_started then return "open" end
+  return f.moving_count > 0 and "running" or "blocked"
+end
+
+-- What is about to be written and dropped, of one flow after the other.
+local fields, gone = {"last_mutation_at"}, {}
+
+local function save(f, now)
+  local n, count = 2, 0
+  local changed = f.changed
+  for name, change in pairs(changed) do
+    local value = f[name]
+    changed[name] = nil
+    if value == nil then
+      count = count + 1
+      gone[count] = name
+    elseif change ~= 0 then
+      fields[n + 1], fields[n + 2], n = name, type(value) == "number" and digits.of(value) or value, n + 2
+    end
+  end
+  if n + count == 2 then return end
+  fields[2] = digits.of(now)
+  redis.call("HSET", f.core, unpack(fields, 1, n))
+  if count > 0 then redis.call("HDEL", f.core, unpack(gone, 1, count)) end
+end
+
+-- Derive its state and write what has changed. Answers whether it has ended with this, which is an event like its going
+-- on again. collected: the batch that it is part of, if any.
+function M.settle(f, now, collected)
+  if f.is_reopened then
+    event.append_flow(f, "flow_reopened", now, collected)
+    f.is_reopened = nil
+  end
+  flow.set(f, "public_flow_state", derived(f))
+  local has_ended = flow.has_ended(f)
+  local ends = has_ended and not f.was_ended
+  f.was_ended = has_ended
+  if ends then
+    flow.set(f, "ended_at", digits.of(now))
+    event.append_flow(f, "flow_" .. f.public_flow_state, now, collected)
+  end
+  save(f, now)
+  return ends
+end
+
+-- An ended flow goes on: one of its members runs again, or a new one came.
+function M.reopen(f)
+  flow.set(f, "public_flow_state", "running")
+  f.ended_at, f.was_ended, f.changed.ended_at, f.is_reopened = nil, false, true, true
+end
+
+return M
