@@ -29,10 +29,9 @@ local TERMINAL = {completed = true, failed = true, cancelled = true}
 function M.at(tag, id)
   return setmetatable({
     tag = tag, id = id, core = "ff:flow:" .. tag .. ":" .. id .. ":core",
-    changed = {moving_count = nil, members_completed = nil},
     -- Room for what a step needs, so that the table need not grow while it is read into it.
     is_plain = nil, public_flow_state = nil, node_count = nil, moving_count = nil, members_completed = nil,
-    was_ended = nil,
+    stored_moving = nil, stored_completed = nil, was_ended = nil,
   }, ABSENT)
 end
 
@@ -44,6 +43,13 @@ function M.of_key(core, id)
   return M.at(tag, named)
 end
 
+-- What tells later whether it has changed.
+local function as_stored(f)
+  f.stored_moving, f.stored_completed = f.moving_count, f.members_completed
+  f.was_ended = TERMINAL[f.public_flow_state] == true
+  return f
+end
+
 -- Read the record into f; nil when there is no such flow. Reading all of it costs less than looking for some fields.
 function M.fill(f)
   local flat = redis.call("HGETALL", f.core)
@@ -52,8 +58,7 @@ function M.fill(f)
     local name = flat[i]
     f[name] = COUNTS[name] and flat[i + 1] + 0 or flat[i + 1]
   end
-  f.was_ended = TERMINAL[f.public_flow_state] == true
-  return f
+  return as_stored(f)
 end
 
 function M.load(tag, id) return M.fill(M.at(tag, id)) end
@@ -66,8 +71,7 @@ function M.load_step(tag, id)
   if not found[1] then return M.fill(f) end
   f.is_plain, f.public_flow_state, f.node_count = found[1], found[2], found[3] + 0
   f.moving_count, f.members_completed = found[4] + 0, found[5] + 0
-  f.was_ended = TERMINAL[f.public_flow_state] == true
-  return f
+  return as_stored(f)
 end
 
 -- The flow of a core key, or nil and a refusal.
@@ -98,19 +102,27 @@ function M.is_closed(f)
   return f.public_flow_state == "cancelled" or f.public_flow_state == "failed" and f.failure_policy == "fail_fast"
 end
 
+-- A field has changed, or goes.
+function M.mark(f, name)
+  f.changed = f.changed or {}
+  f.changed[name] = true
+end
+
 -- Change a field; it is written with the others when the step ends. nil drops it.
 function M.set(f, name, value)
   if f[name] == value then return end
-  f[name], f.changed[name] = value, true
-  if f.is_plain and not PLAIN[name] then f.is_plain, f.changed.is_plain = nil, true end
+  f[name] = value
+  M.mark(f, name)
+  if f.is_plain and not PLAIN[name] then M.set(f, "is_plain", nil) end
 end
 
--- Add to a count. One that comes back to what it was is not written.
+-- Add to a count. Those that nearly every step changes need no mark.
 function M.add(f, name, by)
-  if by == 0 then return end
-  if not PLAIN[name] then M.set(f, "is_plain", nil) end
-  local changed = f.changed
-  f[name], changed[name] = f[name] + by, (changed[name] or 0) + by
+  if name == "moving_count" or name == "members_completed" then
+    f[name] = f[name] + by
+  elseif by ~= 0 then
+    M.set(f, name, f[name] + by)
+  end
 end
 
 return M

@@ -10,7 +10,6 @@ end
 
 -- open: nothing has started. running: something runs or may. blocked: nothing may, and something is left.
 local function derived(f)
-  if f.is_plain and f.public_flow_state == "running" and f.moving_count > 0 then return "running" end  -- nearly all
   if flow.has_ended(f) then return f.public_flow_state end
   if left(f) == 0 and f.node_count > 0 and f.work_count == 0 and not f.staged then
     return f.failure_count > 0 and "failed" or "completed"
@@ -22,21 +21,33 @@ end
 -- What is about to be written and dropped, of one flow after the other.
 local fields, gone = {"last_mutation_at"}, {}
 
-local function save(f, now)
-  local n, count = 2, 0
-  local changed = f.changed
-  for name, change in pairs(changed) do
+-- Note what was marked. Answers how many are noted by then, and how many go.
+local function marked(f, n)
+  local count = 0
+  for name in pairs(f.changed) do
     local value = f[name]
-    changed[name] = nil
     if value == nil then
       count = count + 1
       gone[count] = name
-    elseif change ~= 0 then
+    else
       fields[n + 1], fields[n + 2], n = name, type(value) == "number" and digits.of(value) or value, n + 2
     end
   end
+  f.changed = nil
+  return n, count
+end
+
+local function save(f, now)
+  local n, count = 2, 0
+  if f.members_completed ~= f.stored_completed then
+    fields[3], fields[4], n = "members_completed", digits.of(f.members_completed), 4
+  end
+  if f.moving_count ~= f.stored_moving then
+    fields[n + 1], fields[n + 2], n = "moving_count", digits.of(f.moving_count), n + 2
+  end
+  if f.changed then n, count = marked(f, n) end
   if n + count == 2 then return end
-  fields[2] = digits.of(now)
+  f.stored_completed, f.stored_moving, fields[2] = f.members_completed, f.moving_count, digits.of(now)
   redis.call("HSET", f.core, unpack(fields, 1, n))
   if count > 0 then redis.call("HDEL", f.core, unpack(gone, 1, count)) end
 end
@@ -44,6 +55,8 @@ end
 -- Derive its state and write what has changed. Answers whether it has ended with this, which is an event like its going
 -- on again. collected: the batch that it is part of, if any.
 function M.settle(f, now, collected)
+  local goes_on = f.is_plain and f.public_flow_state == "running" and f.moving_count > 0 and not f.is_reopened
+  if goes_on then return save(f, now) end  -- nearly all of them
   if f.is_reopened then
     event.append_flow(f, "flow_reopened", now, collected)
     f.is_reopened = nil
@@ -63,7 +76,8 @@ end
 -- An ended flow goes on: one of its members runs again, or a new one came.
 function M.reopen(f)
   flow.set(f, "public_flow_state", "running")
-  f.ended_at, f.was_ended, f.changed.ended_at, f.is_reopened = nil, false, true, true
+  f.ended_at, f.was_ended, f.is_reopened = nil, false, true
+  flow.mark(f, "ended_at")
 end
 
 return M

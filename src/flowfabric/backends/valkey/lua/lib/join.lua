@@ -110,13 +110,15 @@ function M.count(run, f, e, counter)
   return decided, is_skipped and "child_skipped" or ""
 end
 
--- A member has ended with success, and satisfied its only edge.
+-- A member has ended with success, and satisfied its only edge. Nearly always the child moves in its place.
 function M.pass(run, x, down)
   local f = x.flow
-  if f.has_joins then return M.count(run, f, {up = tasks.uuid(x), down = down}, "succeeded") end
-  local child = tasks.member(run, f, down)
+  local child = not f.has_joins and tasks.member(run, f, down)
   if child and child.has_inputs then inject(f, child, tasks.uuid(x)) end
-  M.promote(run, f, child)
+  if child and f.is_plain and not child.child_flow_id and is_usual(child) then return successors.add(child, run.now) end
+  flow.add(f, "moving_count", -1)
+  if child then return M.promote(run, f, child) end
+  M.count(run, f, {up = tasks.uuid(x), down = down}, "succeeded")
 end
 
 -- Failed, ran out of time, or was cancelled by somebody who asked for it.

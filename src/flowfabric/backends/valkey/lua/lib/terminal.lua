@@ -84,7 +84,7 @@ function M.succeed(x, now, encoding)
   if not x.flow_id then return end
   publish_completion(x, "success")
   if not run then return end
-  flow.add(x.flow, "moving_count", -1)
+  if not down then flow.add(x.flow, "moving_count", -1) end
   advance.ended(run, x, "success", down)
 end
 
