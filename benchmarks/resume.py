@@ -2,11 +2,12 @@
 
     python -m benchmarks.resume [--json] [--executions 500] [--repetitions 3]
 
-A handler waits for a signal. Counted are the call that suspends it, from the handler to the store's answer, and the
-way back, from the sending of the signal to the line behind the wait, in the handler's next pass; between the two some
-milliseconds pass, as nobody answers at once. Nobody polls: the worker's claim waits in the store. In turns with it, on
-the same connection and after the same rest, an FCALL that does nothing. Store, worker and sender are an embedded
-server and one process.
+Counted are the call that suspends an execution, until its answer, and the way back, from the call that signals until
+whoever waits for work has got the execution again; between the two some milliseconds pass, as nobody answers at once.
+Nobody polls: the claim that gets it waits in the store. In turns with it, on the same connection and after the same
+rest, an FCALL that does nothing, and the same from handler to handler: from the line that waits, over `handle.signal`,
+to the line behind it in the next pass of a worker's handler. Store, worker and sender are an embedded server and one
+process.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ import argparse
 import asyncio
 import json
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any, cast
 
@@ -24,12 +26,107 @@ from benchmarks.peers.report import Goal, Table, machine
 from flowfabric import Context, Engine, Fabric, Worker
 from flowfabric.backends.ports import EngineBackend
 from flowfabric.backends.valkey.backend import ValkeyBackend
+from flowfabric.core import batch as b
 from flowfabric.core import contracts as c
+from flowfabric.core.conditions import ByName, Single
+from flowfabric.core.ids import (
+    AttemptIndex,
+    ExecutionId,
+    LaneId,
+    Namespace,
+    SignalId,
+    SuspensionId,
+    WorkerId,
+    WorkerInstanceId,
+)
+from flowfabric.core.partition import lane_partitions
 
 LIMIT = 8
 WARM_UP = 50
 PAUSE_S = 0.005
 SIGNAL = "answer"
+CALLS = "suspend, signal, resume"
+SHARES = (0.50, 0.99)
+
+
+class Ports:
+    """An execution waits, and goes on, by the calls of the store alone: what a worker and a sender make of them."""
+
+    LANE, WORKER, INSTANCE = LaneId("ports"), WorkerId("ports"), WorkerInstanceId("ports-1")
+
+    def __init__(self, backend: ValkeyBackend) -> None:
+        self._backend = backend
+        self._home = lane_partitions(self.LANE, backend.partitions)[0]
+        self._parked: b.ParkedClaim | None = None
+        self._came: asyncio.Future[b.ClaimedWork] | None = None
+
+    @asynccontextmanager
+    async def listening(self) -> AsyncIterator[Ports]:
+        async with self._backend.listen_for_work(
+            (self.LANE,), worker_instance_id=self.INSTANCE, on_handed=self._handed
+        ) as listener:
+            await listener.wait()
+            yield self
+
+    def _handed(self, _key: str, message: bytes) -> None:
+        assert self._parked is not None
+        assert self._came is not None
+        self._came.set_result(self._parked.read(message)[0])
+
+    async def _ask(self) -> asyncio.Future[b.ClaimedWork]:
+        """A claim that waits, and what will come for it."""
+        claim = b.ClaimExecutionsArgs(
+            lane_id=self.LANE,
+            worker_id=self.WORKER,
+            worker_instance_id=self.INSTANCE,
+            lease_ttl_ms=30_000,
+            park=1,
+        )
+        self._came = asyncio.get_running_loop().create_future()
+        args = b.FinishExecutionsArgs(partition=self._home, claim=claim)
+        self._parked = (await self._backend.finish_executions(args)).parked
+        return self._came
+
+    async def _begun(self) -> b.ClaimedWork:
+        came = await self._ask()
+        new = c.CreateExecutionArgs(
+            execution_id=ExecutionId.for_lane(self.LANE, self._backend.partitions),
+            namespace=Namespace("bench"),
+            lane_id=self.LANE,
+            execution_kind="ask",
+        )
+        await self._backend.submit_executions([new])
+        return await came
+
+    async def one_wait_us(self) -> float:
+        """What both stretches took."""
+        work, waitpoint = await self._begun(), c.FreshWaitpoint.new()
+        suspend = c.SuspendExecutionArgs(
+            execution_id=work.execution_id,
+            fence=work.fence,
+            attempt_index=AttemptIndex(work.attempt_index),
+            suspension_id=SuspensionId.new(),
+            waitpoints=(waitpoint,),
+            resume_condition=Single(waitpoint.waitpoint_key, ByName(SIGNAL)),
+            issue_tokens=False,  # as workers do
+        )
+        signal = c.SignalExecutionArgs(execution_id=work.execution_id, signal_id=SignalId.new(), signal_name=SIGNAL)
+        took_us = await timed_us(lambda: self._backend.suspend_execution(suspend))
+        came = await self._ask()
+        await asyncio.sleep(PAUSE_S)
+
+        async def back() -> b.ClaimedWork:
+            await self._backend.signal_execution(signal)
+            return await came
+
+        took_us += await timed_us(back)
+        await self._backend.finish_executions(
+            b.FinishExecutionsArgs(
+                partition=self._home,
+                finish=(c.CompleteExecutionArgs(execution_id=work.execution_id, fence=came.result().fence),),
+            )
+        )
+        return took_us
 
 
 @dataclass
@@ -38,6 +135,7 @@ class Waits:
 
     began: float | None = None
     suspending_us: float = 0.0
+    calls_us: list[float] = field(default_factory=list)
     took_us: list[float] = field(default_factory=list)
     round_trips_us: list[float] = field(default_factory=list)
     suspended: asyncio.Event = field(default_factory=asyncio.Event)
@@ -48,11 +146,9 @@ class Waits:
         self.suspended.clear()
         self.resumed.clear()
 
-    def p(self, share: float) -> float:
-        return percentile(self.took_us, share)
-
-    def raw(self, share: float) -> float:
-        return percentile(self.round_trips_us, share)
+    def forget(self) -> None:
+        for figures in (self.calls_us, self.took_us, self.round_trips_us):
+            figures.clear()
 
 
 class Watched:
@@ -118,11 +214,12 @@ async def one_repetition(executions: int) -> Waits:
         async def nothing() -> None:
             await backend.client.execute("FCALL", "ff_version", 0)
 
-        async with Engine(backend), asking(waits).working(cast("EngineBackend", Watched(backend, waits))):
+        watched = cast("EngineBackend", Watched(backend, waits))
+        async with Engine(backend), asking(waits).working(watched), Ports(backend).listening() as ports:
             for number in range(WARM_UP + executions):
                 if number == WARM_UP:
-                    waits.took_us.clear()
-                    waits.round_trips_us.clear()
+                    waits.forget()
+                waits.calls_us.append(await ports.one_wait_us())
                 await one_wait(fabric, waits)
                 await asyncio.sleep(PAUSE_S)  # the same rest before it
                 waits.round_trips_us.append(await timed_us(nothing))
@@ -131,21 +228,27 @@ async def one_repetition(executions: int) -> Waits:
 
 
 def report(options: argparse.Namespace, repetitions: list[Waits]) -> None:
-    figures = {
-        "suspend, signal, resume": [(each.p(0.50), each.p(0.99)) for each in repetitions],
-        "an FCALL that does nothing": [(each.raw(0.50), each.raw(0.99)) for each in repetitions],
+    taken = {
+        CALLS: [each.calls_us for each in repetitions],
+        "the same from handler to handler": [each.took_us for each in repetitions],
+        "an FCALL that does nothing": [each.round_trips_us for each in repetitions],
     }
-    times = ratio([each.p(0.50) for each in repetitions], [each.raw(0.50) for each in repetitions])
-    goal = Goal("p50 to that of one FCALL", times, LIMIT, at_least=False)
+    raw = [percentile(each.round_trips_us, 0.50) for each in repetitions]
+    times = {what: ratio([percentile(each, 0.50) for each in many], raw) for what, many in taken.items()}
+    goal = Goal("p50 to that of one FCALL", times[CALLS], LIMIT, at_least=False)
     if options.json:
+        figures = {
+            what: [[percentile(each, share) for share in SHARES] for each in many] for what, many in taken.items()
+        }
         told = asdict(goal) | {"met": goal.met}
         print(json.dumps({"machine": machine(), "us": figures, "goals": [told]}, indent=2))
         return
-    title = f"{options.executions} waits, one after the other; us, median (low-high) of {len(repetitions)}"
     rows = [
-        [what, *(str(Spread.of(column)) for column in zip(*values, strict=True))] for what, values in figures.items()
+        [what, *(str(Spread.of(percentile(each, share) for each in many)) for share in SHARES), str(times[what])]
+        for what, many in taken.items()
     ]
-    Table(title, ("", "p50", "p99"), rows).show()
+    title = f"{options.executions} waits, one after the other; us, median (low-high) of {len(repetitions)}"
+    Table(title, ("", "p50", "p99", "p50 to one FCALL"), rows).show()
     Table("goals, median (low-high)", ("", "figure", "goal", ""), [goal.row()]).show()
     print(", ".join(f"{name} {value}" for name, value in machine().items()))
 

@@ -110,9 +110,9 @@ def functions() -> str:
     lines = [
         "# Server functions",
         "",
-        "Printed from the headers of `lua/fn/*.lua`. Keys in brackets must be passed but are derived by the function:",
-        "any key of the same slot does. Arguments: `?` may be empty, `=x` is the default of an absent one. Replies are",
-        "`{1, status, fields...}` or `{0, code, details...}`, all fields text.",
+        "Printed from the headers of `lua/fn/*.lua`. Keys in brackets are derived by the function: at the end they may",
+        "be left out, and before that any key of the same slot does. Arguments: `?` may be empty, `=x` is the default",
+        "of an absent one. Replies are `{1, status, fields...}` or `{0, code, details...}`, all fields text.",
         "",
     ]
     for spec in bundle().functions.values():

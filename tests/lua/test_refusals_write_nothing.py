@@ -349,7 +349,7 @@ SCENARIOS: list[tuple[str, str, Step, Step]] = [
     ("cancel_execution", "lease_revoked", revoked, lambda x: x.cancel("lease_holder", lease=x.lease, epoch=1)),
     ("cancel_execution", "lease_expired", expired, lambda x: x.cancel("lease_holder", lease=x.lease, epoch=1)),
     ("cancel_execution", "stale_lease", running, lambda x: x.cancel("lease_holder", lease=x.lease, epoch=2)),
-    ("expire_execution", "invalid_input", created, lambda x: x.fcall("ff_expire_execution", [x.core], x.id)),
+    ("expire_execution", "invalid_input", created, lambda x: x.fcall("ff_expire_execution", [], x.id)),
     ("mark_lease_expired_if_due", "invalid_input", running,
      lambda x: x.fcall("ff_mark_lease_expired_if_due", [x.core] * 4, "another-id")),
     ("revoke_lease", "execution_not_found", nothing, lambda x: x.revoke()),

@@ -131,7 +131,7 @@ def _add_function(writer: _Writer, spec: FunctionSpec, source: str) -> None:
 
 def _registration(spec: FunctionSpec) -> str:
     """Straight-line code that checks the arity, reads the arguments by name and calls the function."""
-    body = [f"if #keys < {len(spec.keys)} then return lib.args.too_few_keys({len(spec.keys)}, #keys) end"]
+    body = [f"if #keys < {spec.required_keys} then return lib.args.too_few_keys({spec.required_keys}, #keys) end"]
     named_keys = [f"{key.name} = keys[{at}]" for at, key in enumerate(spec.keys, 1) if not key.derived]
     named_args = []
     for at, arg in enumerate(spec.args, 1):

@@ -114,7 +114,7 @@ class FunctionCaller:
 
 
 def key_list(spec: FunctionSpec, named: Mapping[str, str]) -> list[str]:
-    """The keys in order; positions the function derives itself get the partition's placeholder.
+    """The keys in order; those that the function derives itself are left out at the end and placeholders before that.
 
     Every call has the placeholder, if need be as one key more. It never exists, so while a slot is moved key by key the
     servers answer TRYAGAIN; without it, a function would run on the half of the partition that one server has.
@@ -122,7 +122,7 @@ def key_list(spec: FunctionSpec, named: Mapping[str, str]) -> list[str]:
     if not named:
         return []
     placeholder = keys.noop(keys.tag_of(next(iter(named.values()))))
-    listed = [named.get(key.name, placeholder) for key in spec.keys]
+    listed = [named.get(key.name, placeholder) for key in spec.keys[: spec.required_keys]]
     return listed if placeholder in listed else [*listed, placeholder]
 
 

@@ -89,6 +89,11 @@ class FunctionSpec:
         return self.args[-1].name if self.args and self.args[-1].rest else None
 
     @cached_property
+    def required_keys(self) -> int:
+        """How many must be sent: everything before those at the end that the function derives itself."""
+        return max((at for at, key in enumerate(self.keys, 1) if not key.derived), default=0)
+
+    @cached_property
     def required_args(self) -> int:
         """How many must be sent: everything before the optional tail."""
         required = [at for at, arg in enumerate(self.args, 1) if not (arg.rest or arg.optional) and arg.default is None]

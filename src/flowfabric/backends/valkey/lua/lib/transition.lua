@@ -1,5 +1,5 @@
 -- A transition is one step: out of the old index, into the record, into the new index, one line in the event log.
--- @uses crowd digits event index limited member record state turns update
+-- @uses crowd digits event index limited member state turns update
 local M = {}
 
 -- One of a concurrency key may have to wait for the others, and others may go on because of it.
