@@ -39,6 +39,7 @@ class Waitpoint:
     waitpoint_token: WaitpointToken
     state: c.WaitpointState
     expires_at: int = 0  # of a pending one
+    is_written: bool = True  # or known by its suspension alone
     buffered: list[tuple[int, Delivery]] = field(default_factory=list)  # by their arrival, which is a number
     keys: dict[str, str] = field(default_factory=dict)  # signals by their idempotency keys
 
@@ -51,6 +52,9 @@ class Waitpoint:
 
     def close(self) -> None:
         self.state = c.WaitpointState.CLOSED
+
+    def issue(self, token: WaitpointToken) -> None:
+        self.waitpoint_token, self.is_written = token, True
 
 
 @dataclass

@@ -13,6 +13,7 @@ from flowfabric.core.ids import AttemptId, LeaseId
 from flowfabric.core.states import PublicState
 from tests.conformance.driver import INSTANCE, LANE, TTL, WORKER, Driver
 from tests.conformance.invariants import check_store, dump
+from tests.conformance.parking import listening, submit
 
 
 def request(**parts: Any) -> bytes:
@@ -94,3 +95,25 @@ async def test_a_resumed_attempt_is_answered_as_resumed_again(driver: Driver) ->
     first = await claim(driver, body)
     assert first.values[0][0][7] == b"resumed"  # type: ignore[index]
     assert (await claim(driver, body)).values == first.values
+
+
+async def test_a_claim_that_waits_still_waits_when_it_comes_again(driver: Driver) -> None:
+    body = request(count=2, park=2)
+    first = await claim(driver, body)
+    assert first.values[2] == b"1"
+    before = await dump(driver.backend.client)
+    assert (await claim(driver, body)).values == first.values
+    assert await dump(driver.backend.client) == before
+
+
+async def test_a_claim_that_waited_comes_again_and_gets_what_it_was_given(near: Driver) -> None:
+    body = request(count=2, park=2)
+    async with listening(near) as worker:
+        await claim(near, body)
+        (execution_id,) = await submit(near)
+        await worker.message()
+        before = await dump(near.backend.client)
+        again = await claim(near, body)
+    ((_, given, payload, *_),) = again.values[0]  # type: ignore[union-attr,misc]
+    assert (given, payload, again.values[2]) == (execution_id.encode(), b"0", b"")
+    assert await dump(near.backend.client) == before

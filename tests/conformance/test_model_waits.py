@@ -41,7 +41,7 @@ def some_keys(rng: Random) -> list[WaitpointKey]:
 def plan(rng: Random) -> Plan:
     return Plan(
         condition(rng), mostly(rng), rng.choice(sorted(BLOCKING)), rng.choice([None, BACKOFF, TTL]),
-        rng.choice(list(TimeoutBehavior)), rng.choice([0, 0, BACKOFF]),
+        rng.choice(list(TimeoutBehavior)), rng.choice([0, 0, BACKOFF]), rng.random() < 0.5,
     )  # fmt: skip
 
 

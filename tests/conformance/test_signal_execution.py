@@ -8,7 +8,7 @@ import pytest
 
 from flowfabric.core import contracts as c
 from flowfabric.core.conditions import AllOf, ByName, Count, CountKind, OperatorOnly, ResumeCondition, Single, Wildcard
-from flowfabric.core.ids import SignalId, WaitpointKey
+from flowfabric.core.ids import WaitpointKey
 from flowfabric.core.states import PublicState
 from flowfabric.errors import Conflict, ExecutionNotFound, InvalidInput
 from tests.conformance.driver import Driver, Subject
@@ -25,18 +25,11 @@ async def waits(driver: Driver) -> Suspender:
     return suspender
 
 
-async def send(waits: Suspender, x: Subject, name: str = "approved", **overrides: Any) -> c.SignalOutcome:
-    given: dict[str, Any] = {
-        "execution_id": x.execution_id, "signal_id": SignalId.new(), "signal_name": name, **overrides,
-    }  # fmt: skip
-    return await waits.backend.signal_execution(c.SignalExecutionArgs(**given))
-
-
 async def refused(waits: Suspender, x: Subject, name: str = "approved", **overrides: Any) -> str | None:
     """The state that stood in the way; nothing was written."""
     before = await dump(waits.backend.client)
     with pytest.raises(Conflict) as caught:
-        await send(waits, x, name, **overrides)
+        await waits.send(x, name, **overrides)
     assert caught.value.code == "target_not_signalable"
     assert await dump(waits.backend.client) == before
     return caught.value.details["state"]  # type: ignore[return-value]
@@ -54,8 +47,8 @@ async def keys_of(waits: Suspender, x: Subject) -> list[WaitpointKey]:
 
 async def test_it_wakes_what_waits_for_its_name(waits: Suspender) -> None:
     x, at = await waits.suspended()
-    outcome = await send(
-        waits, x, payload=b"\xff", payload_encoding="raw", signal_category="decision", source_type="human",
+    outcome = await waits.send(
+        x, payload=b"\xff", payload_encoding="raw", signal_category="decision", source_type="human",
         source_identity="ann", correlation_id="c-1",
     )  # fmt: skip
     assert isinstance(outcome, c.ResumeTriggered)
@@ -71,7 +64,7 @@ async def test_it_wakes_what_waits_for_its_name(waits: Suspender) -> None:
 async def test_it_is_kept_where_nobody_waits_yet(waits: Suspender) -> None:
     x = await waits.running()
     at = await waits.pending(x)
-    assert (await send(waits, x)).effect is c.SignalEffect.BUFFERED  # type: ignore[union-attr]
+    assert (await waits.send(x)).effect is c.SignalEffect.BUFFERED  # type: ignore[union-attr]
     await check_store(waits.backend.client)
     args = waits.args(x, by_name(), c.PendingWaitpoint(waitpoint_id=at.waitpoint_id))
     assert isinstance(await waits.backend.suspend_execution(args), c.SuspensionAlreadySatisfied)
@@ -81,41 +74,41 @@ async def test_it_counts_together_with_signals_that_came_with_a_token(waits: Sus
     x = await waits.running()
     at = (await waits.suspend(x, Count(2, CountKind.DISTINCT_SOURCES, (WaitpointKey("reply"),)))).waitpoints[0]
     assert await waits.effect(x, at, source_identity="ann") is c.SignalEffect.APPENDED
-    again = await send(waits, x, source_identity="ann")
+    again = await waits.send(x, source_identity="ann")
     assert isinstance(again, c.SignalAccepted)
     assert again.effect is c.SignalEffect.APPENDED_DUPLICATE
-    assert isinstance(await send(waits, x, source_identity="bob"), c.ResumeTriggered)
+    assert isinstance(await waits.send(x, source_identity="bob"), c.ResumeTriggered)
 
 
 class TestFinding:
     async def test_of_several_waitpoints_the_one_that_takes_the_name(self, waits: Suspender) -> None:
         x = await waiting_at(waits, AllOf((Single(A, ByName("left")), Single(B, ByName("right")))))
-        assert isinstance(await send(waits, x, "right"), c.SignalAccepted)
-        assert isinstance(await send(waits, x, "left"), c.ResumeTriggered)
+        assert isinstance(await waits.send(x, "right"), c.SignalAccepted)
+        assert isinstance(await waits.send(x, "left"), c.ResumeTriggered)
         assert await keys_of(waits, x) == ["b", "a"]
 
     async def test_a_key_says_which_of_several(self, waits: Suspender) -> None:
         x = await waiting_at(waits, AllOf((Single(A, Wildcard()), Single(B, Wildcard()))))
         before = await dump(waits.backend.client)
         with pytest.raises(InvalidInput, match=r"\(a, b\)") as caught:
-            await send(waits, x)
+            await waits.send(x)
         assert caught.value.field == "waitpoint_key"
         assert await dump(waits.backend.client) == before
-        await send(waits, x, waitpoint_key=B)
-        assert isinstance(await send(waits, x, waitpoint_key=A), c.ResumeTriggered)
+        await waits.send(x, waitpoint_key=B)
+        assert isinstance(await waits.send(x, waitpoint_key=A), c.ResumeTriggered)
 
     async def test_where_it_waits_comes_before_where_it_may_wait_later(self, waits: Suspender) -> None:
         x = await waits.running()
         await waits.pending(x, "later")
         await waits.suspend(x)
-        assert (await send(waits, x, "chatter")).effect is c.SignalEffect.BUFFERED  # type: ignore[union-attr]
-        assert isinstance(await send(waits, x), c.ResumeTriggered)
+        assert (await waits.send(x, "chatter")).effect is c.SignalEffect.BUFFERED  # type: ignore[union-attr]
+        assert isinstance(await waits.send(x), c.ResumeTriggered)
 
     async def test_a_key_names_a_pending_one_beside_the_one_that_is_waited_at(self, waits: Suspender) -> None:
         x = await waits.running()
         await waits.pending(x, "later")
         await waits.suspend(x)
-        kept = await send(waits, x, waitpoint_key=WaitpointKey("later"))
+        kept = await waits.send(x, waitpoint_key=WaitpointKey("later"))
         assert isinstance(kept, c.SignalAccepted)
         assert kept.effect is c.SignalEffect.BUFFERED
 
@@ -125,7 +118,7 @@ class TestFinding:
             await waits.pending(x)
         for key in (None, WaitpointKey("reply")):
             with pytest.raises(InvalidInput, match="reply, reply"):
-                await send(waits, x, waitpoint_key=key)
+                await waits.send(x, waitpoint_key=key)
 
 
 class TestNowhere:
@@ -162,30 +155,30 @@ class TestNowhere:
 
     async def test_there_is_no_such_execution(self, waits: Suspender) -> None:
         with pytest.raises(ExecutionNotFound):
-            await send(waits, Subject(waits.driver.mint()))
+            await waits.send(Subject(waits.driver.mint()))
 
 
 class TestRepeats:
     async def test_a_repeated_signal_is_a_duplicate_whatever_happened_since(self, waits: Suspender) -> None:
         x, _ = await waits.suspended()
-        first = await send(waits, x, idempotency_key="once")
+        first = await waits.send(x, idempotency_key="once")
         assert isinstance(first, c.ResumeTriggered)
         before = await dump(waits.backend.client)
         for again in ({"idempotency_key": "once"}, {"signal_id": first.signal_id}):
-            assert await send(waits, x, **again) == c.SignalDuplicate(existing_signal_id=first.signal_id)
+            assert await waits.send(x, **again) == c.SignalDuplicate(existing_signal_id=first.signal_id)
         assert await dump(waits.backend.client) == before
 
     async def test_a_key_is_the_executions_and_not_the_waitpoints(self, waits: Suspender) -> None:
         x = await waiting_at(waits, AllOf((Single(A, ByName("left")), Single(B, ByName("right")))))
-        first = await send(waits, x, "left", idempotency_key="once")
+        first = await waits.send(x, "left", idempotency_key="once")
         assert isinstance(first, c.SignalAccepted)
-        assert await send(waits, x, "right", idempotency_key="once") == c.SignalDuplicate(
+        assert await waits.send(x, "right", idempotency_key="once") == c.SignalDuplicate(
             existing_signal_id=first.signal_id
         )
 
     async def test_a_replay_begins_without_keys_and_waitpoints(self, waits: Suspender) -> None:
         x, _ = await waits.suspended()
-        await send(waits, x, idempotency_key="once")
+        await waits.send(x, idempotency_key="once")
         await waits.driver.grant_and_claim(x)
         await waits.pending(x, "left over")
         await waits.driver.complete(x)
@@ -193,5 +186,5 @@ class TestRepeats:
         assert await refused(waits, x) == PublicState.WAITING
         await waits.driver.run(x)
         await waits.suspend(x)
-        assert isinstance(await send(waits, x, idempotency_key="once"), c.ResumeTriggered)
+        assert isinstance(await waits.send(x, idempotency_key="once"), c.ResumeTriggered)
         await check_store(waits.backend.client)

@@ -37,6 +37,7 @@ class Plan(NamedTuple):
     timeout: int | None
     behavior: TimeoutBehavior
     delay: int
+    issue_tokens: bool
 
 
 class Said(NamedTuple):
@@ -95,7 +96,7 @@ class WaitingActs(Acts):
         args = self.waits.args(
             x, plan.condition, *(self._binding(key, at) for key, at in found.items()), reason_code=plan.reason,
             timeout_ms=timeout, timeout_behavior=plan.behavior, continuation_metadata_pointer=pointer,
-            resume_policy=c.ResumePolicy(resume_delay_ms=plan.delay),
+            resume_policy=c.ResumePolicy(resume_delay_ms=plan.delay), issue_tokens=plan.issue_tokens,
         )  # fmt: skip
         result = self.attempt(self.backend.suspend_execution(args))
         if not m.holds_lease(self.now) or any(at and at.expires_at <= self.now for at in found.values()):
@@ -127,7 +128,10 @@ class WaitingActs(Acts):
         """Those of the model, as the store answered them."""
         bound = []
         for (key, known), each in zip(found.items(), issued, strict=True):
-            at = known or Waitpoint(each.waitpoint_id, key, each.waitpoint_token, c.WaitpointState.ACTIVE)
+            at = known or Waitpoint(
+                each.waitpoint_id, key, each.waitpoint_token, c.WaitpointState.ACTIVE,
+                is_written=len(found) > 1 or each.waitpoint_token.reveal() != "",
+            )  # fmt: skip
             assert (each.waitpoint_id, each.waitpoint_key) == (at.waitpoint_id, key)
             assert each.waitpoint_token == at.waitpoint_token
             m.waitpoints += [] if known else [at]
@@ -140,8 +144,13 @@ class WaitingActs(Acts):
             return
         m, (args, answered) = self.of(x), self.asked[x.execution_id]
         again = self.attempt(self.backend.suspend_execution(args))
-        is_latest = m.suspension is not None and m.suspension.suspension_id == args.suspension_id
-        assert again == (answered if is_latest else REFUSED)
+        if m.suspension is None or m.suspension.suspension_id != args.suspension_id:
+            assert again == REFUSED
+            return
+        assert type(again) is type(answered)
+        issued = [each.waitpoint_token for each in m.suspension.waitpoints]  # some of them maybe since
+        assert [each.waitpoint_token for each in again.waitpoints] == issued
+        assert [each.waitpoint_id for each in again.waitpoints] == [each.waitpoint_id for each in answered.waitpoints]
 
     def signal(self, x: Subject, said: list[Said], *, open_ones: bool = True) -> None:
         for each in said:
@@ -151,19 +160,31 @@ class WaitingActs(Acts):
 
     def _say(self, x: Subject, w: Waitpoint, said: Said) -> None:
         m = self.of(x)
+        token = FORGED if said.is_forged else self._token(x, w)
         again = min(m.signals) if said.repeats == "id" and m.signals else None
         delivery = self._delivery(w, said.name, said.source, again)
         key = "once" if said.repeats == "key" else None
         args = c.DeliverSignalArgs(
             execution_id=x.execution_id, waitpoint_id=w.waitpoint_id, signal_id=delivery.signal_id,
-            waitpoint_token=FORGED if said.is_forged else w.waitpoint_token, signal_name=said.name,
+            waitpoint_token=token, signal_name=said.name,
             source_type=said.source[0], source_identity=said.source[1], idempotency_key=key,
         )  # fmt: skip
         outcome = self.attempt(self.backend.deliver_signal(args))
         known = w.keys.get(key) if key else None
-        assert outcome == (REFUSED if said.is_forged else self._expected(m, w, delivery, known))
+        assert outcome == (REFUSED if token is FORGED else self._expected(m, w, delivery, known))
         if key and isinstance(outcome, c.SignalAccepted | c.ResumeTriggered):
             w.keys[key] = delivery.signal_id
+
+    def _token(self, x: Subject, w: Waitpoint) -> WaitpointToken:
+        """Where none was issued, one that is read; nobody has that of a waitpoint which closed without."""
+        if not w.waitpoint_token.reveal():
+            args = c.ReadWaitpointTokenArgs(execution_id=x.execution_id, waitpoint_id=w.waitpoint_id)
+            issued = self.attempt(self.backend.read_waitpoint_token(args))
+            assert (issued != REFUSED) == w.is_open(self.now)
+            if issued == REFUSED:
+                return FORGED
+            w.issue(issued.waitpoint_token)
+        return w.waitpoint_token
 
     def signal_without_a_token(self, x: Subject, name: str, source: tuple[str, str], key: WaitpointKey | None) -> None:
         m = self.of(x)
@@ -207,6 +228,7 @@ class WaitingActs(Acts):
         if effect is c.SignalEffect.RESUMED:
             m.wake("resumed", self.now, m.suspension.delay)
             return c.ResumeTriggered(signal_id=signal_id)
+        w.is_written = True  # it has something to count
         return c.SignalAccepted(signal_id=signal_id, effect=effect)
 
     def time_out(self, x: Subject, *, when_due: bool) -> None:
@@ -234,7 +256,10 @@ class WaitingActs(Acts):
         if w is None:
             return
         result = self.attempt(self.waits.close(x, w.waitpoint_id, source=source))
-        if w.state is c.WaitpointState.CLOSED:
+        is_gone = not w.is_written and not (m.suspension and w in m.suspension.waitpoints)
+        if is_gone:
+            assert result == REFUSED
+        elif w.state is c.WaitpointState.CLOSED:
             assert isinstance(result, c.WaitpointAlreadyClosed)
         elif w.is_pending:
             assert isinstance(result, c.WaitpointClosed)

@@ -539,7 +539,7 @@ def _suspend_by_hand(x: Execution) -> None:
     x.client.zrem(x.lane_idx("active"), x.id)
     x.client.zrem(x.idx("lease_expiry"), x.id)
     x.client.srem(x.worker_leases, x.id)
-    x.client.hset(x.core, "lifecycle_phase", "suspended")
+    x.client.hset(x.core, mapping={"lifecycle_phase": "suspended", "suspension_timeout_at": NOW})
     x.client.zadd(x.lane_idx("suspended"), {x.id: NOW})
     x.client.zadd(x.idx("suspension_timeout"), {x.id: NOW})
     extra = json.dumps([{"waitpoint_id": "wp-2", "waitpoint_key": "k2"}])

@@ -5,7 +5,7 @@
 -- @errors  invalid_input
 -- @events  claimed resumed blocked
 -- @repeat  safe
--- @uses    batch claim_request clock named parked
+-- @uses    batch claim_request clock named parking
 return function(K, A)
   local now, tag = clock.now_ms(), batch.tag(K.partition)
   local request, refusal = batch.decode("request", A.request)
@@ -16,5 +16,5 @@ return function(K, A)
     local claims, expires_at, offers = named.claim(tag, request, now)
     return {1, "OK", claims, expires_at or "", "", offers}
   end
-  return {1, "OK", parked.claim(tag, request, now)}
+  return {1, "OK", parking.claim(tag, request, now)}
 end

@@ -10,9 +10,9 @@ local CLOSED = {closed = true, expired = true}
 local OPEN = {pending = true, active = true}
 
 -- The execution would wait there for ever without its waitpoint (D8).
-local function is_waited_at(x, w)
-  local s = x.lifecycle_phase == "suspended" and suspension.open_of(x)
-  return w.state == "active" and s and s.suspension_id == w.suspension_id
+local function is_waited_at(x, s, w)
+  return x.lifecycle_phase == "suspended" and w.state == "active" and suspension.is_open(s)
+    and s.suspension_id == w.suspension_id
 end
 
 return function(K, A)
@@ -20,11 +20,12 @@ return function(K, A)
   local x = record.load(K.core)
 
   if not x then return reply.refuse("execution_not_found") end
-  local w = waitpoint.of(x, A.waitpoint_id)
+  local s = suspension.load(x)
+  local w = suspension.waitpoint(x, s, A.waitpoint_id)
   if not w then return reply.refuse("waitpoint_not_found") end
   if CLOSED[w.state] then return reply.ok("already_closed") end
   if not OPEN[w.state] then return reply.refuse("waitpoint_not_open", w.state) end
-  local ends = is_waited_at(x, w)
+  local ends = is_waited_at(x, s, w)
   if ends and A.source ~= "operator_override" then return reply.refuse("waitpoint_not_pending", w.state) end
 
   if ends then

@@ -27,12 +27,13 @@ return function(K, A)
   if not x then return reply.refuse("execution_not_found") end
 
   local ids, s, out, reached, looked = redis.call("SMEMBERS", waitpoint.list_key(x)), suspension.open_of(x), {}, "", 0
+  if s and s.waitpoint_key then ids[#ids + 1] = s.waitpoint_id end
   table.sort(ids)
   for _, id in ipairs(ids) do
     if id > A.after then
       -- A page ends after as many waitpoints as may be looked at, too: closed ones are passed over.
       if #out == A.limit or looked == MAX_PAGE then return {1, "OK", "1", reached, out} end
-      local w = waitpoint.of(x, id)
+      local w = suspension.waitpoint(x, s, id)
       if w and (w.state == "pending" or w.state == "active") then out[#out + 1] = entry(w, s) end
       reached, looked = id, looked + 1
     end

@@ -29,7 +29,8 @@ return function(K, A)
   local list, timeout_in_ms, malformed = binding.read(A)
   if malformed then return malformed end
   if not x then return reply.refuse("execution_not_found") end
-  local s = suspension.load(x)
+  local s, is_taken = suspension.load_last(x, A.waitpoint_id)
+  list[1].is_free = not is_taken
   local earlier = suspending.earlier(x, s, A, now)
   if earlier then return earlier end
   local refusal = check(x, s, A, now) or binding.prepare(x, list, now, A.use_pending_waitpoint)

@@ -7,7 +7,12 @@ local REMEMBERED_MS = 60000
 -- The caller makes up ids for each call, so what its lease ids begin with names the call.
 local function marker(tag, request) return "ff:claim:" .. tag .. ":" .. request.lease_ids end
 
+-- Did the call come before, and was given something, or was let wait for it?
+function M.came_before(tag, request) return request.count > 0 and redis.call("EXISTS", marker(tag, request)) == 1 end
+
 function M.remember(tag, request) redis.call("SET", marker(tag, request), "", "PX", REMEMBERED_MS) end
+
+function M.forget(tag, request) redis.call("UNLINK", marker(tag, request)) end
 
 -- Does the execution run under this very lease? Then how its claim was answered: its kind of attempt.
 function M.kind(x, request, number)
@@ -17,10 +22,8 @@ function M.kind(x, request, number)
   return x.current_attempt_id == attempt_id and (x.current_attempt_type or "initial") or "resumed"
 end
 
--- What the call was given before, {execution, kind, number} in the order of its ids; nil when it comes for the first
--- time.
+-- What the call was given before: {execution, kind, number} in the order of its ids.
 function M.earlier(tag, request)
-  if request.count == 0 or redis.call("EXISTS", marker(tag, request)) == 0 then return nil end
   local held, found = {}, {}
   local leases = index_key.worker_leases({tag = tag, current_worker_instance_id = request.worker_instance_id})
   for _, id in ipairs(redis.call("SMEMBERS", leases)) do

@@ -63,7 +63,7 @@ end
 
 local function find(x, each, now, mode, at, tokens_later)
   local is_new = mode ~= "1" and (mode ~= "by_key" or each.key ~= "")
-  local w = (not is_new or waitpoint.exists(x.tag, each.id)) and waitpoint.load(x.tag, each.id) or nil
+  local w = not each.is_free and waitpoint.load(x.tag, each.id) or nil
   if w and w.execution_id ~= x.id then return reply.refuse("invalid_waitpoint_for_execution") end
   if is_new then return mint(x, each, w, now, at, tokens_later) end
   local refusal = check_pending(x, w, now, mode == "1")
@@ -71,7 +71,8 @@ local function find(x, each, now, mode, at, tokens_later)
   each.pending, each.key, each.minted = w, w.waitpoint_key, token.of(w)
 end
 
--- Look each of them up, or sign a new one. mode: "1" the first is pending, "by_key" those without a key are, else none.
+-- Look each of them up, unless it is known that there is none yet (is_free), or sign a new one. mode: "1" the first is
+-- pending, "by_key" those without a key are, else none.
 function M.prepare(x, list, now, mode)
   if mode == "1" and #list > 1 then return reply.refuse("use_pending_with_extras_unsupported") end
   for at, each in ipairs(list) do
@@ -86,6 +87,9 @@ function M.keys(list)
   for _, each in ipairs(list) do keys[each.key] = true end
   return keys
 end
+
+-- Is it a single new one, which nobody is told of? Then the suspension alone says that it is there.
+function M.is_unwritten(list) return list.tokens_later and #list == 1 and not list[1].pending end
 
 -- Each becomes an active waitpoint of the suspension.
 function M.activate(x, list, now, suspension_id)

@@ -46,7 +46,7 @@ local function takers(x, s, A, now)
   if s and x.lifecycle_phase == "suspended" then
     local wanted = wanted_by(s)
     for _, id in ipairs(suspension.waitpoint_ids(s)) do
-      local w = waitpoint.of(x, id)
+      local w = suspension.waitpoint(x, s, id)
       if w and w.state == "active" and condition.takes(wanted, w.waitpoint_key, A.signal_name) then add(w) end
     end
   end
@@ -93,6 +93,7 @@ local function evaluate(x, now, A, w, s)
     local delay_ms = A.resume_delay_ms or resume_policy.delay(s.resume_policy_json)
     waking.wake(x, now, "signal " .. A.signal_id, delay_ms)
   else
+    if w.is_unwritten then suspension.write_waitpoint(x, s, w) end
     waitpoint.write(w, counted)
     event.append(x, "signalled", now, effect .. " " .. A.signal_id)
   end

@@ -1,6 +1,6 @@
--- Claims that found nothing and wait: whoever adds work makes them in their worker's place and sends it the answer. So
--- an idle worker starts without having to ask first. A claim that waits is made once; its worker holds slots for it.
--- @uses admission answered attached capability index_key lanes places taking telling wake work
+-- Work for claims that wait (lib/parking.lua): who adds it makes them in their worker's place and sends it the answer.
+-- So an idle worker starts without having to ask first. A claim that waits is made once; its worker holds slots for it.
+-- @uses admission attached capability index_key lanes parking places taking telling wake work
 local M = {}
 
 -- Where bytes stand in a row; messages have them behind the rows, since packing knows no bytes.
@@ -9,37 +9,7 @@ local PAYLOAD, RESUMPTION = 3, 10
 -- So many of those who wait are looked at for one addition.
 local LOOKS = 4
 
-local function key(tag, lane) return index_key.lane({tag = tag, lane_id = lane}, "parked") end
-
 local function channel(request) return "ff:hand:" .. request.worker_instance_id end
-
--- Let a claim wait, the last one of its worker: the answer to an earlier one may have been lost, so nobody would know
--- what comes for it. For less than it asked for, since its slots wait with it.
-local function park(tag, request)
-  request.count, request.park = request.park, nil
-  redis.call("HSET", key(tag, request.lane_id), request.worker_instance_id, cmsgpack.pack(request))
-end
-
--- It waits no more; what it was given is answered again as to any repeated claim.
-local function recall(tag, request)
-  local at, name = key(tag, request.lane_id), request.worker_instance_id
-  local waiting = redis.call("HGET", at, name)
-  if waiting and waiting:find(request.lease_ids, 1, true) then redis.call("HDEL", at, name) end
-  return work.claim_again(tag, request)
-end
-
--- Claim, and where there is no work wait for some if the request asks for it. Answers rows, when the first of their
--- leases runs out, "1" when the claim waits, and offers.
-function M.claim(tag, request, now, ended)
-  if request.recall then
-    local rows, expires_at = recall(tag, request)
-    return rows, expires_at or "", "", {}
-  end
-  local rows, expires_at, is_empty, offers = work.claim_next(tag, request, now, ended)
-  local waits = is_empty and request.park ~= nil
-  if waits then park(tag, request) end
-  return rows, expires_at or "", waits and "1" or "", offers or {}
-end
 
 -- What the lease ids begin with, the length of the packed rows, the rows, the bytes of each.
 local function message(request, rows, expires_at)
@@ -87,7 +57,7 @@ end
 -- one of a batch takes the way of all.
 function M.taker(x)
   if x.writes and not x.is_alone then return nil end
-  local at = key(x.tag, x.lane_id)
+  local at = parking.key(x.tag, x.lane_id)
   local waiting = redis.call("HRANDFIELD", at, LOOKS, "WITHVALUES")
   if #waiting == 0 or not is_next(x) then return nil end
   for i = 1, #waiting, 2 do
@@ -102,7 +72,6 @@ end
 function M.give(x, now, taker, woken)
   local payloads, new = taking.payloads(), x.newborn
   local rows = {taking.take(x, now, taker.request, 1, payloads, woken)}
-  answered.remember(x.tag, taker.request)
   if new then rows[1][PAYLOAD] = new.payload else taking.add_payloads(payloads) end
   send(taker.at, taker.name, taker.request, rows, payloads.earliest)
 end
@@ -110,7 +79,7 @@ end
 -- Hand `count` new executions of a lane to those who wait, as far as they go. A claim that cannot be read is forgotten
 -- and fails nobody's call.
 local function hand_over(tag, lane, count, now)
-  local at = key(tag, lane)
+  local at = parking.key(tag, lane)
   local waiting = redis.call("HRANDFIELD", at, LOOKS, "WITHVALUES")
   for i = 1, #waiting, 2 do
     if count <= 0 then return end
@@ -124,7 +93,7 @@ function M.pass_on(tag, ended, now)
   local lanes = {}
   for _, free in ipairs(ended.permits) do lanes[free.lane_id] = true end
   for lane in pairs(lanes) do
-    local at = key(tag, lane)
+    local at = parking.key(tag, lane)
     local waiting = redis.call("HRANDFIELD", at, LOOKS, "WITHVALUES")
     for i = 1, #waiting, 2 do
       if #ended.permits == 0 then return end

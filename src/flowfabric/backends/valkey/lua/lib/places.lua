@@ -84,7 +84,7 @@ end
 
 function LEAVE.suspended(x, keys)
   writes.zrem(x, keys.suspended)
-  writes.zrem(x, index_key.of_partition(x).suspension_timeout)
+  if x.suspension_timeout_at then writes.zrem(x, index_key.of_partition(x).suspension_timeout) end
 end
 
 function ENTER.suspended(x, keys)

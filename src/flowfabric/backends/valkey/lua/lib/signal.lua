@@ -24,14 +24,17 @@ function M.check(A)
 end
 
 -- The signal that was accepted before: under the same idempotency key at this place, or under the same id.
--- Or nil and a refusal: the id is another execution's.
+-- Or nil and a refusal: the id is another execution's. x.signals: how many it has.
 function M.earlier(x, place, A)
   if A.idempotency_key ~= "" then
     local id = redis.call("GET", dedup_key(x, place, A))
     if id then return id end
   end
-  if redis.call("EXISTS", M.key(x.tag, A.signal_id)) == 0 then return nil end
-  if redis.call("ZSCORE", M.list_key(x), A.signal_id) then return A.signal_id end
+  local list = M.list_key(x)
+  local found = redis.call("EXISTS", M.key(x.tag, A.signal_id), list)
+  x.signals = found > 0 and redis.call("ZCARD", list) or 0
+  if found == 0 or found == 1 and x.signals > 0 then return nil end
+  if x.signals > 0 and redis.call("ZSCORE", list, A.signal_id) then return A.signal_id end
   return nil, reply.invalid("signal_id", "an id that is not in use", A.signal_id)
 end
 
@@ -43,7 +46,6 @@ end
 
 -- May one more be kept? The first one always may.
 function M.check_room(x, A)
-  x.signals = redis.call("ZCARD", M.list_key(x))
   if x.signals == 0 then return nil end
   local limit = limit_of(x, A)
   if limit > 0 and x.signals >= limit then

@@ -56,6 +56,8 @@ function M.open(x, now, A, list, plan, last)
   local function add(name, value, usual)
     if value and value ~= "" and value ~= usual then set[#set + 1], set[#set + 2] = name, value end
   end
+  local is_unwritten = binding.is_unwritten(list)
+  if is_unwritten then add("waitpoint_key", list[1].key) end
   add("attempt_index", x.current_attempt_index)
   add("reason_code", A.reason_code, "waiting_for_signal")
   add("requested_by", A.requested_by, "worker")
@@ -68,7 +70,7 @@ function M.open(x, now, A, list, plan, last)
   add("idempotency_key", A.idempotency_key)
   add("lease_id", A.lease_id)
   suspension.store(x, set, last)
-  binding.activate(x, list, now, A.suspension_id)
+  if not is_unwritten then binding.activate(x, list, now, A.suspension_id) end
 end
 
 -- Credit what pending waitpoints kept. The signals that suffice, or nil.
@@ -112,7 +114,7 @@ function M.earlier(x, s, A, now)
   if not s or not is_repeated(s, A, now) then return nil end
   local list = {}
   for i, id in ipairs(suspension.waitpoint_ids(s)) do
-    local w = waitpoint.load(x.tag, id)
+    local w = suspension.waitpoint(x, s, id)
     if not w then return nil end
     list[i] = {id = id, key = w.waitpoint_key, minted = token.of(w)}
   end

@@ -1,5 +1,7 @@
 -- The suspension of an execution, one at a time: the open one, or the last one, which says what ended it.
 -- Fields that are usual are absent: requested by a worker, waiting_for_signal, failing at its time-out.
+-- Nearly all have one waitpoint, which nobody was told of. Its key stands here then, as waitpoint_key, and it gets a
+-- record of its own when its token is read, or when a signal comes that does not suffice.
 -- @uses digits waitpoint
 local M = {}
 
@@ -11,6 +13,14 @@ function M.load(x)
   local s = {}
   for i = 1, #flat, 2 do s[flat[i]] = flat[i + 1] end
   return s.suspension_id and s or nil
+end
+
+-- The same before a new one begins, and whether its first waitpoint is there already.
+function M.load_last(x, waitpoint_id)
+  local found = redis.call("EXISTS", M.key(x), waitpoint.key(x.tag, waitpoint_id))
+  if found == 0 then return nil, false end  -- it waits for the first time
+  local s = M.load(x)
+  return s, found == 2 or not s
 end
 
 function M.is_open(s) return s ~= nil and (s.closed_at or "") == "" end
@@ -38,13 +48,36 @@ function M.waitpoint_ids(s)
   return ids
 end
 
+-- The execution's waitpoint with this id, also when it has no record; or nil.
+function M.waitpoint(x, s, id)
+  if not s or not s.waitpoint_key or s.waitpoint_id ~= id then return waitpoint.of(x, id) end
+  return {
+    tag = x.tag, id = id, execution_id = x.id, waitpoint_key = s.waitpoint_key, created_at = s.created_at,
+    suspension_id = s.suspension_id, state = M.is_open(s) and "active" or "closed", is_unwritten = true,
+  }
+end
+
+-- From now on it has a record. minted: its token, if it gets one.
+function M.write_waitpoint(x, s, w, minted)
+  waitpoint.create(x, tonumber(s.created_at), w.id, w.waitpoint_key, minted,
+    {"suspension_id", s.suspension_id, "state", w.state})
+  redis.call("HDEL", M.key(x), "waitpoint_key")
+  s.waitpoint_key, w.is_unwritten = nil, nil
+end
+
 -- Take the place of the last one, if there was one. fields: names and values in turn.
 function M.store(x, fields, last)
   if last then redis.call("DEL", M.key(x)) end
   redis.call("HSET", M.key(x), unpack(fields))
 end
 
-local function has_tree(s) return (s.resume_condition_json or ""):find('"tree"', 1, true) end
+local function has_tree(s) return s.resume_condition_json and s.resume_condition_json:find('"tree"', 1, true) end
+
+local function close_waitpoints(x, s, reason, now, by)
+  for _, id in ipairs(M.waitpoint_ids(s)) do
+    waitpoint.close(x.tag, id, reason, now, by.fields and by.fields[id], by.at_once == id)
+  end
+end
 
 -- Its end closes its conditions and all its waitpoints, whatever brought it (D1). by: suspension? (when it was read),
 -- satisfiers? (the signals that count), closer? (the last of them), early? (nobody had to wait), fields? (of a
@@ -64,9 +97,7 @@ function M.close(x, reason, now, by)
   if has_tree(s) then
     redis.call("DEL", key .. ":satisfied_set", key .. ":satisfied_set:signals", key .. ":member_map")
   end
-  for _, id in ipairs(M.waitpoint_ids(s)) do
-    waitpoint.close(x.tag, id, reason, now, by.fields and by.fields[id], by.at_once == id)
-  end
+  if not s.waitpoint_key then close_waitpoints(x, s, reason, now, by) end
   for i = 1, #set, 2 do s[set[i]] = set[i + 1] end
   x.closed_suspension = s
 end

@@ -17,8 +17,6 @@ function M.buffer_key(w) return M.key(w.tag, w.id) .. ":signals" end
 
 function M.condition_key(w) return M.key(w.tag, w.id) .. ":condition" end
 
-function M.exists(tag, id) return redis.call("EXISTS", M.key(tag, id)) == 1 end
-
 -- The record, or nil.
 function M.load(tag, id)
   if not M.is_id(id) then return nil end

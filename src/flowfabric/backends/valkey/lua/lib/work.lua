@@ -90,14 +90,12 @@ local function look_through(turn)
 end
 
 -- What a claim was given before, and nothing new.
-function M.claim_again(tag, request) return answer_again(answered.earlier(tag, request) or {}) end
+function M.claim_again(tag, request) return answer_again(answered.earlier(tag, request)) end
 
 -- Claim the best of a lane, up to `count`. Answers their rows, when the first of their leases runs out, whether the
 -- lane has no work for this worker (and not only none that may start now), and the offers among them. ended: what was
 -- collected of the endings that this call has made before, if any.
 function M.claim_next(tag, request, now, ended)
-  local earlier = answered.earlier(tag, request)
-  if earlier then return answer_again(earlier) end
   local lane = {tag = tag, lane_id = request.lane_id, writes = writes.collector()}
   if admission.lane_obstacle(lane, true) then return {} end
   local turn = {
@@ -109,7 +107,7 @@ function M.claim_next(tag, request, now, ended)
   if ended then passing.take(turn, ended.permits) end
   look_through(turn)
   writes.flush(lane.writes)
-  if turn.count > 0 then answered.remember(tag, request) end
+  if turn.count > 0 and not request.is_handed then answered.remember(tag, request) end
   taking.add_payloads(turn.payloads)
   return turn.taken, turn.payloads.earliest, turn.seen == 0 and turn.wanted > 0, turn.offers
 end

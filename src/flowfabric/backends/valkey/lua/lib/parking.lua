@@ -1,0 +1,46 @@
+-- Claims that found nothing and wait for work, which whoever adds it gives them (lib/parked.lua).
+-- @uses answered index_key work
+local M = {}
+
+-- Where the claims of a lane wait, by worker instance.
+function M.key(tag, lane) return index_key.lane({tag = tag, lane_id = lane}, "parked") end
+
+-- Let a claim wait, the last one of its worker: the answer to an earlier one may have been lost, so nobody would know
+-- what comes for it. For less than it asked for, since its slots wait with it.
+local function park(tag, request)
+  answered.remember(tag, request)  -- now: who gives it work later has no time to lose
+  request.count, request.park = request.park, nil
+  redis.call("HSET", M.key(tag, request.lane_id), request.worker_instance_id, cmsgpack.pack(request))
+end
+
+-- Does this very claim wait?
+local function waits(tag, request)
+  local waiting = redis.call("HGET", M.key(tag, request.lane_id), request.worker_instance_id)
+  return waiting and waiting:find(request.lease_ids, 1, true) ~= nil
+end
+
+-- A claim that comes again, or is to wait no more: while it waits it was given nothing. Answers as claim() does.
+local function again(tag, request)
+  local still_waits = waits(tag, request)
+  if not still_waits then
+    local rows, expires_at = work.claim_again(tag, request)
+    return rows, expires_at or "", "", {}
+  end
+  if request.recall then
+    redis.call("HDEL", M.key(tag, request.lane_id), request.worker_instance_id)
+    answered.forget(tag, request)
+  end
+  return {}, "", request.recall and "" or "1", {}
+end
+
+-- Claim, and where there is no work wait for some if the request asks for it. Answers rows, when the first of their
+-- leases runs out, "1" when the claim waits, and offers.
+function M.claim(tag, request, now, ended)
+  if request.recall or answered.came_before(tag, request) then return again(tag, request) end
+  local rows, expires_at, is_empty, offers = work.claim_next(tag, request, now, ended)
+  local begins_to_wait = is_empty and request.park ~= nil
+  if begins_to_wait then park(tag, request) end
+  return rows, expires_at or "", begins_to_wait and "1" or "", offers or {}
+end
+
+return M
