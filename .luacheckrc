@@ -11,7 +11,7 @@ files["src/flowfabric/backends/valkey/lua"] = {
     "blocked", "budget", "call_ids", "candidates", "capability", "cascade", "claim", "claim_request", "clock",
     "composite", "condition", "content", "crowd", "delivery", "dependency", "digits", "direct_start", "due", "edge", "edge_life",
     "endings", "event", "failure", "flow", "flow_failure", "flow_making", "flow_retention", "flow_state", "flow_work", "frames",
-    "grant", "graph_members", "graph_request", "graph_writing", "group", "group_policy", "handover", "head", "hmac",
+    "grant", "graph_members", "graph_request", "graph_writing", "group", "group_policy", "handover", "hash", "head", "hmac",
     "holder", "implied", "index", "index_key", "inputs", "join", "keyed", "lanes", "lease", "limited", "line_owner",
     "listing", "live", "member", "merge_patch", "named", "offering", "only_edge", "order", "parked", "parking", "passing", "period", "permit", "places",
     "policy", "progress", "quota", "reach", "reclaim", "record", "reopen", "repair", "replace", "reply", "reservation",

@@ -3,11 +3,13 @@
     python -m benchmarks.resume [--json] [--executions 500] [--repetitions 3]
 
 Counted are the call that suspends an execution, until its answer, and the way back, from the call that signals until
-whoever waits for work has got the execution again; between the two some milliseconds pass, as nobody answers at once.
-Nobody polls: the claim that gets it waits in the store. In turns with it, on the same connection and after the same
-rest, an FCALL that does nothing, and the same from handler to handler: from the line that waits, over `handle.signal`,
-to the line behind it in the next pass of a worker's handler. Store, worker and sender are an embedded server and one
-process.
+whoever waits for work has got the execution again. Nobody polls: the claim that gets it waits in the store. In turns
+with it the way from handler to handler, from the line that waits, over `handle.signal`, to the line behind it in the
+next pass of a worker's handler; and, on the same connection, an FCALL that does nothing.
+
+They are made one after the other, and the goal is that of the calls. Then again with a rest of some milliseconds before
+each stretch, as nobody answers at once: everything is cold then. Store, worker and sender are an embedded server and
+one process.
 """
 
 from __future__ import annotations
@@ -43,10 +45,10 @@ from flowfabric.core.partition import lane_partitions
 
 LIMIT = 8
 WARM_UP = 50
-PAUSE_S = 0.005
+REST_S = 0.005
 SIGNAL = "answer"
-CALLS = "suspend, signal, resume"
 SHARES = (0.50, 0.99)
+CALLS, RAW = "suspend, signal, resume", "an FCALL that does nothing"
 
 
 class Ports:
@@ -98,7 +100,7 @@ class Ports:
         await self._backend.submit_executions([new])
         return await came
 
-    async def one_wait_us(self) -> float:
+    async def one_wait_us(self, rest_s: float = 0) -> float:
         """What both stretches took."""
         work, waitpoint = await self._begun(), c.FreshWaitpoint.new()
         suspend = c.SuspendExecutionArgs(
@@ -111,9 +113,10 @@ class Ports:
             issue_tokens=False,  # as workers do
         )
         signal = c.SignalExecutionArgs(execution_id=work.execution_id, signal_id=SignalId.new(), signal_name=SIGNAL)
+        await _rest(rest_s)
         took_us = await timed_us(lambda: self._backend.suspend_execution(suspend))
         came = await self._ask()
-        await asyncio.sleep(PAUSE_S)
+        await _rest(rest_s)
 
         async def back() -> b.ClaimedWork:
             await self._backend.signal_execution(signal)
@@ -131,12 +134,12 @@ class Ports:
 
 @dataclass
 class Waits:
-    """What each wait took, in both stretches, and round trips in the same turns."""
+    """What was measured, and the wait of a handler that is being measured."""
 
     began: float | None = None
     suspending_us: float = 0.0
     calls_us: list[float] = field(default_factory=list)
-    took_us: list[float] = field(default_factory=list)
+    handlers_us: list[float] = field(default_factory=list)
     round_trips_us: list[float] = field(default_factory=list)
     suspended: asyncio.Event = field(default_factory=asyncio.Event)
     resumed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -146,9 +149,13 @@ class Waits:
         self.suspended.clear()
         self.resumed.clear()
 
+    @property
+    def figures(self) -> dict[str, list[float]]:
+        return {CALLS: self.calls_us, "from handler to handler": self.handlers_us, RAW: self.round_trips_us}
+
     def forget(self) -> None:
-        for figures in (self.calls_us, self.took_us, self.round_trips_us):
-            figures.clear()
+        for took in self.figures.values():
+            took.clear()
 
 
 class Watched:
@@ -177,7 +184,7 @@ def asking(waits: Waits) -> Worker:
         if waits.began is None:
             waits.began = time.perf_counter()
         await ctx.wait_for_signal(SIGNAL)
-        waits.took_us.append(waits.suspending_us + _us_since(waits.began))
+        waits.handlers_us.append(waits.suspending_us + _us_since(waits.began))
         waits.resumed.set()
 
     return worker
@@ -187,26 +194,33 @@ def _us_since(moment: float) -> float:
     return (time.perf_counter() - moment) * 1e6
 
 
+async def _rest(seconds: float) -> None:
+    if seconds:
+        await asyncio.sleep(seconds)
+
+
 async def timed_us(call: Callable[[], Awaitable[Any]]) -> float:
     began = time.perf_counter()
     await call()
     return _us_since(began)
 
 
-async def one_wait(fabric: Fabric, waits: Waits) -> None:
+async def one_wait(fabric: Fabric, worker: Worker, waits: Waits, rest_s: float) -> None:
     waits.begin()
     handle = await fabric.submit("ask")
     async with asyncio.timeout(10):
         await waits.suspended.wait()
-        await asyncio.sleep(PAUSE_S)
+        await worker.idle()  # its claim waits
+        await _rest(rest_s)
         waits.began = time.perf_counter()
         await handle.signal(SIGNAL)
         await waits.resumed.wait()
         await handle.wait()
 
 
-async def one_repetition(executions: int) -> Waits:
+async def some_waits(executions: int, rest_s: float) -> Waits:
     waits = Waits()
+    worker = asking(waits)
     async with Fabric.connect("embedded://") as fabric:
         backend = fabric.backend
         assert isinstance(backend, ValkeyBackend)
@@ -215,39 +229,46 @@ async def one_repetition(executions: int) -> Waits:
             await backend.client.execute("FCALL", "ff_version", 0)
 
         watched = cast("EngineBackend", Watched(backend, waits))
-        async with Engine(backend), asking(waits).working(watched), Ports(backend).listening() as ports:
+        async with Engine(backend), worker.working(watched), Ports(backend).listening() as ports:
             for number in range(WARM_UP + executions):
                 if number == WARM_UP:
                     waits.forget()
-                waits.calls_us.append(await ports.one_wait_us())
-                await one_wait(fabric, waits)
-                await asyncio.sleep(PAUSE_S)  # the same rest before it
+                waits.calls_us.append(await ports.one_wait_us(rest_s))
+                await one_wait(fabric, worker, waits, rest_s)
+                await _rest(rest_s)
                 waits.round_trips_us.append(await timed_us(nothing))
-    assert len(waits.took_us) == executions, "each was resumed once"
+    assert len(waits.handlers_us) == executions, "each was resumed once"
     return waits
 
 
-def report(options: argparse.Namespace, repetitions: list[Waits]) -> None:
-    taken = {
-        CALLS: [each.calls_us for each in repetitions],
-        "the same from handler to handler": [each.took_us for each in repetitions],
-        "an FCALL that does nothing": [each.round_trips_us for each in repetitions],
-    }
-    raw = [percentile(each.round_trips_us, 0.50) for each in repetitions]
-    times = {what: ratio([percentile(each, 0.50) for each in many], raw) for what, many in taken.items()}
-    goal = Goal("p50 to that of one FCALL", times[CALLS], LIMIT, at_least=False)
+def rows_of(many: list[Waits], after: str) -> list[list[str]]:
+    rows = []
+    for what in Waits().figures:
+        took = [waits.figures[what] for waits in many]
+        spreads = [str(Spread.of(percentile(each, share) for each in took)) for share in SHARES]
+        rows.append([f"{what}{after}", *spreads, str(times(many, what))])
+    return rows
+
+
+def times(many: list[Waits], what: str) -> Spread:
+    """How many round trips it takes."""
+    took, raw = ([percentile(waits.figures[each], 0.50) for waits in many] for each in (what, RAW))
+    return ratio(took, raw)
+
+
+def report(options: argparse.Namespace, at_once: list[Waits], rested: list[Waits]) -> None:
+    goal = Goal("p50 to that of one FCALL", times(at_once, CALLS), LIMIT, at_least=False)
     if options.json:
         figures = {
-            what: [[percentile(each, share) for share in SHARES] for each in many] for what, many in taken.items()
-        }
+            name: [{what: [percentile(took, share) for share in SHARES] for what, took in waits.figures.items()}
+                   for waits in many]
+            for name, many in (("at_once", at_once), ("after_a_rest", rested))
+        }  # fmt: skip
         told = asdict(goal) | {"met": goal.met}
         print(json.dumps({"machine": machine(), "us": figures, "goals": [told]}, indent=2))
         return
-    rows = [
-        [what, *(str(Spread.of(percentile(each, share) for each in many)) for share in SHARES), str(times[what])]
-        for what, many in taken.items()
-    ]
-    title = f"{options.executions} waits, one after the other; us, median (low-high) of {len(repetitions)}"
+    title = f"{options.executions} waits, one after the other; us, median (low-high) of {len(at_once)}"
+    rows = rows_of(at_once, "") + rows_of(rested, f", after {REST_S * 1000:g} ms of rest")
     Table(title, ("", "p50", "p99", "p50 to one FCALL"), rows).show()
     Table("goals, median (low-high)", ("", "figure", "goal", ""), [goal.row()]).show()
     print(", ".join(f"{name} {value}" for name, value in machine().items()))
@@ -259,7 +280,11 @@ async def main() -> None:
     parser.add_argument("--executions", type=int, default=500, help="that wait, in each repetition")
     parser.add_argument("--repetitions", type=int, default=3)
     options = parser.parse_args()
-    report(options, [await one_repetition(options.executions) for _ in range(options.repetitions)])
+    at_once, rested = [], []
+    for _ in range(options.repetitions):
+        at_once.append(await some_waits(options.executions, 0))
+        rested.append(await some_waits(options.executions, REST_S))
+    report(options, at_once, rested)
 
 
 if __name__ == "__main__":

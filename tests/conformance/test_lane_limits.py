@@ -23,6 +23,7 @@ from flowfabric.errors import InvalidInput, Limited
 from flowfabric.testing import ManualClock
 from tests.conformance.driver import BACKOFF, DEADLINE_IN, INSTANCE, LANE, TTL, WORKER, Driver, Subject
 from tests.conformance.invariants import check_store
+from tests.conformance.suspending import Suspender
 from tests.conftest import kind_of, open_clean
 from tests.soaking import examples
 
@@ -270,6 +271,17 @@ async def test_a_place_that_becomes_free_in_a_full_lane_is_announced(driver: Dri
     assert await heard(driver, driver.complete(first)) == place
     assert await heard(driver, driver.complete(second)) == set(), "the lane was not full any more"
     assert await heard(driver, driver.configure(max_concurrency=3)) == place
+
+
+async def test_a_place_that_a_suspension_leaves_in_a_full_lane_is_announced(driver: Driver) -> None:
+    waits = Suspender(driver)
+    await waits.seed()
+    for _ in range(2):
+        await driver.create()
+    await driver.configure(max_concurrency=1)
+    (x,) = await driver.take(2)
+    place = {(LANE, lane_partitions(LANE, driver.backend.partitions)[0])}
+    assert await heard(driver, waits.suspend(x, issue_tokens=False)) == place
 
 
 async def test_a_place_that_the_finishing_worker_takes_again_is_not_announced(driver: Driver) -> None:

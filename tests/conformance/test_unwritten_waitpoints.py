@@ -12,7 +12,7 @@ from flowfabric.core.states import PublicState
 from flowfabric.errors import FlowFabricError, NotFound
 from tests.conformance.driver import Driver, Subject
 from tests.conformance.invariants import check_store, dump
-from tests.conformance.suspending import Suspender
+from tests.conformance.suspending import Suspender, by_name
 
 KEY, TIMEOUT = WaitpointKey("reply"), 10_000
 BOTH = SignalSet(signal_names=("ann", "bob"), match_mode=MatchMode.ALL)
@@ -57,6 +57,16 @@ async def test_a_signal_that_suffices_ends_it(waits: Suspender) -> None:
     assert isinstance(await waits.send(x), c.ResumeTriggered)
     assert [each.waitpoint_key for each in (await waits.resume_signals(x)).signals] == [KEY]
     assert await listed(waits, x) == await keys_of_waitpoints(waits) == []
+
+
+@pytest.mark.parametrize("name", ["plain", 'a"b', "a\\b", 'a"]}', '","', "a/b", "größer", "[]", "x" * 128])
+async def test_whatever_the_signal_is_called(waits: Suspender, name: str) -> None:
+    x = await waits.running()
+    await waits.suspend(x, by_name(name), issue_tokens=False)
+    assert [each.required_signal_names for each in await listed(waits, x)] == [(name,)]
+    with pytest.raises(FlowFabricError):
+        await waits.send(x, name + "!" if len(name) < 128 else "x")
+    assert isinstance(await waits.send(x, name), c.ResumeTriggered)
 
 
 async def test_signals_that_do_not_suffice_are_counted(waits: Suspender) -> None:

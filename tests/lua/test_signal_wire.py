@@ -181,6 +181,13 @@ def test_the_effects_of_a_set_of_names(x: Waiting) -> None:
     assert [line.split()[0] for line in x.events()[-4:]] == ["signalled", "signalled", "signalled", "woken"]
 
 
+@pytest.mark.parametrize("names", [["b"], ["a", "b"], ["a", "b", 'a","b']])
+def test_names_are_enough_for_a_condition(x: Waiting, names: list[str]) -> None:
+    x.suspend(json.dumps({"required_signal_names": names}, separators=(",", ":")))
+    assert x.deliver(name='a","c')[3] == "no_op"
+    assert x.deliver(name="b")[3] == "resume_condition_satisfied"
+
+
 @pytest.mark.parametrize("name", ["__operator_only__", "__timeout_only__", "__timeout__", "__composite__", ""])
 def test_no_signal_may_carry_a_reserved_name(x: Waiting, name: str) -> None:
     x.suspend(named("__operator_only__", mode="all"))

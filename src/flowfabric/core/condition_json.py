@@ -46,6 +46,13 @@ def condition_to_json(condition: ResumeCondition, timeout_behavior: TimeoutBehav
     return data.decode()
 
 
+def short_condition_json(condition: ResumeCondition, timeout_behavior: TimeoutBehavior) -> str:
+    """The same to the store. A wait for one signal of a name, as nearly all are, says that alone; the rest is usual."""
+    if type(condition) is Single and type(condition.matcher) is ByName:
+        return codec.to_json({"required_signal_names": (condition.matcher.name,)}).decode()
+    return condition_to_json(condition, timeout_behavior)
+
+
 def _members(condition: ResumeCondition) -> dict[str, Any]:
     match condition:
         case Single(matcher=matcher):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 from enum import StrEnum
+from functools import cached_property
 from typing import NoReturn
 
 import msgspec
@@ -77,15 +78,19 @@ class HandlePayload(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HandleWriter:
-    """Handles for the claims of one worker: what they share is packed once, and nothing is checked."""
+    """Handles for the claims of one worker, made when somebody asks for one: nothing is checked."""
 
     def __init__(
         self, backend: BackendTag, *, lease_ttl_ms: int, lane_id: LaneId, worker_instance_id: WorkerInstanceId
     ) -> None:
         self._backend = backend
         self._lease_ttl_ms = lease_ttl_ms
-        self._header = bytes((_MAGIC, _VERSION, _TAGS[backend]))
-        self._owner = _pack(lane_id.encode()) + _pack(worker_instance_id.encode())
+        self._lane_id = lane_id
+        self._worker_instance_id = worker_instance_id
+
+    @cached_property
+    def _owner(self) -> bytes:
+        return _pack(self._lane_id.encode()) + _pack(self._worker_instance_id.encode())
 
     def write(
         self, kind: HandleKind, *, execution_id: bytes, attempt: tuple[int, bytes], lease: tuple[int, bytes]
@@ -94,7 +99,7 @@ class HandleWriter:
         attempt_index, attempt_id = attempt
         lease_epoch, lease_id = lease
         parts = (
-            self._header,
+            bytes((_MAGIC, _VERSION, _TAGS[self._backend])),
             _pack(execution_id),
             _U32.pack(attempt_index),
             _pack(attempt_id),

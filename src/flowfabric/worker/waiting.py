@@ -119,9 +119,10 @@ async def wait_for_signal(
         journal.used.add(at.id)  # its end has closed it
     if end.is_timeout:
         raise SignalTimeout(f"no signal {name!r} came in time")
-    if not end.told:
+    told = end.told
+    if not told:
         raise ResumedWithoutSignal(f"an operator ended the wait for signal {name!r}")
-    return Signal.read(end.told[0], kind)
+    return Signal.read(told[0], kind)
 
 
 async def wait_for(

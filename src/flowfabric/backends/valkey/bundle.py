@@ -142,7 +142,7 @@ def _registration(spec: FunctionSpec) -> str:
         body.append(f"if e{at} then return e{at} end")
         named_args.append(f"{arg.name} = a{at}")
     if spec.keys and spec.keys[0].name == "core":
-        given = f"a{_position(spec, 'execution_id')}" if "execution_id" in spec.arg_names else "nil"
+        given = f"a{spec.positions['execution_id'] + 1}" if "execution_id" in spec.positions else "nil"
         body.append(f"local wrong = lib.args.check_core(keys[1], {given})")
         body.append("if wrong then return wrong end")
     body.append(f"return fn({{{', '.join(named_keys)}}}, {{{', '.join(named_args)}}}, VERSION)")
@@ -152,10 +152,6 @@ def _registration(spec: FunctionSpec) -> str:
         f"redis.register_function{{function_name = '{spec.function}'{flags}, "
         f"callback = function(keys, argv) if is_new then is_new = lib.collector.slow_down() end {code} end}}"
     )
-
-
-def _position(spec: FunctionSpec, name: str) -> int:
-    return next(at for at, arg in enumerate(spec.args, 1) if arg.name == name)
 
 
 def _text(arg: Arg, at: int) -> str:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Coroutine, Iterable, Mapping, Sequence
 from itertools import islice
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from flowfabric.backends.valkey import keys
 from flowfabric.backends.valkey.client import Reply
@@ -33,7 +33,10 @@ class Fields:
         self.values = values
 
     def text(self, at: int) -> str:
-        return self.raw(at).decode()
+        try:
+            return self.values[at].decode()  # type: ignore[union-attr]  # nearly always
+        except (IndexError, AttributeError):
+            return self.raw(at).decode()
 
     def raw(self, at: int) -> bytes:
         value = self.values[at] if at < len(self.values) else b""
@@ -62,9 +65,13 @@ class Fields:
         """A field that is a list of lists of text."""
         return [self._row(each) for each in self._list(at)]
 
+    def lists(self, at: int) -> list[list[Any]]:
+        """A field that is a list of lists, of text and bytes."""
+        return [each for each in self._list(at) if isinstance(each, list)]
+
     def entries(self, at: int) -> list[Fields]:
         """A field that is a list of lists, each with fields of its own."""
-        return [type(self)(self.operation, self.status, each) for each in self._list(at) if isinstance(each, list)]
+        return [Fields(self.operation, self.status, each) for each in self.lists(at)]
 
     def _list(self, at: int) -> list[Reply]:
         value = self.values[at]
@@ -85,16 +92,15 @@ class FunctionCaller:
         self._library = library
         self._functions = library.bundle.functions
 
-    async def call_execution(self, operation: str, execution_id: ExecutionId, **args: Value) -> Fields:
+    def call_execution(self, operation: str, execution_id: ExecutionId, **args: Value) -> Coroutine[Any, Any, Fields]:
         """Call a function whose first key is the execution's core key."""
-        spec = self._functions[operation]
-        if "execution_id" in spec.arg_names:
+        if "execution_id" in self._functions[operation].positions:
             args["execution_id"] = execution_id
-        return await self.call(operation, {"core": keys.core(execution_id)}, args, subject=execution_id)
+        return self.call(operation, {"core": keys.core(execution_id)}, args, subject=execution_id)
 
-    async def call_partition(self, operation: str, tag: str, **args: Value) -> Fields:
+    def call_partition(self, operation: str, tag: str, **args: Value) -> Coroutine[Any, Any, Fields]:
         """Call a function whose only key is the partition's event log."""
-        return await self.call(operation, {"partition": keys.events(tag)}, args, subject=tag)
+        return self.call(operation, {"partition": keys.events(tag)}, args, subject=tag)
 
     async def call_bare(
         self, operation: str, named_keys: Mapping[str, str], args: Mapping[str, Value], *, subject: str = ""
@@ -122,22 +128,28 @@ def key_list(spec: FunctionSpec, named: Mapping[str, str]) -> list[str]:
     if not named:
         return []
     placeholder = keys.noop(keys.tag_of(next(iter(named.values()))))
-    listed = [named.get(key.name, placeholder) for key in spec.keys[: spec.required_keys]]
+    listed = [named.get(name, placeholder) for name in spec.sent_keys]
     return listed if placeholder in listed else [*listed, placeholder]
 
 
 def argument_list(spec: FunctionSpec, named: Mapping[str, Value]) -> list[str | bytes | int]:
     """The arguments in order. None is left out at the end and empty before that."""
-    if not named.keys() <= spec.arg_names:
-        raise TypeError(f"{spec.function} takes no {sorted(named.keys() - spec.arg_names)}")
-    given = [named.get(name) for name in spec.plain_args]
-    out = [default if value is None else value for value, default in zip(given, spec.defaults, strict=True)]
-    if spec.rest is not None:
-        return [*out, *_items(named.get(spec.rest))]  # type: ignore[list-item]  # the packer refuses what is no value
-    present = len(given)
-    while present > spec.required_args and given[present - 1] is None:
-        present -= 1
-    return out[:present]  # type: ignore[return-value]
+    positions, last = spec.positions, spec.required_args - 1
+    out: list[str | bytes | int] = [*spec.defaults]
+    rest: Iterable[str | bytes] = ()
+    for name, value in named.items():
+        at = positions.get(name)
+        if at is None:
+            raise TypeError(f"{spec.function} takes no {sorted(named.keys() - positions.keys())}")
+        if value is None:
+            continue
+        if at == len(out):
+            rest = _items(value)
+            continue
+        out[at] = value  # type: ignore[assignment]  # the packer refuses what is no value
+        if at > last:
+            last = at
+    return [*out, *rest] if rest else out[: last + 1]
 
 
 def parse_envelope(operation: str, reply: Reply, subject: str) -> Fields:
@@ -159,9 +171,7 @@ def flat_to_dict(flat: Reply) -> dict[str, str]:
     return dict(zip(text[::2], text[1::2], strict=True))
 
 
-def _items(value: Value) -> Iterable[str | bytes]:
-    if value is None:
-        return ()
+def _items(value: str | bytes | int | Iterable[str | bytes]) -> Iterable[str | bytes]:
     if isinstance(value, str | bytes | int):
         raise TypeError(f"expected several values, got {value!r}")
     return value

@@ -65,33 +65,29 @@ class FunctionSpec:
     uses: tuple[str, ...] = ()
     repeatable: bool = False
 
-    @property
+    @cached_property
     def function(self) -> str:
         return f"ff_{self.operation}"
 
     @cached_property
-    def arg_names(self) -> frozenset[str]:
-        return frozenset(arg.name for arg in self.args)
-
-    @cached_property
-    def plain_args(self) -> tuple[str, ...]:
-        """The names of those that are one value each."""
-        return tuple(arg.name for arg in self.args if not arg.rest)
+    def positions(self) -> dict[str, int]:
+        """Where each argument stands, by its name."""
+        return {arg.name: at for at, arg in enumerate(self.args)}
 
     @cached_property
     def defaults(self) -> tuple[str, ...]:
-        """What stands for each of them where nothing is said."""
+        """What stands for each argument where nothing is said; the one that takes the rest comes behind them."""
         return tuple(arg.default or "" for arg in self.args if not arg.rest)
-
-    @cached_property
-    def rest(self) -> str | None:
-        """The name of the one that takes the rest."""
-        return self.args[-1].name if self.args and self.args[-1].rest else None
 
     @cached_property
     def required_keys(self) -> int:
         """How many must be sent: everything before those at the end that the function derives itself."""
         return max((at for at, key in enumerate(self.keys, 1) if not key.derived), default=0)
+
+    @cached_property
+    def sent_keys(self) -> tuple[str, ...]:
+        """The names of these."""
+        return tuple(key.name for key in self.keys[: self.required_keys])
 
     @cached_property
     def required_args(self) -> int:

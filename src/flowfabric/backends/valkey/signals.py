@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
 from flowfabric.backends.valkey.calls import Fields, FunctionCaller, Value
 from flowfabric.core import batch as b
 from flowfabric.core import contracts as c
@@ -9,6 +12,7 @@ from flowfabric.core.codec import from_msgpack
 from flowfabric.core.ids import SignalId, SuspensionId, WaitpointId, WaitpointKey
 
 _DEFAULT_ENCODING = "json"
+_EFFECTS: Final = {effect.value: effect for effect in c.SignalEffect}
 
 
 class ValkeySignals:
@@ -52,40 +56,37 @@ class ValkeySignals:
             after=args.after,
             limit=args.limit,
         )
-        return _page(fields)
+        rows = [_Row([cell.decode() for cell in cells[:9]], cells[9:]) for cells in fields.lists(6)]
+        return _page(fields.text(0), fields.text(1), fields.text(3), fields.text(4), dict(fields.rows(5)), rows)
 
 
-class _Unpacked(Fields):
-    """Fields that came packed, and so are text already."""
+class _Row(NamedTuple):
+    """A signal as lua/lib/resumption.lua has it: what is text, and behind it the payload, if there is one."""
 
-    __slots__ = ()
-
-    def text(self, at: int) -> str:
-        return self.values[at]  # type: ignore[return-value]
-
-    def raw(self, at: int) -> bytes:
-        return self.text(at).encode()
+    texts: Sequence[str]
+    payload: Sequence[Any]
 
 
 def read_resumption(packed: bytes) -> b.Resumption | None:
-    """What a claim tells of a resumed attempt (lua/lib/resumption.lua); None when it has to be asked for."""
+    """What a claim tells of a resumed attempt; None when it has to be asked for."""
     try:
-        fields = _Unpacked("claim_batch", "OK", from_msgpack(packed))
-        return b.Resumption(fields.number(7), _page(fields))
-    except (ValueError, TypeError, IndexError):  # a payload that is no text: packing knows no bytes
+        more, suspension_id, _, ending, pointer, waitpoints, signals, steps = from_msgpack(packed)
+        rows = [_Row(cells[:9], [text.encode() for text in cells[9:]]) for cells in signals]
+        return b.Resumption(int(steps), _page(more, suspension_id, ending, pointer, dict(waitpoints), rows))
+    except (ValueError, TypeError, AttributeError):  # a payload that is no text: packing knows no bytes
         return None
 
 
-def _page(fields: Fields) -> c.ListResumeSignalsPage:
-    keys = dict(fields.rows(5))
-    signals = tuple(_signal(entry, keys) for entry in fields.entries(6))
-    more = fields.text(0) == "1"
+def _page(
+    more: str, suspension_id: str, ending: str, pointer: str, waitpoints: dict[str, str], rows: Sequence[_Row]
+) -> c.ListResumeSignalsPage:
+    signals = tuple([_signal(row.texts, row.payload, waitpoints) for row in rows])
     return c.ListResumeSignalsPage(
         signals=signals,
-        next_cursor=signals[-1].signal_id if more else None,
-        suspension_id=SuspensionId.trusted(fields.text(1)) if fields.text(1) else None,
-        close_reason=fields.text(3) or None,
-        continuation_metadata_pointer=fields.text(4) or None,
+        next_cursor=signals[-1].signal_id if more == "1" else None,
+        suspension_id=SuspensionId.trusted(suspension_id) if suspension_id else None,
+        close_reason=ending or None,
+        continuation_metadata_pointer=pointer or None,
     )
 
 
@@ -106,25 +107,24 @@ def _outcome(fields: Fields) -> c.SignalOutcome:
     signal_id = SignalId.trusted(fields.text(0))
     if fields.status == "DUPLICATE":
         return c.SignalDuplicate(existing_signal_id=signal_id)
-    effect = c.SignalEffect(fields.text(1))
+    effect = _EFFECTS[fields.text(1)]
     if effect is c.SignalEffect.RESUMED:
         return c.ResumeTriggered(signal_id=signal_id)
     return c.SignalAccepted(signal_id=signal_id, effect=effect)
 
 
-def _signal(entry: Fields, keys: dict[str, str]) -> c.ResumeSignal:
-    has_payload = len(entry.values) > 9
-    waitpoint_id = entry.text(8)
+def _signal(texts: Sequence[str], payload: Sequence[bytes], waitpoints: dict[str, str]) -> c.ResumeSignal:
+    signal_id, name, category, source_type, source_identity, correlation_id, accepted_at, encoding, waitpoint_id = texts
     return c.ResumeSignal(
-        signal_id=SignalId.trusted(entry.text(0)),
-        signal_name=entry.text(1),
+        signal_id=SignalId.trusted(signal_id),
+        signal_name=name,
         waitpoint_id=WaitpointId.trusted(waitpoint_id),
-        waitpoint_key=WaitpointKey.trusted(keys.get(waitpoint_id, "")),
-        accepted_at=entry.number(6),
-        signal_category=entry.text(2),
-        source_type=entry.text(3),
-        source_identity=entry.text(4),
-        correlation_id=entry.text(5) or None,
-        payload=entry.raw(9) if has_payload else None,
-        payload_encoding=(entry.text(7) or _DEFAULT_ENCODING) if has_payload else None,
+        waitpoint_key=WaitpointKey.trusted(waitpoints.get(waitpoint_id, "")),
+        accepted_at=int(accepted_at),
+        signal_category=category,
+        source_type=source_type,
+        source_identity=source_identity,
+        correlation_id=correlation_id or None,
+        payload=payload[0] if payload else None,
+        payload_encoding=(encoding or _DEFAULT_ENCODING) if payload else None,
     )

@@ -128,16 +128,19 @@ def _binding_args(args: c.SuspendExecutionArgs) -> dict[str, Value]:
 
     A pending waitpoint is one without a key.
     """
-    pairs = [(each.waitpoint_id, _key_to_send(each)) for each in args.waitpoints]
-    rest = [str(len(pairs) - 1), *(text for pair in pairs[1:] for text in pair)]
+    first, *others = args.waitpoints
+    rest = [str(len(others))]
+    for each in others:
+        rest += each.waitpoint_id, _key_to_send(each)
     if args.timeout_ms is not None or not args.issue_tokens:
         rest.append("" if args.timeout_ms is None else str(args.timeout_ms))
     if not args.issue_tokens:
         rest.append("later")
+    uses_pending = any(type(each) is c.PendingWaitpoint for each in args.waitpoints)
     return {
-        "waitpoint_id": pairs[0][0],
-        "waitpoint_key": pairs[0][1],
-        "use_pending_waitpoint": "" if all(key for _, key in pairs) else "by_key",
+        "waitpoint_id": first.waitpoint_id,
+        "waitpoint_key": _key_to_send(first),
+        "use_pending_waitpoint": "by_key" if uses_pending else "",
         "additional": rest if len(rest) > 1 else None,
     }
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, TypeAlias
 import msgspec
 
 from flowfabric.core import codec, limits
-from flowfabric.core.condition_json import condition_to_json
+from flowfabric.core.condition_json import condition_to_json, short_condition_json
 from flowfabric.core.conditions import (
     CONDITIONS,
     AllOf,
@@ -188,8 +188,8 @@ class SuspendExecutionArgs(Checked, frozen=True, kw_only=True):
 
     @property
     def resume_condition_json(self) -> str:
-        """The condition as the store keeps it."""
-        return condition_to_json(self.resume_condition, self.timeout_behavior)
+        """The condition as the store gets it."""
+        return short_condition_json(self.resume_condition, self.timeout_behavior)
 
 
 class SuspendOutcomeDetails(Outcome, frozen=True, kw_only=True):

@@ -107,16 +107,9 @@ function M.start(x, now, owner, kind, lost)
   start_timeout(x, now, asked)
 end
 
-local function joined(one, other)
-  local all = {}
-  for _, names in ipairs({one, other}) do
-    for _, name in ipairs(names) do all[#all + 1] = name end
-  end
-  return all
-end
-
 -- The interrupted attempt goes on under a new lease. Each stretch of running gets the whole attempt time-out
--- unless the caller knows what is left of it. woken: {step, outcome} when its suspension ends in the same step.
+-- unless the caller knows what is left of it. woken: {step, outcome} when its suspension ends in the same step; the
+-- suspended have nothing that a resume would drop.
 function M.resume(x, now, owner, woken)
   local asked = asked_timeout(owner)
   local set = {
@@ -126,7 +119,7 @@ function M.resume(x, now, owner, woken)
   }
   if asked and not x.attempt_timeout_ms then add(set, "attempt_timeout_ms", asked) end
   if woken then
-    transition.apply_both(x, now, woken.step, woken.outcome, RESUMED, set, joined(woken.step.clear, RESUMED.clear))
+    transition.apply_both(x, now, woken.step, woken.outcome, RESUMED, set)
   else
     transition.apply(x, now, RESUMED, set)
   end

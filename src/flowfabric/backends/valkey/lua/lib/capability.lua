@@ -27,6 +27,7 @@ function M.from_list(list)
 end
 
 local function too_large(side, csv)
+  if csv == "" then return nil end
   if #csv > MAX_BYTES then return side .. ":too_many_bytes" end
   if #tokens_of(csv) > MAX_TOKENS then return side .. ":too_many_tokens" end
 end

@@ -41,6 +41,13 @@ local function simple(object)
   return {names = names, needed = mode == "all" and total or minimum, mode = mode, minimum = minimum, total = total}
 end
 
+-- Nearly all wait for one signal of a name, and say no more than that. It is as JSON would be read, at a fraction of
+-- the work; a name that has escapes is left to JSON.
+local function of_name(text)
+  local name = text and text:match('^{"required_signal_names":%["([^"\\%c]+)"%]}$')
+  return name and {names = {name}, needed = 1, mode = "any", minimum = 1, total = 1, text = text}
+end
+
 local function decode(text)
   if #text > MAX_BYTES then return nil, reply.invalid(NAME, "at most " .. MAX_BYTES .. " bytes", #text) end
   local ok, object = pcall(cjson.decode, text)
@@ -50,6 +57,8 @@ end
 
 -- The condition, or nil and a refusal. keys: a set, of the suspension's waitpoints.
 function M.parse(text, keys)
+  local usual = of_name(text)
+  if usual and #text <= MAX_BYTES then return usual end
   local object, refusal = decode(text)
   if refusal then return nil, refusal end
   if not given(object.composite, false) then return simple(object) end
@@ -71,6 +80,7 @@ end
 -- As it is kept: what is usual is left out, and "" is any one signal. Or nil and a refusal: JSON can hold numbers that
 -- cannot be written again.
 function M.text(condition)
+  if condition.text then return condition.text end
   local members = kept(condition)
   if not next(members) then return "" end
   local ok, text = pcall(cjson.encode, members)
@@ -80,6 +90,8 @@ end
 
 -- What was kept.
 function M.stored(text)
+  local usual = of_name(text)
+  if usual then return usual end
   local object = cjson.decode(text or "{}")
   return object.tree and {tree = object.tree} or simple(object)
 end

@@ -80,21 +80,20 @@ local function evaluate(x, now, A, w, s)
   local wanted = wanted_by(s)
   local tally = progress.load(x, s.suspension_id, wanted, w)
   local effect = progress.credit(wanted, tally, signal.view(A), w)
-  local counted = counts(w, now, not UNMATCHED[effect])
   local at_once = effect == SATISFIED and not w.signal_count and not wanted.tree
   signal.record(x, now, A, w.id, effect)
   if not at_once then progress.save(x, wanted, tally, w) end
   if effect == SATISFIED then
     suspension.close(x, "resumed", now, {
       suspension = s, satisfiers = progress.satisfiers(x, wanted, tally), closer = A.signal_id,
-      fields = {[w.id] = counted}, at_once = at_once and w.id,
+      fields = not w.is_unwritten and {[w.id] = counts(w, now, true)}, at_once = at_once and w.id,
     })
     x.told = {waitpoint_id = w.id, waitpoint_key = w.waitpoint_key, signal = A, at = now}
     local delay_ms = A.resume_delay_ms or resume_policy.delay(s.resume_policy_json)
     waking.wake(x, now, "signal " .. A.signal_id, delay_ms)
   else
     if w.is_unwritten then suspension.write_waitpoint(x, s, w) end
-    waitpoint.write(w, counted)
+    waitpoint.write(w, counts(w, now, not UNMATCHED[effect]))
     event.append(x, "signalled", now, effect .. " " .. A.signal_id)
   end
   return effect
@@ -129,7 +128,7 @@ function M.send(x, A, now)
   if not x then return reply.refuse("execution_not_found") end
   local refusal = signal.check(A)
   if refusal then return refusal end
-  local life = x.id .. "@" .. (x.replay_count or 0)
+  local life = A.idempotency_key ~= "" and x.id .. "@" .. (x.replay_count or 0)
   return accept(x, A, now, life, function(s) return find(x, s, A, now) end)
 end
 

@@ -8,7 +8,7 @@ function M.of(number)
   local text = known[number]
   if text then return text end
   if count >= 256 then known, count = {}, 0 end
-  text = string.format("%.0f", number)
+  text = string.format("%d", number)
   known[number], count = text, count + 1
   return text
 end

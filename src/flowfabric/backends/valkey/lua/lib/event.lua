@@ -5,26 +5,30 @@
 -- @uses digits
 local M = {}
 
-local CAP = 10000
+-- So many lines are kept; whether there are more is looked at once in so many.
+local CAP, CUT_EVERY = 10000, 100
 
 function M.log_key(tag) return "ff:part:" .. tag .. ":events" end
 
 function M.counter_key(tag) return "ff:part:" .. tag .. ":event_lines" end
 
-local function add(tag, last, at_ms, lines)
-  local oldest = last > CAP and last - CAP or 0
-  return redis.pcall("XADD", M.log_key(tag), "MINID", "~", oldest, last .. "-0", "at_ms", at_ms, "lines", lines)
+local function add(tag, last, count, at_ms, lines)
+  local id = string.format("%d-0", last)
+  if last <= CAP or last % CUT_EVERY >= count then
+    return redis.pcall("XADD", M.log_key(tag), id, "at_ms", at_ms, "lines", lines)
+  end
+  return redis.pcall("XADD", M.log_key(tag), "MINID", "~", last - CAP, id, "at_ms", at_ms, "lines", lines)
 end
 
 local function write(tag, count, at_ms, lines)
   local counter = M.counter_key(tag)
-  local added = add(tag, redis.call("INCRBY", counter, count), at_ms, lines)
+  local added = add(tag, redis.call("INCRBY", counter, count), count, at_ms, lines)
   if type(added) == "string" then return end
   -- The counter was lost and stands behind the log: go on from the log's end.
   local newest = redis.call("XREVRANGE", M.log_key(tag), "+", "-", "COUNT", 1)[1]
   local last = tonumber(newest[1]:match("^%d+")) + count
   redis.call("SET", counter, last)
-  add(tag, last, at_ms, lines)
+  add(tag, last, count, at_ms, lines)
 end
 
 -- What follows the execution in a line: attempt, epoch and outcome, which may hold spaces.

@@ -4,14 +4,20 @@ local M = {}
 
 function M.config_key(tag, lane) return "ff:lane:" .. tag .. ":" .. lane .. ":config" end
 
+local USUAL = {state = "active"}
+
 local function read(x)
   local found = redis.call("HMGET", M.config_key(x.tag, x.lane_id), "state", "share", "key_concurrency",
     "ageing_ms_per_priority")
+  if not (found[1] or found[2] or found[3] or found[4]) then return USUAL end
   return {
     state = found[1] or "active", share = tonumber(found[2]), key_concurrency = tonumber(found[3]),
     ageing_ms_per_priority = tonumber(found[4]),
   }
 end
+
+-- Its lane is known to have none.
+function M.have_none(x) x.lane_settings = USUAL end
 
 -- Read once a batch, or once an execution.
 function M.settings(x)

@@ -49,7 +49,9 @@ end
 -- takes the way of all.
 local function is_next(x)
   if x.flow_id or x.concurrency_key or x.budget_ids or x.quota_policy_id then return false end
-  if redis.call("EXISTS", index_key.lane(x, places.eligible(x)), attached.key(x.tag)) > 0 then return false end
+  local queue, limits = index_key.lane(x, places.eligible(x)), attached.key(x.tag)
+  if redis.call("EXISTS", queue, limits, lanes.config_key(x.tag, x.lane_id)) == 0 then return true end  -- mostly
+  if redis.call("EXISTS", queue, limits) > 0 then return false end
   return not admission.lane_obstacle(x, true) and (lanes.free(x) or 1) > 0
 end
 

@@ -14,7 +14,7 @@ local QUEUES = {
 }
 
 -- Where no time-out is set the entry sorts last.
-local NO_TIMEOUT = 9999999999999
+local NO_TIMEOUT = "9999999999999"
 
 -- Work that needs capabilities waits in a queue of its own, so that a worker without them never sees it.
 function M.eligible(x) return x.required_capabilities and "eligible:" .. x.required_capabilities or "eligible" end

@@ -10,7 +10,13 @@ M.LEASE = {"current_lease_id", "lease_acquired_at", "lease_expires_at", "lease_l
 -- Names and keys of the execution, without reading it.
 function M.at(core)
   local tag, id = core:match("^ff:exec:(%b{}):(.+):core$")
-  return {core = core, tag = tag, id = id, base = core:sub(1, -6)}
+  return {
+    core = core, tag = tag, id = id, base = core:sub(1, -6),
+    -- Room for the usual fields, so that the table need not grow while they are read into it.
+    lifecycle_phase = nil, public_state = nil, ownership_state = nil, eligibility_state = nil, blocking_reason = nil,
+    terminal_outcome = nil, attempt_state = nil, lane_id = nil, execution_kind = nil, created_at = nil,
+    current_lease_id = nil, current_lease_epoch = nil, current_attempt_id = nil,
+  }
 end
 
 local function fill_in(x, defaults)

@@ -61,7 +61,7 @@ local function waitpoints(x, s)
   return out
 end
 
-local function satisfiers(s) return cjson.decode(s.all_satisfier_signals or "[]") end
+local function satisfiers(s) return s.satisfiers or cjson.decode(s.all_satisfier_signals or "[]") end
 
 -- Whether there are more signals, suspension, attempt, how it ended, pointer, waitpoints, signals after `after`.
 function M.read(x, s, after, limit)

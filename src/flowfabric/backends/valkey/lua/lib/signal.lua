@@ -1,5 +1,5 @@
 -- Signals: what an execution was told, each kept under its own key and listed with the execution.
--- @uses composite digits policy reply waitpoint
+-- @uses composite digits hash policy reply waitpoint
 local M = {}
 
 local MAX_PAYLOAD, DEFAULT_LIMIT = 262144, 10000
@@ -55,24 +55,24 @@ end
 
 -- The time of its arrival; those of one millisecond follow one another by thousandths of it.
 local function place_in_order(x, now)
-  local before = x.signals == 0 and 0
-    or redis.call("ZCOUNT", M.list_key(x), digits.of(now), "(" .. digits.of(now + 1))
+  if x.signals == 0 then return digits.of(now) end
+  local before = redis.call("ZCOUNT", M.list_key(x), digits.of(now), "(" .. digits.of(now + 1))
   return ("%.3f"):format(now + math.min(before, 999) / 1000)
 end
 
 -- Keep a signal. A: what is known of it; nothing empty is stored, and its creation only where it differs.
 function M.record(x, now, A, waitpoint_id, effect)
-  local set = {"signal_name", A.signal_name, "target_waitpoint_id", waitpoint_id, "accepted_at", digits.of(now),
-    "observed_effect", effect}
-  local function add(name, value)
-    if value and value ~= "" then set[#set + 1], set[#set + 2] = name, value end
-  end
-  for _, name in ipairs(OPTIONAL) do add(name, A[name]) end
-  if A.target_scope ~= "waitpoint" then add("target_scope", A.target_scope) end
-  if A.payload_encoding ~= "json" then add("payload_encoding", A.payload_encoding) end
-  if A.created_at and A.created_at ~= now then add("created_at", digits.of(A.created_at)) end
+  hash.begin()
+  hash.put("signal_name", A.signal_name)
+  hash.put("target_waitpoint_id", waitpoint_id)
+  hash.put("accepted_at", digits.of(now))
+  hash.put("observed_effect", effect)
+  for i = 1, #OPTIONAL do hash.put(OPTIONAL[i], A[OPTIONAL[i]]) end
+  hash.put_unless("target_scope", A.target_scope, "waitpoint")
+  hash.put_unless("payload_encoding", A.payload_encoding, "json")
+  if A.created_at and A.created_at ~= now then hash.put("created_at", digits.of(A.created_at)) end
   local key = M.key(x.tag, A.signal_id)
-  redis.call("HSET", key, unpack(set))
+  hash.store(key)
   if A.payload ~= "" then redis.call("SET", key .. ":payload", A.payload) end
   redis.call("ZADD", M.list_key(x), place_in_order(x, now), A.signal_id)
 end

@@ -1,5 +1,5 @@
 -- The beginning of a suspension: what is asked for is checked, kept, and credited with the signals that came early.
--- @uses binding condition digits progress record reply resume_policy state suspension token waitpoint
+-- @uses binding condition digits hash progress record reply resume_policy state suspension token waitpoint
 local M = {}
 
 local BEHAVIORS = {
@@ -15,14 +15,14 @@ local REASONS = {
   paused_by_budget = "waiting_for_budget", manual_pause = "paused_by_operator",
 }
 
-local function step(blocking_reason)
-  local vector = blocking_reason == "waiting_for_signal" and state.usual("suspended") or {
-    lifecycle_phase = "suspended", blocking_reason = blocking_reason, attempt_state = "attempt_interrupted",
-  }
+local USUAL = {event = "suspended", state = state.usual("suspended"), clear = record.LEASE}
+
+function M.step(reason_code)
+  local reason = REASONS[reason_code]
+  if not reason or reason == "waiting_for_signal" then return USUAL end
+  local vector = {lifecycle_phase = "suspended", blocking_reason = reason, attempt_state = "attempt_interrupted"}
   return {event = "suspended", state = vector, clear = record.LEASE}
 end
-
-function M.step(reason_code) return step(REASONS[reason_code] or "waiting_for_signal") end
 
 -- The plan of a suspension, or nil and a refusal. list: its waitpoints.
 function M.plan(A, list, timeout_in_ms, now)
@@ -52,24 +52,24 @@ end
 
 -- Keep it in place of the last one. Nothing that is empty or usual is stored.
 function M.open(x, now, A, list, plan, last)
-  local set = {"suspension_id", A.suspension_id, "waitpoint_id", list[1].id, "created_at", digits.of(now)}
-  local function add(name, value, usual)
-    if value and value ~= "" and value ~= usual then set[#set + 1], set[#set + 2] = name, value end
-  end
   local is_unwritten = binding.is_unwritten(list)
-  if is_unwritten then add("waitpoint_key", list[1].key) end
-  add("attempt_index", x.current_attempt_index)
-  add("reason_code", A.reason_code, "waiting_for_signal")
-  add("requested_by", A.requested_by, "worker")
-  add("timeout_at", plan.timeout_at and digits.of(plan.timeout_at))
-  add("timeout_behavior", plan.behavior, "fail")
-  add("resume_condition_json", plan.text)
-  add("resume_policy_json", plan.policy)
-  add("continuation_metadata_pointer", A.continuation_metadata_pointer)
-  add("additional_waitpoints_json", additional_json(list))
-  add("idempotency_key", A.idempotency_key)
-  add("lease_id", A.lease_id)
-  suspension.store(x, set, last)
+  hash.begin()
+  hash.put("suspension_id", A.suspension_id)
+  hash.put("waitpoint_id", list[1].id)
+  hash.put("waitpoint_key", is_unwritten and list[1].key)
+  hash.put("created_at", digits.of(now))
+  hash.put("attempt_index", x.current_attempt_index)
+  hash.put_unless("reason_code", A.reason_code, "waiting_for_signal")
+  hash.put_unless("requested_by", A.requested_by, "worker")
+  hash.put("timeout_at", plan.timeout_at and digits.of(plan.timeout_at))
+  hash.put_unless("timeout_behavior", plan.behavior, "fail")
+  hash.put("resume_condition_json", plan.text)
+  hash.put("resume_policy_json", plan.policy)
+  hash.put("continuation_metadata_pointer", A.continuation_metadata_pointer)
+  hash.put("additional_waitpoints_json", additional_json(list))
+  hash.put("idempotency_key", A.idempotency_key)
+  hash.put("lease_id", A.lease_id)
+  suspension.store(x, last)
   if not is_unwritten then binding.activate(x, list, now, A.suspension_id) end
 end
 

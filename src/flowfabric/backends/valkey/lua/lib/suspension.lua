@@ -2,7 +2,7 @@
 -- Fields that are usual are absent: requested by a worker, waiting_for_signal, failing at its time-out.
 -- Nearly all have one waitpoint, which nobody was told of. Its key stands here then, as waitpoint_key, and it gets a
 -- record of its own when its token is read, or when a signal comes that does not suffice.
--- @uses digits waitpoint
+-- @uses digits hash lanes waitpoint
 local M = {}
 
 function M.key(x) return x.base .. ":suspension:current" end
@@ -10,17 +10,25 @@ function M.key(x) return x.base .. ":suspension:current" end
 -- The record, open or closed; nil when it was never suspended.
 function M.load(x)
   local flat = redis.call("HGETALL", M.key(x))
-  local s = {}
+  -- Room for the usual fields, so that the table need not grow while they are read into it.
+  local s = {
+    suspension_id = nil, waitpoint_id = nil, waitpoint_key = nil, created_at = nil, attempt_index = nil,
+    resume_condition_json = nil, idempotency_key = nil, lease_id = nil, closed_at = nil, close_reason = nil,
+    continuation_metadata_pointer = nil, all_satisfier_signals = nil, closer_signal_id = nil, wanted = nil,
+  }
   for i = 1, #flat, 2 do s[flat[i]] = flat[i + 1] end
   return s.suspension_id and s or nil
 end
 
--- The same before a new one begins, and whether its first waitpoint is there already.
+-- The same before a new one begins, and whether its first waitpoint is there already. Nearly always there is neither,
+-- and no settings of its lane, which are asked for next.
 function M.load_last(x, waitpoint_id)
-  local found = redis.call("EXISTS", M.key(x), waitpoint.key(x.tag, waitpoint_id))
-  if found == 0 then return nil, false end  -- it waits for the first time
-  local s = M.load(x)
-  return s, found == 2 or not s
+  local key, settings = waitpoint.key(x.tag, waitpoint_id), lanes.config_key(x.tag, x.lane_id)
+  if redis.call("EXISTS", M.key(x), key, settings) == 0 then
+    lanes.have_none(x)
+    return nil, false
+  end
+  return M.load(x), redis.call("EXISTS", key) == 1
 end
 
 function M.is_open(s) return s ~= nil and (s.closed_at or "") == "" end
@@ -65,10 +73,10 @@ function M.write_waitpoint(x, s, w, minted)
   s.waitpoint_key, w.is_unwritten = nil, nil
 end
 
--- Take the place of the last one, if there was one. fields: names and values in turn.
-function M.store(x, fields, last)
+-- What was put into the hash takes the place of the last one, if there was one.
+function M.store(x, last)
   if last then redis.call("DEL", M.key(x)) end
-  redis.call("HSET", M.key(x), unpack(fields))
+  hash.store(M.key(x))
 end
 
 local function has_tree(s) return s.resume_condition_json and s.resume_condition_json:find('"tree"', 1, true) end
@@ -86,19 +94,19 @@ function M.close(x, reason, now, by)
   by = by or {}
   local s, key = by.suspension or M.load(x), M.key(x)
   if not s then return end
-  local set = {"closed_at", digits.of(now), "close_reason", reason}
-  local function add(name, value)
-    if value then set[#set + 1], set[#set + 2] = name, value end
-  end
-  add("all_satisfier_signals", by.satisfiers and #by.satisfiers > 0 and cjson.encode(by.satisfiers))
-  add("closer_signal_id", by.closer)
-  add("satisfied_early", by.early and "1")
-  redis.call("HSET", key, unpack(set))
+  hash.begin()
+  hash.put("closed_at", digits.of(now))
+  hash.put("close_reason", reason)
+  hash.put("all_satisfier_signals", by.satisfiers and #by.satisfiers > 0 and cjson.encode(by.satisfiers))
+  hash.put("closer_signal_id", by.closer)
+  hash.put("satisfied_early", by.early and "1")
+  hash.store(key)
+  hash.copy(s)
   if has_tree(s) then
     redis.call("DEL", key .. ":satisfied_set", key .. ":satisfied_set:signals", key .. ":member_map")
   end
   if not s.waitpoint_key then close_waitpoints(x, s, reason, now, by) end
-  for i = 1, #set, 2 do s[set[i]] = set[i + 1] end
+  s.satisfiers = by.satisfiers
   x.closed_suspension = s
 end
 

@@ -37,11 +37,11 @@ function M.apply(x, now, step, set, outcome)
 end
 
 -- Two steps in one, of an execution that nobody sees between them: no member of a flow, without a concurrency key and
--- limits. clear: the fields that go with both.
-function M.apply_both(x, now, first, outcome, second, set, clear)
+-- limits. What goes goes with the first.
+function M.apply_both(x, now, first, outcome, second, set)
   index.leave(x)
   local line = event.line(x, first.event, outcome)
-  update.change(x, now, second.state, set, clear, second.is_timed)
+  update.change(x, now, second.state, set, first.clear, second.is_timed)
   index.enter(x, now)
   event.append_both(x, now, line, event.line(x, second.event))
 end

@@ -1,0 +1,26 @@
+-- What is about to be written to one hash, field by field. Nothing that is absent or empty is stored. The list serves
+-- one hash after the other, so that none is made for each.
+local M = {}
+
+local fields, n = {}, 0
+
+function M.begin() n = 0 end
+
+function M.put(name, value)
+  if not value or value == "" then return end
+  fields[n + 1], fields[n + 2], n = name, value, n + 2
+end
+
+-- Where it differs from what an absent field means.
+function M.put_unless(name, value, usual)
+  if value ~= usual then M.put(name, value) end
+end
+
+function M.store(key) redis.call("HSET", key, unpack(fields, 1, n)) end
+
+-- Have the same in a table.
+function M.copy(to)
+  for i = 1, n, 2 do to[fields[i]] = fields[i + 1] end
+end
+
+return M
