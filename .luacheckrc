@@ -8,7 +8,7 @@ exclude_files = {"build/**", ".venv/**"}
 files["src/flowfabric/backends/valkey/lua"] = {
   read_globals = {
     "admission", "admitting", "advance", "amounts", "answered", "args", "attached", "attempt", "batch", "binding",
-    "blocked", "budget", "call_ids", "candidates", "capability", "cascade", "claim", "claim_request", "clock",
+    "blocked", "budget", "call_ids", "candidates", "capability", "cascade", "claim", "claim_request", "clock", "completions",
     "composite", "condition", "content", "crowd", "delivery", "dependency", "digits", "direct_start", "due", "edge", "edge_life",
     "endings", "event", "failure", "flow", "flow_failure", "flow_making", "flow_retention", "flow_state", "flow_work", "frames",
     "grant", "graph_members", "graph_request", "graph_writing", "group", "group_policy", "handover", "hash", "head", "hmac",

@@ -1,5 +1,5 @@
 -- The one routine in which every execution ends (G7): complete, fail, cancel, expire, skip and every time-out.
--- @uses advance digits flow only_edge transition state stream suspension
+-- @uses advance completions digits flow only_edge transition state stream suspension
 local M = {}
 
 local CLEARED = {
@@ -28,12 +28,6 @@ UNATTEMPTED.skipped.state.attempt_state = "none"
 ENDED.completed.from = state.usual("active")
 local SUCCEEDED = ENDED.completed
 
--- Ids need no escapes.
-local function publish_completion(x, outcome)
-  local message = '{"execution_id":"' .. x.id .. '","flow_id":"' .. x.flow_id .. '","outcome":"' .. outcome .. '"}'
-  redis.call("PUBLISH", "ff:dag:completions", message)
-end
-
 -- ending: event, stream_reason, suspension_reason?, quiet? (no completion message). set: fields to set with it, names
 -- and values in turn.
 function M.finish(x, now, ending, set)
@@ -47,7 +41,7 @@ function M.finish(x, now, ending, set)
   local n = #set
   set[n + 1], set[n + 2] = "completed_at", now
   transition.apply(x, now, step, set, outcome)
-  if x.flow_id and not ending.quiet then publish_completion(x, outcome) end
+  if x.flow_id and not ending.quiet then completions.tell(x, outcome) end
   if run then advance.ended(run, x, outcome) end
 end
 
@@ -82,7 +76,7 @@ function M.succeed(x, now, encoding)
   local down = run and x.only_edge and not flow.is_closed(x.flow) and only_edge.satisfy(x)
   succeed_usual(x, now, encoding, down)
   if not x.flow_id then return end
-  publish_completion(x, "success")
+  completions.tell(x, "success")
   if not run then return end
   if not down then flow.add(x.flow, "moving_count", -1) end
   advance.ended(run, x, "success", down)
