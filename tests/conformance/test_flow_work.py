@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from flowfabric.core import batch as b
 from flowfabric.core import contracts as c
 from flowfabric.core.ids import BudgetId
 from flowfabric.core.partition import flow_partition
-from tests.conformance.driver import Driver
+from tests.conformance.driver import INSTANCE, LANE, TTL, WORKER, Driver
 from tests.conformance.flowing import Graph
 from tests.conformance.test_keyspace_invariant import left_behind, trim
 
@@ -39,6 +41,28 @@ async def test_a_wide_fan_out_is_promoted_in_bounded_steps(driver: Driver) -> No
     assert await run_due_work(graph) > 1
     assert await waiting(graph) == WIDE
     await graph.check()
+
+
+@pytest.mark.parametrize("finishes", [True, False])
+async def test_workers_that_ask_need_no_engine_for_a_wide_fan_out(driver: Driver, finishes: bool) -> None:
+    graph = await Graph(driver).submit(" ".join(f"a>n{i} n{i}>z" for i in range(WIDE)))
+    partition, ran = flow_partition(graph.flow_id, driver.backend.partitions), 0
+    claim = b.ClaimExecutionsArgs(
+        lane_id=LANE, worker_id=WORKER, worker_instance_id=INSTANCE, lease_ttl_ms=TTL, count=100, partition=partition
+    )
+    works = await driver.backend.claim_executions(claim)
+    while works:
+        ran += len(works)
+        finish = tuple(
+            c.CompleteExecutionArgs(execution_id=work.execution_id, fence=work.fence)
+            for work in works
+            if isinstance(work, b.ClaimedWork)
+        )
+        args = b.FinishExecutionsArgs(partition=partition, finish=finish, claim=claim if finishes else None)
+        finished = await driver.backend.finish_executions(args)
+        works = list(finished.claimed) if finishes else await driver.backend.claim_executions(claim)
+    assert ran == WIDE + 2
+    assert await graph.flow_state() == "completed"
 
 
 async def test_a_wide_fan_out_is_skipped_in_bounded_steps(driver: Driver) -> None:

@@ -3,9 +3,10 @@
 -- @args    request:id
 -- @reply   claims lease_expires_at parked offers
 -- @errors  invalid_input
--- @events  claimed resumed blocked
+-- @events  claimed resumed blocked unblocked skipped cancelled completed failed flow_completed flow_failed
+--          flow_cancelled
 -- @repeat  safe
--- @uses    batch claim_request clock named parking
+-- @uses    batch claim_request clock flow_work named parking
 return function(K, A)
   local now, tag = clock.now_ms(), batch.tag(K.partition)
   local request, refusal = batch.decode("request", A.request)
@@ -16,5 +17,6 @@ return function(K, A)
     local claims, expires_at, offers = named.claim(tag, request, now)
     return {1, "OK", claims, expires_at or "", "", offers}
   end
+  if not request.recall then flow_work.run_some(tag, now) end
   return {1, "OK", parking.claim(tag, request, now)}
 end

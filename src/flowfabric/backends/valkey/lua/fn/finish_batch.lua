@@ -6,7 +6,7 @@
 -- @events  completed retry_scheduled failed claimed resumed blocked unblocked cancelled skipped flow_completed
 --          flow_failed flow_cancelled
 -- @repeat  safe
--- @uses    batch claim_request clock direct_start endings handover holder parked parking reply telling writes
+-- @uses    batch claim_request clock direct_start endings flow_work handover holder parked parking reply telling writes
 local RENEW = batch.shape(1, {"uuid", "attempt_index", "attempt_id", "lease_id", "lease_epoch", "lease_ttl_ms"},
   {lease_ttl_ms = true})
 
@@ -36,6 +36,7 @@ return function(K, A)
   if started then
     claims, expires_at = direct_start.answer(tag, request, started)
   elseif request then
+    flow_work.run_some(tag, now)
     claims, expires_at, is_parked, offers = parking.claim(tag, request, now, collected)
   end
   parked.offer_all(tag, collected, now)
