@@ -543,7 +543,7 @@ def _suspend_by_hand(x: Execution) -> None:
     x.client.zadd(x.lane_idx("suspended"), {x.id: NOW})
     x.client.zadd(x.idx("suspension_timeout"), {x.id: NOW})
     extra = json.dumps([{"waitpoint_id": "wp-2", "waitpoint_key": "k2"}])
-    record = {"suspension_id": "s", "waitpoint_id": "wp-1", "additional_waitpoints_json": extra}
+    record = {"suspension_id": "s", "waitpoint_id": "wp-1", "waitpoint_key": "k1", "additional_waitpoints_json": extra}
     x.client.hset(x.exec("suspension:current"), mapping=record)
     for waitpoint in ("wp-1", "wp-2"):
         x.client.hset(f"ff:wp:{x.tag}:{waitpoint}", "state", "active")

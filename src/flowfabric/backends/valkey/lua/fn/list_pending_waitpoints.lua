@@ -27,7 +27,7 @@ return function(K, A)
   if not x then return reply.refuse("execution_not_found") end
 
   local ids, s, out, reached, looked = redis.call("SMEMBERS", waitpoint.list_key(x)), suspension.open_of(x), {}, "", 0
-  if s and s.waitpoint_key then ids[#ids + 1] = s.waitpoint_id end
+  if s and s.unwritten_key then ids[#ids + 1] = s.waitpoint_id end
   table.sort(ids)
   for _, id in ipairs(ids) do
     if id > A.after then

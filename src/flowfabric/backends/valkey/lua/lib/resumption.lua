@@ -56,7 +56,7 @@ local function waitpoints(x, s)
   local out = {}
   for i, id in ipairs(suspension.waitpoint_ids(s)) do
     local is_known = x.told and x.told.waitpoint_id == id
-    out[i] = {id, is_known and x.told.waitpoint_key or s.waitpoint_key or waitpoint.name(x.tag, id)}
+    out[i] = {id, is_known and x.told.waitpoint_key or s.unwritten_key or waitpoint.name(x.tag, id)}
   end
   return out
 end

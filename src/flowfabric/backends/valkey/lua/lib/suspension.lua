@@ -1,6 +1,6 @@
 -- The suspension of an execution, one at a time: the open one, or the last one, which says what ended it.
 -- Fields that are usual are absent: requested by a worker, waiting_for_signal, failing at its time-out.
--- Nearly all have one waitpoint, which nobody was told of. Its key stands here then, as waitpoint_key, and it gets a
+-- Nearly all have one waitpoint, which nobody was told of. Its key stands here then, as unwritten_key, and it gets a
 -- record of its own when its token is read, or when a signal comes that does not suffice.
 -- @uses digits hash lanes waitpoint
 local M = {}
@@ -12,7 +12,7 @@ function M.load(x)
   local flat = redis.call("HGETALL", M.key(x))
   -- Room for the usual fields, so that the table need not grow while they are read into it.
   local s = {
-    suspension_id = nil, waitpoint_id = nil, waitpoint_key = nil, created_at = nil, attempt_index = nil,
+    suspension_id = nil, waitpoint_id = nil, unwritten_key = nil, created_at = nil, attempt_index = nil,
     resume_condition_json = nil, idempotency_key = nil, lease_id = nil, closed_at = nil, close_reason = nil,
     continuation_metadata_pointer = nil, all_satisfier_signals = nil, closer_signal_id = nil, wanted = nil,
   }
@@ -58,9 +58,9 @@ end
 
 -- The execution's waitpoint with this id, also when it has no record; or nil.
 function M.waitpoint(x, s, id)
-  if not s or not s.waitpoint_key or s.waitpoint_id ~= id then return waitpoint.of(x, id) end
+  if not s or not s.unwritten_key or s.waitpoint_id ~= id then return waitpoint.of(x, id) end
   return {
-    tag = x.tag, id = id, execution_id = x.id, waitpoint_key = s.waitpoint_key, created_at = s.created_at,
+    tag = x.tag, id = id, execution_id = x.id, waitpoint_key = s.unwritten_key, created_at = s.created_at,
     suspension_id = s.suspension_id, state = M.is_open(s) and "active" or "closed", is_unwritten = true,
   }
 end
@@ -69,8 +69,8 @@ end
 function M.write_waitpoint(x, s, w, minted)
   waitpoint.create(x, tonumber(s.created_at), w.id, w.waitpoint_key, minted,
     {"suspension_id", s.suspension_id, "state", w.state})
-  redis.call("HDEL", M.key(x), "waitpoint_key")
-  s.waitpoint_key, w.is_unwritten = nil, nil
+  redis.call("HDEL", M.key(x), "unwritten_key")
+  s.unwritten_key, w.is_unwritten = nil, nil
 end
 
 -- What was put into the hash takes the place of the last one, if there was one.
@@ -105,7 +105,7 @@ function M.close(x, reason, now, by)
   if has_tree(s) then
     redis.call("DEL", key .. ":satisfied_set", key .. ":satisfied_set:signals", key .. ":member_map")
   end
-  if not s.waitpoint_key then close_waitpoints(x, s, reason, now, by) end
+  if not s.unwritten_key then close_waitpoints(x, s, reason, now, by) end
   s.satisfiers = by.satisfiers
   x.closed_suspension = s
 end
