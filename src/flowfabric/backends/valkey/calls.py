@@ -134,7 +134,7 @@ def key_list(spec: FunctionSpec, named: Mapping[str, str]) -> list[str]:
 
 def argument_list(spec: FunctionSpec, named: Mapping[str, Value]) -> list[str | bytes | int]:
     """The arguments in order. None is left out at the end and empty before that."""
-    positions, last = spec.positions, spec.required_args - 1
+    positions, last, plain = spec.positions, spec.required_args - 1, len(spec.defaults)
     out: list[str | bytes | int] = [*spec.defaults]
     rest: Iterable[str | bytes] = ()
     for name, value in named.items():
@@ -143,7 +143,7 @@ def argument_list(spec: FunctionSpec, named: Mapping[str, Value]) -> list[str | 
             raise TypeError(f"{spec.function} takes no {sorted(named.keys() - positions.keys())}")
         if value is None:
             continue
-        if at == len(out):
+        if at == plain:
             rest = _items(value)
             continue
         out[at] = value  # type: ignore[assignment]  # the packer refuses what is no value
