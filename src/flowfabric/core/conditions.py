@@ -207,6 +207,8 @@ def child_path(path: str, index: int) -> str:
 
 def referenced_waitpoint_keys(condition: ResumeCondition) -> tuple[WaitpointKey, ...]:
     """The waitpoints it names, each once, in the order of their first mention."""
+    if type(condition) is Single:  # nearly all of them
+        return (WaitpointKey(condition.waitpoint_key),)
     keys: list[WaitpointKey] = []
     for _, _, node in walk(condition):
         if isinstance(node, Single):

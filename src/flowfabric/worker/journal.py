@@ -99,7 +99,9 @@ class Journal:
     def take(self, name: str, like: object = None, was: str | None = None) -> Occurrence:
         """The next one of this name; `was` is a name that it may have been recorded under."""
         taken = self._occurrences.take(name, like)
-        self._called.update((each, taken.number) for each in (name, was) if each is not None)
+        self._called.add((name, taken.number))
+        if was is not None:
+            self._called.add((was, taken.number))
         return taken
 
     def give_back(self, occurrence: Occurrence) -> None:
@@ -171,9 +173,10 @@ class Journal:
 
     def end_of(self, wait: Occurrence) -> WaitEnd | None:
         """How a wait of this execution ended, if it has: as it was recorded, or as the store has it of the latest."""
-        if pieces := self._pieces(str(wait)):
+        pointer = str(wait)
+        if pieces := self._pieces(pointer):
             return WaitEnd.joined(pieces)
-        return self._ends.get(str(wait))
+        return self._ends.get(pointer)
 
     def _pieces(self, pointer: str) -> list[bytes]:
         found: list[bytes] = []

@@ -86,13 +86,21 @@ class SingleCalls:
     async def see_through(self, call: Coroutine[Any, Any, T]) -> T:
         """The answer to a call whose effect must be known: cancelling who waits for it neither stops nor leaves it."""
         task = self.start(call)
+        ended: asyncio.Future[None] = task.get_loop().create_future()
+
+        def tell(_: asyncio.Task[T]) -> None:
+            if not ended.done():
+                ended.set_result(None)
+
+        task.add_done_callback(tell)
         try:
-            return await asyncio.shield(task)
+            await ended  # not the task itself, which would be cancelled with it
         except asyncio.CancelledError:
             await asyncio.wait([task])
             if not task.cancelled():
                 task.exception()  # nobody else asks for it
             raise
+        return task.result()
 
     def start(self, call: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Have it run to its end, whoever waits for it."""

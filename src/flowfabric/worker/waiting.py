@@ -70,7 +70,8 @@ def _terms(
     reason: Reason = c.SuspensionReasonCode.WAITING_FOR_SIGNAL,
     question: str = "",
 ) -> Terms:
-    limits.text("question", question, 0, _QUESTION_MAX_BYTES)
+    if question != "":
+        limits.text("question", question, 0, _QUESTION_MAX_BYTES)
     behavior = _BEHAVIORS.get(on_timeout)
     if behavior is None:
         raise InvalidInput("on_timeout", on_timeout, f"must be one of {', '.join(_BEHAVIORS)}")
@@ -92,6 +93,8 @@ class Wait(NamedTuple):
 
         For the other waits nothing is kept: programs know what to say.
         """
+        if self.kind is Any and not self.terms.question:
+            return None
         is_given = any(isinstance(each, c.PendingWaitpoint) for each in self.waitpoints)
         is_typed = self.kind is not Any and (is_given or self.terms.reason in _FOR_PEOPLE)
         if not is_typed and not self.terms.question:
@@ -197,7 +200,7 @@ async def _suspend(journal: Journal, at: Occurrence, wait: Wait) -> WaitEnd:
 
 
 def _suspension(journal: Journal, at: Occurrence, wait: Wait) -> c.SuspendExecutionArgs:
-    attempt, terms = journal.attempt, wait.terms
+    attempt, terms, pointer = journal.attempt, wait.terms, str(at)
     return c.SuspendExecutionArgs(
         execution_id=attempt.execution_id,
         fence=attempt.fence,
@@ -208,8 +211,8 @@ def _suspension(journal: Journal, at: Occurrence, wait: Wait) -> c.SuspendExecut
         reason_code=terms.reason,  # type: ignore[arg-type]  # checked there
         timeout_ms=terms.timeout_ms,
         timeout_behavior=terms.behavior,
-        continuation_metadata_pointer=str(at),
-        idempotency_key=str(at),
+        continuation_metadata_pointer=pointer,
+        idempotency_key=pointer,
         issue_tokens=False,  # this pass ends, so nobody would read them
     )
 

@@ -94,9 +94,13 @@ class FunctionCaller:
 
     def call_execution(self, operation: str, execution_id: ExecutionId, **args: Value) -> Coroutine[Any, Any, Fields]:
         """Call a function whose first key is the execution's core key."""
-        if "execution_id" in self._functions[operation].positions:
+        spec = self._functions[operation]
+        if "execution_id" in spec.positions:
             args["execution_id"] = execution_id
-        return self.call(operation, {"core": keys.core(execution_id)}, args, subject=execution_id)
+        core = keys.core(execution_id)
+        if len(spec.sent_keys) == 1:  # nearly all of them
+            return self._invoke(spec, [core, keys.noop(execution_id.tag)], args, execution_id)
+        return self._invoke(spec, key_list(spec, {"core": core}), args, execution_id)
 
     def call_partition(self, operation: str, tag: str, **args: Value) -> Coroutine[Any, Any, Fields]:
         """Call a function whose only key is the partition's event log."""
@@ -111,12 +115,15 @@ class FunctionCaller:
         is_bare = isinstance(reply, list) and reply and isinstance(reply[0], bytes)
         return parse_envelope(operation, [1, *reply] if is_bare else reply, subject)  # type: ignore[misc]
 
-    async def call(
+    def call(
         self, operation: str, named_keys: Mapping[str, str], args: Mapping[str, Value], *, subject: str = ""
-    ) -> Fields:
+    ) -> Coroutine[Any, Any, Fields]:
         spec = self._functions[operation]
-        reply = await self._library.invoke(spec, key_list(spec, named_keys), argument_list(spec, args))
-        return parse_envelope(operation, reply, subject)
+        return self._invoke(spec, key_list(spec, named_keys), args, subject)
+
+    async def _invoke(self, spec: FunctionSpec, listed: list[str], args: Mapping[str, Value], subject: str) -> Fields:
+        reply = await self._library.invoke(spec, listed, argument_list(spec, args))
+        return parse_envelope(spec.operation, reply, subject)
 
 
 def key_list(spec: FunctionSpec, named: Mapping[str, str]) -> list[str]:

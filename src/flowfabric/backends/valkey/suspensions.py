@@ -128,15 +128,16 @@ def _binding_args(args: c.SuspendExecutionArgs) -> dict[str, Value]:
 
     A pending waitpoint is one without a key.
     """
-    first, *others = args.waitpoints
-    rest = [str(len(others))]
-    for each in others:
-        rest += each.waitpoint_id, _key_to_send(each)
+    first, uses_pending = args.waitpoints[0], False
+    rest = [str(len(args.waitpoints) - 1)]
+    for each in args.waitpoints:
+        uses_pending = uses_pending or type(each) is c.PendingWaitpoint
+        if each is not first:
+            rest += each.waitpoint_id, _key_to_send(each)
     if args.timeout_ms is not None or not args.issue_tokens:
         rest.append("" if args.timeout_ms is None else str(args.timeout_ms))
     if not args.issue_tokens:
         rest.append("later")
-    uses_pending = any(type(each) is c.PendingWaitpoint for each in args.waitpoints)
     return {
         "waitpoint_id": first.waitpoint_id,
         "waitpoint_key": _key_to_send(first),

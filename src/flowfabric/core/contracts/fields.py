@@ -13,7 +13,7 @@ from functools import cache, partial
 from typing import Annotated, Any, TypeAlias, Union, get_args, get_origin
 
 import msgspec
-from msgspec.structs import force_setattr
+from msgspec.structs import astuple, force_setattr
 
 from flowfabric.core import codec, limits
 from flowfabric.core.capability import capability_set
@@ -86,9 +86,8 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """
 
     def __post_init__(self) -> None:
-        for name, default, check in _checks(type(self)):
-            given = getattr(self, name)
-            if given is default:
+        for given, (name, default, exact, check) in zip(astuple(self), _checks(type(self)), strict=True):
+            if given is default or type(given) is exact:
                 continue
             value = check(name, given)
             if value is not given:
@@ -100,9 +99,18 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True, tag_field="outcome"):
 
 
 @cache
-def _checks(kind: type[msgspec.Struct]) -> tuple[tuple[str, Any, Check], ...]:
+def _checks(kind: type[msgspec.Struct]) -> tuple[tuple[str, Any, type[Any] | None, Check], ...]:
+    """Of each field its name, its default, a type whose values need no check, and the check of all others."""
     fields = msgspec.structs.fields(kind)
-    return tuple((field.name, field.default, _check_for(field.type)) for field in fields)
+    return tuple((field.name, field.default, _exact(field.type), _check_for(field.type)) for field in fields)
+
+
+def _exact(annotation: Any) -> type[Any] | None:
+    """A type that says all there is to say: an id, which was checked when it was made, an enum, another contract."""
+    options = [option for option in get_args(annotation) or (annotation,) if option is not type(None)]
+    is_plain = get_origin(annotation) in (None, Union, types.UnionType) and len(options) == 1
+    only = options[0] if is_plain else None
+    return only if isinstance(only, type) and only not in (str, bytes, int) else None
 
 
 def _check_for(annotation: Any) -> Check:

@@ -14,6 +14,7 @@ from flowfabric.core.conditions import (
     AllOf,
     Count,
     ResumeCondition,
+    Single,
     TimeoutOnly,
     referenced_waitpoint_keys,
     walk,
@@ -117,11 +118,19 @@ def _bindings(field: str, value: Any) -> tuple[WaitpointBinding, ...]:
     for index, binding in enumerate(value):
         if not isinstance(binding, FreshWaitpoint | PendingWaitpoint):
             raise InvalidInput(f"{field}[{index}]", binding, "must be FreshWaitpoint or PendingWaitpoint")
+    if len(value) == 1:
+        return tuple(value)
     ids = [binding.waitpoint_id for binding in value]
     keys = [binding.waitpoint_key for binding in value if binding.waitpoint_key is not None]
     if len(set(ids)) < len(ids) or len(set(keys)) < len(keys):
         raise InvalidInput(field, keys, "must not repeat a waitpoint's id or key")
     return tuple(value)
+
+
+def _has_timeout_only(condition: ResumeCondition) -> bool:
+    if type(condition) is Single:
+        return False
+    return any(isinstance(node, TimeoutOnly) for _, _, node in walk(condition))
 
 
 Condition: TypeAlias = Annotated[ResumeCondition, Rule(_condition)]
@@ -160,7 +169,7 @@ class SuspendExecutionArgs(Checked, frozen=True, kw_only=True):
         super().__post_init__()
         if self.timeout_at is not None and self.timeout_ms is not None:
             raise InvalidInput("timeout_ms", self.timeout_ms, "cannot be given together with timeout_at")
-        if not self.has_timeout and any(isinstance(node, TimeoutOnly) for _, _, node in walk(self.resume_condition)):
+        if not self.has_timeout and _has_timeout_only(self.resume_condition):
             raise InvalidInput("timeout_ms", None, "must be given, or timeout_at, with the condition TimeoutOnly")
         self._check_waitpoints()
 
