@@ -672,16 +672,18 @@ async def test_a_worker_that_drains_lets_its_handlers_wait(fabric_kit: FabricKit
     assert (worker.stats.suspended, worker.stats.handed_back) == (1, 0)
 
 
+@pytest.mark.parametrize("when", ["before_it_is_sent", "before_it_is_answered"])
 async def test_a_suspension_is_known_though_its_handler_is_cancelled_meanwhile(
-    fabric_kit: FabricKit, worker: Worker, monkeypatch: pytest.MonkeyPatch
+    fabric_kit: FabricKit, worker: Worker, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
     asked, go_on = asyncio.Event(), asyncio.Event()
     suspend = fabric_kit._store.suspend_execution
 
     async def slow(args: c.SuspendExecutionArgs) -> c.SuspendExecutionResult:
+        result = await suspend(args) if when == "before_it_is_answered" else None
         asked.set()
         await go_on.wait()
-        return await suspend(args)
+        return result or await suspend(args)
 
     @worker.task
     async def handler(ctx: Context) -> Any:

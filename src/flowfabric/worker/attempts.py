@@ -238,13 +238,13 @@ class Attempts:
     async def suspend(self, attempt: Attempt, args: c.SuspendExecutionArgs) -> c.SuspendExecutionResult:
         """active -> suspended. From the answer on the attempt is settled, whatever its handler does."""
         call = partial(self.backend.suspend_execution, args)
-        return await self.calls.see_through(self._step_back(attempt, call))
+        return await self.calls.see_through(lambda: self._step_back(attempt, call))
 
     async def move_to_waiting_children(self, attempt: Attempt) -> c.MoveToWaitingChildrenResult:
         """active -> waiting_children. The same holds."""
         args = c.MoveToWaitingChildrenArgs(execution_id=attempt.execution_id, fence=attempt.fence)
         call = partial(self.backend.move_to_waiting_children, args)
-        return await self.calls.see_through(self._step_back(attempt, call))
+        return await self.calls.see_through(lambda: self._step_back(attempt, call))
 
     async def _step_back(self, attempt: Attempt, call: Callable[[], Awaitable[T]]) -> T:
         await self.emitter.taken(attempt)
@@ -252,6 +252,8 @@ class Attempts:
         self.held.discard(attempt)  # a renewal that comes behind it would be refused
         try:
             result = await call()
+        except asyncio.CancelledError:
+            raise  # it is asked once more
         except BaseException:
             self._keep(attempt)
             raise

@@ -246,7 +246,7 @@ class Journal:
             input_digest=digest,
             replace=replace,
         )
-        result = await self.ask(self.home.calls.see_through(self.home.backend.record_step(args)))
+        result = await self.ask(self.home.calls.see_through(lambda: self.home.backend.record_step(args)))
         return result.result.payload if isinstance(result, c.StepAlreadyRecorded) else payload
 
     async def ask(self, call: Coroutine[Any, Any, T]) -> T:

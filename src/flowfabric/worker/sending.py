@@ -27,10 +27,11 @@ class SingleCalls:
         self._stats = stats
         self._held = held
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._waited_for = 0  # calls that somebody waits for himself
         self.changed: Callable[[], None]
 
     def __bool__(self) -> bool:
-        return bool(self._tasks)
+        return bool(self._tasks) or self._waited_for > 0
 
     def delay(self, attempt: Attempt, until_ms: int, counted_as: str) -> None:
         """Give the attempt back; it goes on at that time. 0 is now."""
@@ -83,24 +84,24 @@ class SingleCalls:
         finally:
             attempt.note = None
 
-    async def see_through(self, call: Coroutine[Any, Any, T]) -> T:
-        """The answer to a call whose effect must be known: cancelling who waits for it neither stops nor leaves it."""
-        task = self.start(call)
-        ended: asyncio.Future[None] = task.get_loop().create_future()
+    async def see_through(self, call: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """The answer to a call whose effect must be known, and which may be repeated.
 
-        def tell(_: asyncio.Task[T]) -> None:
-            if not ended.done():
-                ended.set_result(None)
-
-        task.add_done_callback(tell)
+        Whoever is cancelled meanwhile asks once more, and is cancelled when that has been answered. A task of its own
+        for each call would do, too, but few are cancelled.
+        """
+        self._waited_for += 1
         try:
-            await ended  # not the task itself, which would be cancelled with it
+            return await call()
         except asyncio.CancelledError:
-            await asyncio.wait([task])
-            if not task.cancelled():
-                task.exception()  # nobody else asks for it
+            again = self.start(call())
+            await asyncio.wait([again])
+            if not again.cancelled():
+                again.exception()  # nobody else asks for it
             raise
-        return task.result()
+        finally:
+            self._waited_for -= 1
+            self.changed()
 
     def start(self, call: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Have it run to its end, whoever waits for it."""
