@@ -8,11 +8,11 @@ M.DISPOSITIONS = {cancel_remaining = true, let_run = true}
 
 function M.key(f, uuid) return flow.member_key(f, "edgegroup", uuid) end
 
--- Those that are absent are 0.
-local COUNTS = {n = 0, k = 0, succeeded = 0, failed = 0, skipped = 0}
-local ABSENT = {
-  __index = {n = 0, k = 0, succeeded = 0, failed = 0, skipped = 0, policy_variant = "all_of", group_state = "pending"},
+-- What fields mean that are absent; those that are numbers here are counts.
+local DEFAULTS = {
+  n = 0, k = 0, succeeded = 0, failed = 0, skipped = 0, policy_variant = "all_of", group_state = "pending",
 }
+local ABSENT = {__index = DEFAULTS}
 
 local function read(f, uuid)
   local key = M.key(f, uuid)
@@ -20,7 +20,7 @@ local function read(f, uuid)
   local g = {f = f, key = key, is_stored = #flat > 0}
   for i = 1, #flat, 2 do
     local name = flat[i]
-    g[name] = COUNTS[name] and flat[i + 1] + 0 or flat[i + 1]
+    g[name] = type(DEFAULTS[name]) == "number" and flat[i + 1] + 0 or flat[i + 1]
   end
   g.has_policy = g.policy_variant ~= nil
   return setmetatable(g, ABSENT)
