@@ -41,6 +41,7 @@ class FlowModel:
     fail_fast: bool = False
     ran: set[str] = field(default_factory=set)
     by_cascade: set[str] = field(default_factory=set)
+    fallen: set[str] = field(default_factory=set)  # with their flow, which failed fast
     state: str = "open"
     started: bool = False
     sink_failures: set[str] = field(default_factory=set)
@@ -111,31 +112,53 @@ class FlowModel:
     def cancel_flow(self, policy: c.CancellationPolicy) -> None:
         self.state = "cancelled"
         for name in self.left:
+            child = self.children.get(name)
+            if child and not child.is_held and not child.has_ended:
+                child.cancel_flow(policy)
             if policy is c.CancellationPolicy.CANCEL_ALL or self.nodes[name] != "active":
                 self.nodes[name] = "cancelled"
 
     def replay(self, name: str) -> None:
-        outcome = self.nodes[name]
+        outcome, fell = self.nodes[name], self.state == "failed" and self.fail_fast
+        self.fallen.discard(name)
         if self.has_ended:
             self.state, self.started = "running", True
         self.sink_failures.discard(name)
         self.nodes[name] = "waiting"
+        for edge in self.incoming(name):
+            if edge.state is EdgeState.SATISFIED and self.nodes[edge.up] in LIVE:
+                self._take_back(edge)
         if outcome == "skipped" or name not in self.ran:
             self._open_again(name)
-        reopened = [name]
-        for each in reopened:  # grows while it is walked
-            for edge in self.outgoing(each):
-                if edge.state is EdgeState.UNSATISFIED or edge.down in self.ran:
-                    continue
-                if self._take_back(edge):
-                    if self.nodes[edge.down] == "skipped":
-                        reopened.append(edge.down)
-                    if self.nodes[edge.down] in ("waiting", "skipped"):
-                        self.nodes[edge.down] = "blocked"
+        self._bring_back(name)
         join = self.joins.get(name)
         if join and join.state is EdgeGroupState.PENDING:
             self.nodes[name] = "blocked"
-        self._settle([])
+        self._settle(self._revive() if fell else [])
+
+    def _bring_back(self, name: str) -> None:
+        """What waited for it, or was skipped because of it, waits for it again."""
+        reopened = [name]
+        for each in reopened:  # grows while it is walked
+            for edge in self.outgoing(each):
+                if edge.state is EdgeState.UNSATISFIED or edge.down in self.ran or not self._take_back(edge):
+                    continue
+                if self.nodes[edge.down] == "skipped":
+                    reopened.append(edge.down)
+                if self.nodes[edge.down] in ("waiting", "skipped") or edge.down in self.fallen:
+                    self.nodes[edge.down] = "blocked"
+                    self.fallen.discard(edge.down)
+
+    def _revive(self) -> list[str]:
+        """What fell with the flow goes on where it can; answers who has ended, and may have more to say."""
+        for name in self.fallen.copy():
+            join = self.joins.get(name)
+            if join is None or join.state is not EdgeGroupState.IMPOSSIBLE:
+                is_open = join is not None and join.state is EdgeGroupState.PENDING
+                self.nodes[name] = "blocked" if is_open else "waiting"
+                self.fallen.discard(name)
+                self.by_cascade.discard(name)
+        return [name for name, state in self.nodes.items() if state not in LIVE and name not in self.fallen]
 
     def _open_again(self, name: str) -> None:
         """A skipped member waits again for what made it impossible."""
@@ -203,7 +226,8 @@ class FlowModel:
         outcome = TerminalOutcome(self.nodes[edge.up])
         edge.state = edge_state(edge.kind, outcome)
         if edge.state is EdgeState.IMPOSSIBLE:
-            edge.is_failure = edge.kind is not c.DependencyKind.ON_FAILURE and outcome is not TerminalOutcome.SKIPPED
+            is_taken = edge.kind is c.DependencyKind.ON_FAILURE and not self._is_failure(edge.up)
+            edge.is_failure = not is_taken and outcome is not TerminalOutcome.SKIPPED
         join = self.joins[edge.down]
         if join.state is not EdgeGroupState.PENDING:
             self._fail_with(edge.down)
@@ -244,6 +268,7 @@ class FlowModel:
     def _failed(self) -> None:
         if self.fail_fast and not self.has_ended:
             self.state = "failed"
+            self.fallen |= {*self.left} - self.children.keys()
             for name in self.left:
                 self.nodes[name] = "cancelled"
                 self.by_cascade.add(name)

@@ -127,3 +127,45 @@ async def test_a_flow_that_came_in_time_is_not_given_up(driver: Driver) -> None:
         b.RunDueWorkArgs(partition=flow_partition(outer.flow_id, driver.backend.partitions))
     )
     assert (await outer.states(), await inner.states()) == ({"sub": "waiting_children"}, {"x": "waiting"})
+
+
+async def cancelled_alike(driver: Driver, policy: c.CancellationPolicy) -> tuple[Graph, Graph]:
+    outer, inner = await nested(driver, "sub runs runs>later", "x>y w")
+    await inner.start("x")
+    await outer.start("runs")
+    await driver.backend.cancel_flow(c.CancelFlowArgs(flow_id=outer.flow_id, cancellation_policy=policy, wait=True))
+    return outer, inner
+
+
+async def test_a_cancel_of_what_is_pending_leaves_what_runs_in_it(driver: Driver) -> None:
+    outer, inner = await cancelled_alike(driver, c.CancellationPolicy.CANCEL_PENDING)
+    assert await outer.states() == {"sub": "cancelled", "runs": "active", "later": "cancelled"}
+    assert await inner.states() == {"x": "active", "y": "cancelled", "w": "cancelled"}
+    await inner.end("x")
+    assert (await inner.states())["x"] == "completed"
+    assert (await inner.flow_state(), await outer.flow_state()) == ("cancelled", "cancelled")
+
+
+async def test_a_closed_parent_lets_nothing_of_it_start(driver: Driver) -> None:
+    _, inner = await cancelled_alike(driver, c.CancellationPolicy.FLOW_ONLY)
+    await inner.end("x")
+    assert await inner.states() == {"x": "completed", "y": "waiting", "w": "waiting"}
+    for name in ("y", "w"):
+        with pytest.raises(FlowFabricError):
+            await inner.start(name)
+
+
+async def test_nothing_of_it_starts_before_the_cancel_of_its_parent_has_come_to_it(driver: Driver) -> None:
+    many = " ".join(f"n{i}" for i in range(600))
+    outer, inner = await nested(driver, f"{many} sub", "x>y w")
+    await inner.start("x")
+    await driver.backend.cancel_flow(c.CancelFlowArgs(flow_id=outer.flow_id))
+    assert await inner.flow_state() == "running"
+    await inner.end("x")
+    for name in ("y", "w"):
+        assert await inner.state(name) == "waiting"
+        with pytest.raises(FlowFabricError):
+            await inner.start(name)
+    while await driver.backend.continue_flow(outer.flow_id):
+        pass
+    assert await inner.states() == {"x": "completed", "y": "cancelled", "w": "cancelled"}

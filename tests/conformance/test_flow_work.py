@@ -107,6 +107,59 @@ async def test_an_upstream_that_was_replayed_meanwhile_resolves_nothing(driver: 
     await graph.check()
 
 
+async def skipped_widely(driver: Driver) -> Graph:
+    graph = await Graph(driver).submit(" ".join(f"a>n{i}" for i in range(WIDE)))
+    await graph.end("a", "failed")
+    await run_due_work(graph)
+    assert (await graph.flow()).left_count == 0
+    return graph
+
+
+async def test_a_replay_brings_many_back_in_bounded_steps(driver: Driver) -> None:
+    graph = await skipped_widely(driver)
+    await driver.replay(graph.held["a"])
+    assert 1 < (await graph.flow()).left_count < WIDE + 1
+    assert await run_due_work(graph) > 1
+    assert (await graph.flow()).left_count == WIDE + 1
+    await graph.end("a")
+    await run_due_work(graph)
+    assert await waiting(graph) == WIDE
+    await graph.check()
+
+
+@pytest.mark.parametrize(("outcome", "left", "state"), [("success", WIDE, "running"), ("failed", 0, "failed")])
+async def test_what_comes_back_late_learns_how_its_upstream_ended_meanwhile(
+    driver: Driver, outcome: str, left: int, state: str
+) -> None:
+    graph = await skipped_widely(driver)
+    await driver.replay(graph.held["a"])
+    await graph.end("a", outcome)
+    assert await graph.flow_state() in ("running", "blocked")
+    await run_due_work(graph)
+    assert ((await graph.flow()).left_count, await graph.flow_state()) == (left, state)
+    assert await waiting(graph) == left
+    await graph.check()
+
+
+async def test_a_batch_of_ends_lets_so_many_start_and_leaves_the_rest(driver: Driver) -> None:
+    graph = await Graph(driver).submit(" ".join(f"a{i}>n{i}.{j}" for i in range(40) for j in range(120)))
+    partition = flow_partition(graph.flow_id, driver.backend.partitions)
+    claim = b.ClaimExecutionsArgs(
+        lane_id=LANE, worker_id=WORKER, worker_instance_id=INSTANCE, lease_ttl_ms=TTL, count=40, partition=partition
+    )
+    works = await driver.backend.claim_executions(claim)
+    finish = tuple(
+        c.CompleteExecutionArgs(execution_id=work.execution_id, fence=work.fence)
+        for work in works
+        if isinstance(work, b.ClaimedWork)
+    )
+    await driver.backend.finish_executions(b.FinishExecutionsArgs(partition=partition, finish=finish))
+    assert 0 < await waiting(graph) < 40 * 120
+    await run_due_work(graph)
+    assert await waiting(graph) == 40 * 120
+    await graph.check()
+
+
 async def test_a_flow_leaves_nothing_behind(driver: Driver) -> None:
     """Submit, run in every way, trim, and the key space is what it was (D29)."""
     graph = await Graph(driver).submit(

@@ -39,6 +39,21 @@ async def forgiving(ctx: Context) -> str:
     return ""
 
 
+broken = True
+
+
+@alone.task
+async def fragile(number: int) -> int:
+    if broken:
+        raise Fail("broken", retryable=False)
+    return number
+
+
+@alone.task
+async def trusting(ctx: Context, count: int) -> int:
+    return sum(await ctx.flow.all(ctx.flow.map(fragile, range(count))))
+
+
 @alone.task
 def in_a_thread(ctx: Context) -> int:
     return ctx.wait(ctx.flow.result(ctx.flow.add(double, 4)))
@@ -66,6 +81,20 @@ async def test_a_handler_decides_what_the_failure_of_a_node_that_it_waits_for_me
         flow.add(forgiving)
     await fabric_kit.run_until_idle(alone)
     assert await flow.handle == "too small"
+
+
+@pytest.mark.parametrize("count", [1, 30])
+async def test_a_replayed_handler_waits_again_for_its_nodes_that_run_again(
+    fabric_kit: FabricKit, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    async with fabric_kit.flow("growing") as flow:
+        flow.add(trusting, count)
+    await fabric_kit.run_until_idle(alone)
+    assert await flow.handle.status() == "failed"
+    monkeypatch.setattr(f"{__name__}.broken", False)
+    assert len(await flow.handle.replay()) == count + 1
+    await fabric_kit.run_until_idle(alone)
+    assert await flow.handle == sum(range(count))
 
 
 async def test_a_handler_in_a_thread_waits_for_nodes_too(fabric_kit: FabricKit) -> None:

@@ -232,6 +232,18 @@ async def test_who_waits_learns_that_a_flow_was_closed_whose_members_stay(fabric
     assert (await flow.handle.describe()).left_count == 1
 
 
+async def test_a_flow_that_was_closed_gently_says_that_it_cannot_be_cancelled_otherwise(fabric_kit: FabricKit) -> None:
+    async with fabric_kit.flow("research") as flow:
+        node = flow.add(plan, "tides")
+    await flow.handle.cancel(policy="flow_only")
+    await flow.handle.cancel(policy="flow_only")  # the same again changes nothing
+    with pytest.raises(Conflict, match="cancelled before as flow_only, and cannot be as cancel_all") as caught:
+        await flow.handle.cancel()
+    assert caught.value.code == "flow_already_terminal"
+    await flow.handle.node(node).cancel()
+    assert (await flow.handle.describe()).left_count == 0
+
+
 async def test_a_replay_runs_what_failed_and_what_was_skipped(fabric_kit: FabricKit) -> None:
     broken = [True]
     mended = Worker()

@@ -133,7 +133,17 @@ class FlowHandle:
             cancellation_policy=policy,  # type: ignore[arg-type]  # checked there
             wait=wait,
         )
-        return await self._backend.cancel_flow(args)
+        result = await self._backend.cancel_flow(args)
+        if result.cancellation_policy is not args.cancellation_policy:
+            before, wanted = result.cancellation_policy, args.cancellation_policy
+            message = f"cancel {self.id}: it was cancelled before as {before}, and cannot be as {wanted}"
+            raise Conflict(
+                f"{message}; cancel what is left of it by itself, with handle.node(...).cancel()",
+                code="flow_already_terminal",
+                flow_id=str(self.id),
+                state="cancelled",
+            )
+        return result
 
     async def replay(self) -> list[ExecutionId]:
         """Run once more what failed, and with it what was skipped because of that; which members they are.
@@ -146,9 +156,12 @@ class FlowHandle:
         if flows := [view.labels[each.execution_id] for each in failed if each.child_flow_id]:
             message = f"replay {self.id}: {', '.join(flows)} failed, and a flow in a flow is not run again"
             raise Conflict(message, code="replay_not_allowed", flow_id=str(self.id))
-        for each in failed:
-            await self._backend.replay_execution(c.ReplayExecutionArgs(execution_id=each.execution_id))
-        return [each.execution_id for each in failed]
+        # Those that others wait for come first, so that these wait for them again.
+        place = {execution_id: at for at, execution_id in enumerate(view.order)}
+        again = sorted((each.execution_id for each in failed), key=place.__getitem__)
+        for execution_id in again:
+            await self._backend.replay_execution(c.ReplayExecutionArgs(execution_id=execution_id))
+        return again
 
     async def set_tags(self, tags: Mapping[str, str]) -> None:
         """Add tags or overwrite their values; other tags stay."""

@@ -3,9 +3,10 @@
 -- @args    execution_id:id now_ms *edge_ids
 -- @reply   unsatisfied_count public_state
 -- @errors  execution_not_found execution_not_terminal max_replays_exhausted replay_not_allowed
--- @events  replayed blocked unblocked claimed flow_reopened
+-- @events  replayed blocked unblocked claimed resumed skipped cancelled completed failed flow_reopened flow_completed
+--          flow_failed flow_cancelled
 -- @repeat  unsafe
--- @uses    attempt clock index policy record reopen reply steps suspension transition
+-- @uses    clock policy record reopen reply reviving transition
 local DEFAULT_MAX_REPLAYS = 10
 
 return function(K, _)
@@ -14,15 +15,13 @@ return function(K, _)
 
   if not x then return reply.refuse("execution_not_found") end
   if x.lifecycle_phase ~= "terminal" then return reply.refuse("execution_not_terminal", record.public_state(x)) end
-  local replays, stored = tonumber(x.replay_count or 0), policy.stored(x)
-  local limit = policy.count(stored, "max_replay_count", DEFAULT_MAX_REPLAYS)
+  local replays = tonumber(x.replay_count or 0)
+  local limit = policy.count(policy.stored(x), "max_replay_count", DEFAULT_MAX_REPLAYS)
   if replays >= limit then return reply.refuse("max_replays_exhausted", limit) end
   local refusal = reopen.check(x)
   if refusal then return refusal end
 
-  attempt.archive_ended(x, now)
-  steps.clear(x)
-  suspension.forget(x, now)
+  reviving.start_over(x, now)
   local again = reopen.begin(x, now)
   transition.apply(x, now, {
     event = "replayed",
@@ -33,8 +32,7 @@ return function(K, _)
     },
     clear = {"completed_at", "step_count"},
   }, {"replay_count", replays + 1})
-  local deadline = policy.deadline_of(stored)
-  if deadline then index.set_deadline(x, now + deadline) end
+  reviving.set_deadline(x, now)
   if again then reopen.finish(again) end
 
   return reply.ok(again and again.open_count or 0, record.public_state(x))

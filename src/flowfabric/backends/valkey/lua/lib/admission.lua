@@ -9,18 +9,27 @@ function M.lane_obstacle(x, is_resume)
   if lane == "paused" or lane == "disabled" or (lane == "draining" and not is_resume) then return "lane_" .. lane end
 end
 
-local function flow_state(x)
-  return redis.call("HGET", "ff:flow:" .. x.tag .. ":" .. x.flow_id .. ":core", "public_flow_state")
+local CLOSED = {cancelled = true, failed = true}
+
+-- That of the flow, or of the closed one that it is part of.
+local function flow_state(tag, flow_id)
+  local found = redis.call("HMGET", "ff:flow:" .. tag .. ":" .. flow_id .. ":core", "public_flow_state",
+    "parent_execution_id")
+  local state, parent = found[1], found[2]
+  if not parent or CLOSED[state] then return state end
+  local outer_id = redis.call("HGET", "ff:exec:" .. tag .. ":" .. parent .. ":core", "flow_id")
+  local outer = outer_id and flow_state(tag, outer_id)
+  return CLOSED[outer] and outer or state
 end
 
--- A member of a flow that was cancelled or has failed starts nothing, from that moment on (G9). Claims end no flow, so
--- a batch asks once for each.
+-- A member of a flow that was cancelled or has failed starts nothing, from that moment on (G9), and neither does one of
+-- a flow in it. Claims end no flow, so a batch asks once for each.
 function M.flow_obstacle(x)
   if not x.flow_id then return nil end
   local known = x.writes and x.writes.flow_states or {}
-  x.flow_state = known[x.flow_id] or flow_state(x)
+  x.flow_state = known[x.flow_id] or flow_state(x.tag, x.flow_id)
   known[x.flow_id] = x.flow_state
-  if x.flow_state == "cancelled" or x.flow_state == "failed" then return "flow_" .. x.flow_state end
+  if CLOSED[x.flow_state] then return "flow_" .. x.flow_state end
 end
 
 -- nil, or why this execution must not start now.

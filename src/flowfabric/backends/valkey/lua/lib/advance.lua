@@ -1,10 +1,11 @@
 -- A member has ended: its flow moves on in the same step (G7, G8).
--- @uses cascade flow flow_state join parked tasks writes
+-- @uses cascade flow flow_state join parked reviving tasks writes
 local M = {}
 
 local TASKS = {
   ended = join.ended, siblings = cascade.siblings, cancel = cascade.cancel, release = cascade.release,
-  cancel_child = cascade.cancel_child, abandon = cascade.abandon, orphan = cascade.orphan,
+  cancel_child = cascade.cancel_child, abandon = cascade.abandon, orphan = cascade.orphan, reopen = reviving.reopen,
+  reopen_skipped = reviving.reopen, reopen_cancelled = reviving.reopen, revive = reviving.revive,
 }
 
 -- How the member ends that stands for a flow, by the end of that flow.
@@ -79,7 +80,10 @@ function M.begin(x, now, finish)
   local f = tasks.flow(run, x.flow_id)
   if not f then return nil end
   x.run, x.flow = run, f
-  if not run.is_own then run.owner, run.budget, run.is_unsettled = x, tasks.BUDGET, true end
+  if not run.is_own then
+    run.owner, run.is_unsettled = x, true
+    tasks.renew_budget(run)
+  end
   return run
 end
 

@@ -48,17 +48,17 @@ function M.siblings(run, task)
   end
 end
 
--- Some members, in their order.
-local function page(run, task)
-  local room = run.budget
-  local ids = redis.call("ZRANGE", flow.key(task.f, "members"), task.from, task.from + room - 1)
-  tasks.spend(run, task, #ids, room)
-  return ids
+-- A stand-in whose flow is on its way: that is cancelled as its parent is, and ends the stand-in.
+local function cancel_alike(run, x, policy)
+  local child = tasks.flow(run, x.child_flow_id)
+  if child and not flow.has_ended(child) then M.cancel_flow(run, child, policy, "parent_ended") end
+  return child
 end
 
 -- cancel_pending leaves what runs; flow_only ends nothing, and what could start waits for an operator (D25).
 local function end_member(run, f, x)
   local policy = f.public_flow_state == "cancelled" and f.cancellation_policy or "cancel_all"
+  if x.child_released_at and policy ~= "cancel_all" and cancel_alike(run, x, policy) then return end
   if policy == "flow_only" then
     if x.lifecycle_phase ~= "runnable" or x.blocking_reason == "paused_by_flow_cancel" then return end
     transition.apply(x, run.now, PAUSED, {"blocking_detail", "its flow was cancelled"}, "paused_by_flow_cancel")
@@ -71,7 +71,7 @@ end
 function M.cancel(run, task)
   local f = task.f
   if f.public_flow_state ~= "cancelled" and f.public_flow_state ~= "failed" then return end
-  for _, id in ipairs(page(run, task)) do
+  for _, id in ipairs(tasks.members(run, task)) do
     local x = tasks.member(run, f, id:sub(#f.tag + 2))
     if x and x.lifecycle_phase ~= "terminal" then
       end_member(run, f, x)
@@ -85,7 +85,7 @@ end
 function M.release(run, task)
   local f = task.f
   if f.staged or flow.has_ended(f) then return end
-  for _, id in ipairs(page(run, task)) do
+  for _, id in ipairs(tasks.members(run, task)) do
     local uuid = id:sub(#f.tag + 2)
     if not group.is_open(f, uuid) then join.promote(run, f, tasks.member(run, f, uuid)) end
   end

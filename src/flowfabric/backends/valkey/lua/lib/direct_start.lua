@@ -7,7 +7,7 @@ local M = {}
 local function fits(x, request)
   return x.lane_id == request.lane_id and not x.required_capabilities and not x.attempt_timeout_ms
     and not x.claim_grant_until and not x.next_attempt_type and x.current_lease_epoch == "0"
-    and x.flow.public_flow_state == "running" and not admitting.is_limited(x)
+    and x.flow.public_flow_state == "running" and not x.flow.parent_execution_id and not admitting.is_limited(x)
 end
 
 -- Is there room for all of them, and nobody before them?

@@ -99,12 +99,13 @@ function M.add(f, e, number)
   redis.call("ZADD", M.in_key(f, e.down), number, e.id)
 end
 
--- What an end of its upstream makes of an edge, and how the join counts it: succeeded, failed or skipped.
-function M.verdict(kind, outcome)
+-- What an end of its upstream makes of an edge, and how the join counts it: succeeded, failed or skipped. is_failure:
+-- whether a cancel was somebody's, which on_failure does not take.
+function M.verdict(kind, outcome, is_failure)
   if kind == "any_terminal" then return "satisfied", "succeeded" end
   if kind == "on_failure" then
     if outcome == "failed" or outcome == "expired" then return "satisfied", "succeeded" end
-    return "impossible", "skipped"
+    return "impossible", is_failure and "failed" or "skipped"
   end
   if outcome == "success" then return "satisfied", "succeeded" end
   return "impossible", outcome == "skipped" and "skipped" or "failed"
@@ -112,14 +113,14 @@ end
 
 -- The end of their upstream resolves those that are open: they come to stand first in the list, each with how its join
 -- counts it. Answers how many.
-function M.resolve(edges, outcome)
+function M.resolve(edges, outcome, is_failure)
   local open = 0
   for i = 1, #edges do
     local e = edges[i]
     if e.state == "unsatisfied" then
       open = open + 1
       edges[open] = e
-      e.state, e.counter = M.verdict(e.kind, outcome)
+      e.state, e.counter = M.verdict(e.kind, outcome, is_failure)
     end
   end
   return open

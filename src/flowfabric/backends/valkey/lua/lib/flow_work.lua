@@ -1,5 +1,5 @@
 -- The durable work list of a partition: what flows had left when the budget of a step was used up.
--- @uses advance digits flow index_key tasks terminal
+-- @uses advance digits flow index_key member tasks terminal
 local M = {}
 
 -- So many due items are looked at.
@@ -30,7 +30,7 @@ local function carry_out(run, items, id)
   if not f then return end
   for i = 1, #items do
     local kind, uuid, from = items[i]:match("^%S+ (%S+) (%S+) (%d+)$")
-    if kind == "ended" and f.work_count > 0 then flow.add(f, "work_count", -1) end
+    if member.MUST_BE_DONE[kind] and f.work_count > 0 then flow.add(f, "work_count", -1) end
     if advance.is_task(kind) then tasks.add(run, kind, f, uuid, tonumber(from)) end
   end
   advance.drive(run)

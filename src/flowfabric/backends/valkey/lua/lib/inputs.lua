@@ -24,4 +24,25 @@ function M.of(x)
   return rows, table.concat(results)
 end
 
+-- 0.2.0 passes a result by making it the payload. That is done where nothing is lost by it: the child has no payload
+-- of its own, and this is its only edge that passes data.
+function M.inject(f, x, up)
+  if redis.call("EXISTS", x.base .. ":payload") == 1 then return false end
+  local edges, count = edge.page(f, edge.in_key(f, tasks.uuid(x)), 0), 0
+  for i = 1, #edges do
+    if edges[i].ref ~= "" then
+      count = count + 1
+      if count > 1 or edges[i].up ~= up then return false end
+    end
+  end
+  local upstream = "ff:exec:" .. f.tag .. ":" .. f.tag .. ":" .. up
+  if redis.call("COPY", upstream .. ":result", x.base .. ":payload", "REPLACE") == 0 then return false end
+  local encoding = redis.call("HGET", upstream .. ":core", "result_encoding")
+  if encoding then
+    x.payload_encoding = encoding
+    redis.call("HSET", x.core, "payload_encoding", encoding)
+  end
+  return true
+end
+
 return M

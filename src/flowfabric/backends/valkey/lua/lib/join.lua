@@ -1,5 +1,5 @@
 -- The end of a member reaches its downstream: edges are resolved, joins decided, children promoted or skipped.
--- @uses edge flow flow_failure group member only_edge successors tasks transition update
+-- @uses edge flow flow_failure group inputs member only_edge successors tasks transition update
 local M = {}
 
 local function unblocked(eligibility, reason)
@@ -37,27 +37,6 @@ local function release_child_flow(run, f, x)
   end
 end
 
--- 0.2.0 passes a result by making it the payload. That is done where nothing is lost by it: the child has no payload
--- of its own, and this is its only edge that passes data.
-local function inject(f, x, up)
-  if redis.call("EXISTS", x.base .. ":payload") == 1 then return false end
-  local edges, count = edge.page(f, edge.in_key(f, tasks.uuid(x)), 0), 0
-  for i = 1, #edges do
-    if edges[i].ref ~= "" then
-      count = count + 1
-      if count > 1 or edges[i].up ~= up then return false end
-    end
-  end
-  local upstream = "ff:exec:" .. f.tag .. ":" .. f.tag .. ":" .. up
-  if redis.call("COPY", upstream .. ":result", x.base .. ":payload", "REPLACE") == 0 then return false end
-  local encoding = redis.call("HGET", upstream .. ":core", "result_encoding")
-  if encoding then
-    x.payload_encoding = encoding
-    redis.call("HSET", x.core, "payload_encoding", encoding)
-  end
-  return true
-end
-
 -- Nearly all start so: nothing but their dependencies ever held them back.
 local function is_usual(x)
   return x.writes and not x.is_unusual and x.eligibility_state == "blocked_by_dependencies"
@@ -87,7 +66,7 @@ end
 -- The child of a satisfied join may start. Answers what was done to it.
 local function satisfy(run, f, e)
   local x = tasks.member(run, f, e.down)
-  local is_injected = x and x.has_inputs and inject(f, x, e.up)
+  local is_injected = x and x.has_inputs and inputs.inject(f, x, e.up)
   M.promote(run, f, x)
   return is_injected and "data_injected" or ""
 end
@@ -114,7 +93,7 @@ end
 function M.pass(run, x, down)
   local f = x.flow
   local child = not f.has_joins and tasks.member(run, f, down)
-  if child and child.has_inputs then inject(f, child, tasks.uuid(x)) end
+  if child and child.has_inputs then inputs.inject(f, child, tasks.uuid(x)) end
   if child and f.is_plain and not child.child_flow_id and is_usual(child) then return successors.add(child, run.now) end
   flow.add(f, "moving_count", -1)
   if child then return M.promote(run, f, child) end
@@ -122,9 +101,16 @@ function M.pass(run, x, down)
 end
 
 -- Failed, ran out of time, or was cancelled by somebody who asked for it.
-local function is_failure(x, outcome)
+function M.is_failure(x, outcome)
   return outcome == "failed" or outcome == "expired"
     or outcome == "cancelled" and x.cancelled_by ~= "flow_cascade"
+end
+
+-- The end of their upstream reaches those of the edges that are open.
+function M.resolve(run, f, edges, x)
+  local open = edge.resolve(edges, x.terminal_outcome, M.is_failure(x, x.terminal_outcome))
+  if open == 1 then edge.save(f, edges[1]) else edge.save_all(f, edges, open) end
+  for i = 1, open do M.count(run, f, edges[i], edges[i].counter) end
 end
 
 -- The task "ended": the edges out of a member that has ended. A flow that was closed leaves them as they are.
@@ -139,12 +125,10 @@ function M.ended(run, task)
     edges, seen = edge.page(f, edge.out_key(f, task.uuid), task.from, room)
   end
   tasks.spend(run, task, seen, room)
-  if seen == 0 and task.from == 0 and is_failure(x, outcome) then
+  if seen == 0 and task.from == 0 and M.is_failure(x, outcome) then
     M.fail_flow(run, f, "member " .. task.uuid, x.id)
   end
-  local open = edge.resolve(edges, outcome)
-  if open == 1 then edge.save(f, edges[1]) else edge.save_all(f, edges, open) end
-  for i = 1, open do M.count(run, f, edges[i], edges[i].counter) end
+  M.resolve(run, f, edges, x)
 end
 
 return M

@@ -42,11 +42,14 @@ end
 
 local function item(f, kind, subject, from) return f.id .. " " .. kind .. " " .. subject .. " " .. from end
 
--- Work that a flow has left, for now or for later. It does not end before all ends of its members have been seen to.
+-- Work without which a flow does not end: all ends of its members are seen to, and what runs again is.
+M.MUST_BE_DONE = {ended = true, reopen = true, reopen_skipped = true, reopen_cancelled = true, revive = true}
+
+-- Work that a flow has left, for now or for later.
 function M.add_work(f, kind, subject, from, due)
   local key = index_key.partition(f, "flow_work")
   local added = redis.call("ZADD", key, digits.of(due), item(f, kind, subject, from))
-  if kind == "ended" then flow.add(f, "work_count", added) end
+  if M.MUST_BE_DONE[kind] then flow.add(f, "work_count", added) end
 end
 
 function M.drop_work(f, kind, subject)

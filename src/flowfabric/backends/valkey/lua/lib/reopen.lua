@@ -1,90 +1,30 @@
 -- A finished member runs again: what came of its end is taken back where nothing has been built on it (D23).
--- @uses advance edge flow flow_failure flow_state group reply tasks terminal transition
+-- @uses advance edge flow flow_failure flow_state group reply reviving tasks terminal
 local M = {}
 
-local BLOCKED = {
-  lifecycle_phase = "runnable", eligibility_state = "blocked_by_dependencies", blocking_reason = "waiting_for_children",
-}
-local HELD = {event = "blocked", state = BLOCKED}
-local REVIVED = {
-  event = "replayed", clear = {"completed_at", "failure_reason"},
-  state = {
-    lifecycle_phase = "runnable", eligibility_state = "blocked_by_dependencies",
-    blocking_reason = "waiting_for_children", attempt_state = "pending_first_attempt",
-  },
-}
-local QUEUED = {
-  lifecycle_phase = "runnable", eligibility_state = "eligible_now", blocking_reason = "waiting_for_worker",
-}
-
--- A refusal or nil: what was cancelled as a whole stays so, and a flow is not run again through its stand-in.
+-- A refusal or nil: what was cancelled as a whole stays so, and a flow whose stand-in has ended is not run again.
 function M.check(x)
   if x.child_flow_id then return reply.refuse("replay_not_allowed", "child_flow") end
   local f = x.flow_id and flow.load(x.tag, x.flow_id)
-  if f and f.public_flow_state == "cancelled" then return reply.refuse("replay_not_allowed", "flow_cancelled") end
+  if not f then return nil end
+  if f.public_flow_state == "cancelled" then return reply.refuse("replay_not_allowed", "flow_cancelled") end
+  if f.parent_execution_id and flow.has_ended(f) then return reply.refuse("replay_not_allowed", "child_flow") end
 end
 
--- How a join counted an edge, by its state and the outcome that brought it there.
-local function counter_of(e, outcome)
-  if e.state == "satisfied" then return "succeeded" end
-  return (outcome == "skipped" or e.kind == "on_failure") and "skipped" or "failed"
-end
-
--- Open an edge again. Answers whether its join is open with it.
-local function take_back(f, e, outcome)
-  local g = group.load(f, e.down)
-  local counter = counter_of(e, outcome)
-  if g[counter] == 0 then counter = counter == "failed" and "skipped" or "failed" end
-  e.state = "unsatisfied"
-  edge.save(f, e)
-  local is_open = group.uncount(g, counter)
-  if is_open then flow_failure.forget(f, "join " .. e.down) end
-  return is_open
-end
-
--- One that was waiting to start waits for its dependencies again; one that was skipped does so for the first time, and
--- what was skipped because of it does, too.
-local function hold(run, f, x, queue)
-  if x.lifecycle_phase == "runnable" then
-    if x.eligibility_state ~= "blocked_by_dependencies" then transition.apply(x, run.now, HELD) end
-  elseif x.terminal_outcome == "skipped" then
-    transition.apply(x, run.now, REVIVED)
-    flow.add(f, "members_skipped", -1)
-    queue[#queue + 1] = {uuid = tasks.uuid(x), outcome = "skipped"}
-  end
-end
-
--- One that stands for a flow has, too, when it was released or has ended: that flow is not brought back.
-local function has_run(x)
-  if x.child_flow_id then return x.child_released_at ~= nil or x.lifecycle_phase == "terminal" end
-  return x.current_attempt_id ~= nil
-end
-
--- The edges out of members that run again, and out of those that are revived because of them.
-local function reopen_out(run, f, uuid, outcome)
-  local queue, head = {{uuid = uuid, outcome = outcome}}, 1
-  while head <= #queue do
-    local upstream = queue[head]
-    head = head + 1
-    for _, e in ipairs((edge.page(f, edge.out_key(f, upstream.uuid), 0))) do
-      local x = (e.state == "satisfied" or e.state == "impossible") and tasks.member(run, f, e.down)
-      if x and not has_run(x) and take_back(f, e, upstream.outcome) then hold(run, f, x, queue) end
-    end
-  end
-end
-
--- A member that was skipped, or has never run, waits again for those whose end had made it impossible; where the
--- upstream has succeeded since then it waits for nothing.
-local function reopen_in(run, f, uuid)
-  for _, e in ipairs((edge.page(f, edge.in_key(f, uuid), 0))) do
-    local upstream = e.state == "impossible" and tasks.member(run, f, e.up)
-    if upstream then
-      take_back(f, e, upstream.terminal_outcome)
-      local verdict, counter = edge.verdict(e.kind, upstream.terminal_outcome)
-      if upstream.lifecycle_phase == "terminal" and verdict == "satisfied" then
-        e.state = verdict
+-- A member waits again for those that run again, and one that never ran for those whose end had made it impossible;
+-- where the upstream has succeeded since then it waits for nothing.
+local function reopen_in(run, f, x)
+  local is_first = x.terminal_outcome == "skipped" or not reviving.has_run(x)
+  for _, e in ipairs((edge.page(f, edge.in_key(f, tasks.uuid(x)), 0))) do
+    local is_closed = e.state == "satisfied" or e.state == "impossible" and is_first
+    local upstream = is_closed and tasks.member(run, f, e.up)
+    local has_ended = upstream and upstream.lifecycle_phase == "terminal"
+    if upstream and (e.state == "impossible" or not has_ended) then
+      reviving.take_back(f, e, reviving.task_of(upstream))
+      if has_ended and edge.verdict(e.kind, upstream.terminal_outcome) == "satisfied" then
+        e.state = "satisfied"
         edge.save(f, e)
-        group.count(group.of_edge(f, e), counter, run.now)
+        group.count(group.of_edge(f, e), "succeeded", run.now)
       end
     end
   end
@@ -95,17 +35,19 @@ end
 function M.begin(x, now)
   local f = x.flow_id and flow.load(x.tag, x.flow_id)
   if not f then return nil end
-  local run, uuid, outcome = tasks.start(x.tag, now, terminal.finish), tasks.uuid(x), x.terminal_outcome
+  local run, uuid = tasks.start(x.tag, now, terminal.finish), tasks.uuid(x)
   tasks.know(run, f)
+  tasks.add(run, reviving.task_of(x), f, uuid, 0)
+  if flow.is_closed(f) then tasks.add(run, "revive", f, "-", 0) end
   if flow.has_ended(f) then flow_state.reopen(f) end
-  flow.add(f, flow.COUNTED[outcome], -1)
+  flow.add(f, flow.COUNTED[x.terminal_outcome], -1)
   flow_failure.forget(f, "member " .. uuid)
-  if outcome == "skipped" or not has_run(x) then reopen_in(run, f, uuid) end
-  reopen_out(run, f, uuid, outcome)
+  reopen_in(run, f, x)
   x.run, x.flow = run, f
   local g = group.load(f, uuid)
   local waits = g.n > 0 and g.group_state == "pending"
-  return {run = run, state = waits and BLOCKED or QUEUED, open_count = waits and group.open_count(g) or 0}
+  local where = waits and reviving.BLOCKED or reviving.QUEUED
+  return {run = run, state = where, open_count = waits and group.open_count(g) or 0}
 end
 
 function M.finish(again) advance.drive(again.run) end

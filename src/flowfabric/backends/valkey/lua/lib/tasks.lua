@@ -3,8 +3,10 @@
 -- @uses batch flow member record successors writes
 local M = {}
 
--- So many edges or members in one step.
+-- So many edges or members in one step; a batch, which is a step for each of its ends, has so many in all, because the
+-- server's Lua can write no more than some thousand entries of an index at once.
 M.BUDGET = 256
+local BATCH_BUDGET = 4 * M.BUDGET
 
 -- What may start is offered when all is written.
 local function own_collector()
@@ -17,8 +19,8 @@ end
 -- batch that this is part of, if any.
 function M.start(tag, now, finish, collected, budget)
   local run = {
-    tag = tag, now = now, finish = finish, budget = budget or M.BUDGET, todo = {}, head = 1, last = {}, flows = {},
-    order = {}, collected = collected or own_collector(), is_own = not collected,
+    tag = tag, now = now, finish = finish, budget = budget or M.BUDGET, rest = BATCH_BUDGET, todo = {}, head = 1,
+    last = {}, flows = {}, order = {}, collected = collected or own_collector(), is_own = not collected,
   }
   run.collected.run = run
   return run
@@ -40,6 +42,9 @@ function M.know(run, f)
   run.flows[f.id] = f
   run.order[#run.order + 1] = f
 end
+
+-- The next end of a batch.
+function M.renew_budget(run) run.budget = math.min(M.BUDGET, run.rest) end
 
 function M.uuid(x) return x.id:sub(#x.tag + 2) end
 
@@ -72,8 +77,16 @@ end
 
 -- Use up the budget for `seen` items of a task that asked for `room`; there may be more of it.
 function M.spend(run, task, seen, room)
-  run.budget = run.budget - seen
+  run.budget, run.rest = run.budget - seen, run.rest - seen
   if seen == room then M.add(run, task.kind, task.f, task.uuid, task.from + seen) end
+end
+
+-- Some members of the flow of a task, in their order.
+function M.members(run, task)
+  local room = run.budget
+  local ids = redis.call("ZRANGE", flow.key(task.f, "members"), task.from, task.from + room - 1)
+  M.spend(run, task, #ids, room)
+  return ids
 end
 
 function M.put_off(run, task) member.add_work(task.f, task.kind, task.uuid, task.from, run.now) end

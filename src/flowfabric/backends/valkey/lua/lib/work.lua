@@ -48,7 +48,8 @@ local function promoted(turn, id)
   local x = turn.ended and turn.ended.promoted[id]
   if not x then return nil end
   x.writes, x.run, x.flow = turn.lane.writes, nil, nil
-  x.writes.flow_states[x.flow_id] = turn.ended.run.flows[x.flow_id].public_flow_state
+  local f = turn.ended.run.flows[x.flow_id]
+  if not f.parent_execution_id then x.writes.flow_states[x.flow_id] = f.public_flow_state end
   return x
 end
 
