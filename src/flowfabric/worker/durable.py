@@ -50,7 +50,7 @@ class DurableContext(TaskContext, ABC):
         """Call `fn`, in a thread unless it is async, and record what it returns; later passes get the record.
 
         `returns` is the type of the result where `fn` does not say it, `was` the name under which earlier versions
-        recorded the step. What `fn` raises is not recorded.
+        recorded the step. What `fn` raises is recorded, too, when the handler goes on from it; see StepFailed.
         """
         return steps.begin(self._records, name, fn, args, returns, was)
 

@@ -22,6 +22,8 @@ from flowfabric.core.ids import WaitpointId, WaitpointKey
 from flowfabric.core.states import AttemptType
 from flowfabric.errors import FlowFabricError, InvalidInput
 from flowfabric.worker.attempt import Attempt, stop_for
+from flowfabric.worker.failures import ENCODING as FAILURE
+from flowfabric.worker.failures import Failures
 from flowfabric.worker.occurrences import Gate, Occurrence, Occurrences
 from flowfabric.worker.outcomes import Interrupted
 from flowfabric.worker.signals import WaitEnd, Waitpoint
@@ -72,9 +74,11 @@ class Journal:
         self._records: dict[tuple[str, int], c.StepRecord] = {}
         self._steps: list[tuple[str, int]] = []  # those of the user, in the order of recording
         self._is_loaded = attempt.work.attempt_type is AttemptType.INITIAL
+        self._unreadable: Exception | None = None
         self._loading = asyncio.Lock()
         self._choice: ChangedSteps | None = None
-        self.keepers: list[Callable[[], Awaitable[None]]] = []  # of what else a later pass must find
+        self.failures = Failures(self)
+        self.keepers: list[Callable[[], Awaitable[None]]] = [self.failures.keep_all]  # of what a later pass must find
         if told := attempt.work.resumption:
             self._learn(told.latest, told.latest.signals)
             self._is_loaded = told.step_count == 0
@@ -96,9 +100,9 @@ class Journal:
 
     # Which one it is.
 
-    def take(self, name: str, like: object = None, was: str | None = None) -> Occurrence:
+    def take(self, name: str, was: str | None = None) -> Occurrence:
         """The next one of this name; `was` is a name that it may have been recorded under."""
-        taken = self._occurrences.take(name, like)
+        taken = self._occurrences.take(name)
         self._called.add((name, taken.number))
         if was is not None:
             self._called.add((was, taken.number))
@@ -113,13 +117,17 @@ class Journal:
         return next((found for name in names if (found := self._records.get((name, occurrence.number)))), None)
 
     def left_over(self) -> str | None:
-        """The next step that an earlier pass recorded after all those that this one has come to."""
+        """The next step that an earlier pass recorded after all those that this one has come to, if it did not fail."""
         later = None
         for key in reversed(self._steps):
             if key in self._called:
                 break
             later = key[0]
         return later
+
+    def expect_another_way(self) -> None:
+        """A step is tried again that failed in an earlier attempt: the steps after it may be others."""
+        self._steps.clear()
 
     @property
     def open_waitpoints(self) -> dict[WaitpointKey, Waitpoint]:
@@ -129,12 +137,18 @@ class Journal:
     # Reading.
 
     async def loaded(self) -> None:
+        """A pass that could not read its records does not go on without them: it would count its steps wrongly."""
         if self._is_loaded:
             return
         async with self._loading:
+            if self._unreadable is not None:
+                raise self._unreadable
             if not self._is_loaded:
-                await self._load()
-                self._steps = [key for key in self._records if not key[0].startswith(RESERVED)]
+                try:
+                    await self._load()
+                except Exception as error:
+                    self._unreadable = error
+                    raise
                 self._is_loaded = True
 
     async def _load(self) -> None:
@@ -142,6 +156,9 @@ class Journal:
             self._records, _ = await asyncio.gather(self._read_records(), self.read_latest())
         else:
             self._records = await self._read_records()
+        steps = {key: each for key, each in self._records.items() if not each.name.startswith(RESERVED)}
+        self._steps = [key for key, each in steps.items() if each.encoding != FAILURE]
+        self.failures.learn(steps.values())
 
     async def _read_records(self) -> dict[tuple[str, int], c.StepRecord]:
         found: dict[tuple[str, int], c.StepRecord] = {}
@@ -212,6 +229,10 @@ class Journal:
     async def record(self, step: Occurrence, payload: bytes, *, digest: str = "", replace: bool = False) -> bytes:
         """Record a result as JSON; answers what counts from now on, which may have been recorded before."""
         return await self._record(step.name, step.number, payload, ENCODING, digest, replace)
+
+    async def record_failure(self, step: Occurrence, payload: bytes, digest: str) -> None:
+        """Record what the handler got in place of a result; it may have been another failure in an earlier attempt."""
+        await self._record(step.name, step.number, payload, FAILURE, digest, replace=True)
 
     async def keep(self) -> None:
         """Record what the next pass cannot learn otherwise, ahead of a suspension."""

@@ -10,9 +10,7 @@ import inspect
 import logging
 from asyncio import sleep
 from collections.abc import Awaitable, Callable, Coroutine
-from contextlib import suppress
 from functools import partial
-from types import FunctionType
 from typing import Any, Final, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -24,6 +22,7 @@ from flowfabric.core import contracts as c
 from flowfabric.core import limits
 from flowfabric.errors import Invalid, InvalidInput
 from flowfabric.worker.calls import reader
+from flowfabric.worker.failures import ENCODING as FAILURE
 from flowfabric.worker.journal import CHANGED_STEPS_TAG, RESERVED, Journal
 from flowfabric.worker.outcomes import INVALID_RESULT, STEP_CHANGED, Fail
 from flowfabric.worker.threads import is_async
@@ -59,29 +58,35 @@ class _Step:
         self._digest = digest_of(args)
         self._decode = reader(_result_type(self._function, returns), "returns")
         self._field = f"result of step {name!r}"
-        self._at = journal.take(name, _Call(self._function, self._digest), was)
+        self._at = journal.take(name, was)
+        self._survived = journal.failures.unrecorded  # the handler has gone on from these, or goes beside them
 
     async def run(self) -> Any:
-        try:
-            await self._journal.loaded()
-            record = self._journal.find(self._at, self._was)
-            if record is not None:
-                return await self._settle(record)
+        await self._journal.loaded()
+        record = self._journal.find(self._at, self._was)
+        if record is None:
             await self._check_order()
-            return await self._run()
-        except BaseException:
-            self._journal.give_back(self._at)
-            raise
+        elif record.encoding == FAILURE:
+            await self._raise_again(record)
+        else:
+            return await self._settle(record)
+        return await self._run()
 
-    async def _run(self, *, replace: bool = False) -> Any:
-        """Run the function and record its result. What it raises is the handler's, and is not recorded."""
+    async def _run(self) -> Any:
+        """Run the function and record its result, in place of a record that does not count."""
         async with self._journal.gate.beside():
             self._journal.attempt.check()
             with tracing.span("step", self._at.name):
-                value = await self._call()
-                payload = self._encoded(value)
-                kept = self._decoded(payload)  # before it is recorded: what cannot be read must not be kept
-                recorded = await self._record(payload, replace)
+                try:
+                    return await self._run_and_record()
+                except Exception as error:
+                    self._journal.failures.note(self._at, self._digest, error)
+                    raise
+
+    async def _run_and_record(self) -> Any:
+        payload = self._encoded(await self._call())
+        kept = self._decoded(payload)  # before it is recorded: what cannot be read must not be kept
+        recorded = await self._record(payload)
         return kept if recorded == payload else self._decoded(recorded)
 
     async def _call(self) -> Any:
@@ -103,8 +108,10 @@ class _Step:
         except InvalidInput as error:
             raise _unusable(error) from error
 
-    async def _record(self, payload: bytes, replace: bool) -> bytes:
+    async def _record(self, payload: bytes) -> bytes:
+        replace = self._journal.find(self._at, self._was) is not None
         try:
+            await self._journal.failures.keep(self._survived)
             return await self._journal.record(self._at, payload, digest=self._digest, replace=replace)
         except Invalid as error:  # such as one step too many: it has run, and no retry may run it again
             raise _unusable(error) from error
@@ -117,17 +124,28 @@ class _Step:
             value, unreadable = payloads.decode(record.payload, self._decode, self._field), None
         except InvalidInput as error:
             value, unreadable = None, error
-        is_same = record.input_digest == self._digest or not (record.input_digest and self._digest)
-        if is_same and unreadable is None:
+        if self._has_inputs_of(record) and unreadable is None:
             return value
         choice = await self._journal.changed_steps()
         if choice == "rerun":
-            return await self._run(replace=True)
+            return await self._run()
         problem = f"cannot be read as recorded ({unreadable})" if unreadable else "was recorded with other inputs"
         if choice == "fail" or unreadable is not None:
             raise self._changed(problem, choice)
         _logger.warning("step %s of %s %s; the record counts", self._at, self._journal.attempt.execution_id, problem)
         return value
+
+    def _has_inputs_of(self, record: c.StepRecord) -> bool:
+        return record.input_digest == self._digest or not (record.input_digest and self._digest)
+
+    async def _raise_again(self, record: c.StepRecord) -> None:
+        """Raise what was recorded, if it counts; otherwise the step is run again, as one with other inputs is."""
+        if not self._has_inputs_of(record):
+            await self._check_order()
+        elif failure := self._journal.failures.counted(record):
+            raise failure.error(self._at)
+        else:
+            self._journal.expect_another_way()
 
     async def _check_order(self) -> None:
         """With `fail`, a step without a record must not come before recorded ones: some name has changed."""
@@ -142,38 +160,6 @@ class _Step:
         advice = f"with the tag {CHANGED_STEPS_TAG} the execution chooses keep, rerun or fail"
         reason = f"step {self._at} {problem}; changed_steps is {choice!r}; {advice}"
         return Fail(reason, category=STEP_CHANGED, retryable=False)
-
-
-class _Call:
-    """A function and its inputs, compared within one pass only; functions made on the spot by what they hold."""
-
-    __slots__ = ("_digest", "_function", "_held")
-
-    def __init__(self, function: Any, digest: str) -> None:
-        self._function, self._digest, self._held = function, digest, _held_by(function)
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, _Call) or self._digest != other._digest:
-            return False
-        if not (isinstance(self._function, FunctionType) and isinstance(other._function, FunctionType)):
-            return bool(self._function == other._function)
-        return (
-            self._function.__code__ is other._function.__code__
-            and len(self._held) == len(other._held)
-            and all(mine is theirs for mine, theirs in zip(self._held, other._held, strict=True))
-        )
-
-    __hash__ = None  # type: ignore[assignment]
-
-
-def _held_by(function: Any) -> list[Any]:
-    if not isinstance(function, FunctionType):
-        return []
-    held = list(function.__defaults__ or ())
-    for cell in function.__closure__ or ():
-        with suppress(ValueError):  # it holds nothing yet
-            held.append(cell.cell_contents)
-    return held
 
 
 def _result_type(function: Callable[..., Any], returns: Any) -> Any:
