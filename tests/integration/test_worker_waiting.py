@@ -353,6 +353,38 @@ async def test_a_waitpoint_that_expired_or_was_used_is_refused_with_advice(
     assert await handle is None
 
 
+async def test_a_key_is_taken_until_its_waitpoint_was_waited_at(fabric_kit: FabricKit, worker: Worker) -> None:
+    refused: list[InvalidInput] = []
+
+    @worker.task
+    async def handler(ctx: Context) -> list[Any]:
+        said = []
+        for number in range(2):
+            first, second = await asyncio.gather(ctx.waitpoint("desk"), ctx.waitpoint("desk"), return_exceptions=True)
+            assert isinstance(first, Waitpoint)
+            await ctx.step("early", lambda link: fabric_kit.signal(link, number), first.link("go"))  # noqa: B023
+            with pytest.raises(InvalidInput) as error:
+                await ctx.waitpoint("desk")
+            refused.extend([second, error.value])  # type: ignore[list-item]
+            if number == 0:
+                said.append((await ctx.wait_for_signal("go", at=first)).payload)
+            else:
+                said.append((await ctx.wait_for(Single(WaitpointKey("desk"))))[0].payload)
+            await ctx.sleep(1)
+        await ctx.waitpoint("desk")
+        return said
+
+    handle = await waiting(fabric_kit, worker, handler)
+    for _ in range(2):
+        await fabric_kit.sleep_through(handle)
+        await fabric_kit.run_until_idle(worker)
+    assert await handle == [0, 1]
+    assert len(refused) == 10
+    for each in refused:
+        assert each.field == "key"
+        assert "wait at that one, or choose another key (got 'desk')" in str(each)
+
+
 async def test_large_answers_outlive_the_next_wait(fabric_kit: FabricKit, worker: Worker) -> None:
     @worker.task
     async def handler(ctx: Context) -> list[int]:

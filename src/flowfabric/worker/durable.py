@@ -69,7 +69,7 @@ class DurableContext(TaskContext, ABC):
     async def waitpoint(self, key: str | None = None, *, expires_in: Duration = _DAY_S) -> Waitpoint:
         """A place for signals, ahead of the wait for them: its link can be given away, and what comes early is kept.
 
-        It is good for one wait, which must begin within `expires_in`.
+        It is good for one wait, which must begin within `expires_in`; another one of the same key can be made after it.
         """
         return await recorded.waitpoint(self._records, key, expires_in)
 

@@ -66,6 +66,7 @@ class Journal:
         self.home = home
         self.gate = Gate()
         self.waitpoints: dict[WaitpointKey, Waitpoint] = {}  # that were made, the last one of each key
+        self.making: set[str | None] = set()  # the keys of those that are being made
         self.used: set[WaitpointId] = set()  # those that were waited at
         self._latest: LatestWait | None = None
         self._ends: dict[str, WaitEnd] = {}  # of those that were the latest, by pointer
