@@ -273,6 +273,20 @@ async def test_a_wait_that_makes_no_sense_is_refused(
     assert await handle is None
 
 
+async def test_what_happens_at_a_time_out_needs_one(fabric_kit: FabricKit, worker: Worker) -> None:
+    @worker.task
+    async def handler(ctx: Context, patience: float | None) -> None:
+        for wait in (ctx.wait_for_signal("x", on_timeout="cancel"), ctx.wait_for(OperatorOnly(), on_timeout="raise")):
+            with pytest.raises(InvalidInput, match="needs timeout") as error:
+                await wait
+            assert error.value.field == "on_timeout"
+        await ctx.wait_for_signal("x", timeout=patience, on_timeout="cancel")
+
+    handle = await waiting(fabric_kit, worker, handler, None)
+    await told(fabric_kit, worker, handle, "x")
+    assert await handle is None
+
+
 # Several waits, several waitpoints.
 
 

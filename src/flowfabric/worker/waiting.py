@@ -6,6 +6,7 @@ The handler is run again when the wait is over; the suspension carries the name 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from types import EllipsisType
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypedDict
 
 from flowfabric import tracing
@@ -45,7 +46,8 @@ _UNUSABLE: Final = frozenset({"pending_waitpoint_expired", "waitpoint_not_pendin
 class WaitOptions(TypedDict, total=False):
     """How long a handler waits, what happens then, and why it waits; without `timeout` it waits until it is told.
 
-    `question` is what the page of the waitpoint's link asks a person.
+    `on_timeout` needs a `timeout`, which may be given as None. `question` is what the page of the waitpoint's link asks
+    a person.
     """
 
     timeout: Duration | None
@@ -65,17 +67,19 @@ class Terms(NamedTuple):
 
 def _terms(
     *,
-    timeout: Duration | None = None,
-    on_timeout: str = "raise",
+    timeout: Duration | EllipsisType | None = ...,
+    on_timeout: str | None = None,
     reason: Reason = c.SuspensionReasonCode.WAITING_FOR_SIGNAL,
     question: str = "",
 ) -> Terms:
     if question != "":
         limits.text("question", question, 0, _QUESTION_MAX_BYTES)
-    behavior = _BEHAVIORS.get(on_timeout)
+    behavior = _BEHAVIORS.get("raise" if on_timeout is None else on_timeout)
     if behavior is None:
         raise InvalidInput("on_timeout", on_timeout, f"must be one of {', '.join(_BEHAVIORS)}")
-    if timeout is None:
+    if timeout is ... and on_timeout is not None:
+        raise InvalidInput("on_timeout", on_timeout, "needs timeout; without one the wait is never over by itself")
+    if timeout is None or timeout is ...:
         return Terms(reason, question=question)
     return Terms(reason, ms("timeout", timeout, low=1), behavior, question)
 
@@ -111,11 +115,12 @@ async def wait_for_signal(
     journal: Journal, name: str, kind: Any, at: Waitpoint | None, options: WaitOptions
 ) -> Signal[Any]:
     """The signal of this name, at a new waitpoint unless one was made before."""
+    terms = _terms(**options)
 
     def wait() -> Wait:
         place = c.FreshWaitpoint.new() if at is None else _made_before(at)
         assert place.waitpoint_key is not None
-        return Wait(Single(place.waitpoint_key, ByName(name)), (place,), _terms(**options), kind)
+        return Wait(Single(place.waitpoint_key, ByName(name)), (place,), terms, kind)
 
     end = await wait_until_over(journal, "ctx.wait_for_signal", f"signal:{name}", wait)
     if at is not None:
@@ -132,10 +137,9 @@ async def wait_for(
     journal: Journal, condition: ResumeCondition, kind: Any, options: WaitOptions
 ) -> tuple[Signal[Any], ...]:
     """The signals that met the condition, as they came; none when an operator ended the wait."""
+    terms = _terms(**options)
     places = bindings(condition, journal.open_waitpoints)
-    end = await wait_until_over(
-        journal, "ctx.wait_for", "condition", lambda: Wait(condition, places, _terms(**options), kind)
-    )
+    end = await wait_until_over(journal, "ctx.wait_for", "condition", lambda: Wait(condition, places, terms, kind))
     journal.used.update(place.waitpoint_id for place in places)
     if end.is_timeout:
         raise SignalTimeout("the signals that were waited for did not come in time")
