@@ -28,6 +28,7 @@ from flowfabric import (
     SignalTimeout,
     Single,
     Suspended,
+    TimeoutOnly,
     Waitpoint,
     Worker,
 )
@@ -254,19 +255,44 @@ async def test_sleep_waits_for_the_clock_of_the_store(fabric_kit: FabricKit, wor
 
 @pytest.mark.parametrize(
     ("options", "field"),
-    [({"on_timeout": "explode"}, "on_timeout"), ({"timeout": 0}, "timeout"), ({"reason": "bored"}, "reason_code")],
+    [({"on_timeout": "explode"}, "on_timeout"), ({"timeout": 0}, "timeout"), ({"reason": "bored"}, "reason")],
 )
 async def test_a_wait_that_makes_no_sense_is_refused(
     fabric_kit: FabricKit, worker: Worker, options: dict[str, Any], field: str
 ) -> None:
     @worker.task
     async def handler(ctx: Context) -> None:
-        with pytest.raises(InvalidInput, match=field):
-            await ctx.wait_for_signal("x", **options)
+        for wait in (ctx.wait_for_signal("x", **options), ctx.wait_for(OperatorOnly(), **options)):
+            with pytest.raises(InvalidInput, match=f"^invalid_input: {field}: ") as error:
+                await wait
+            assert (error.value.field, error.value.details["field"]) == (field, field)
         with pytest.raises(InvalidInput):
             await ctx.wait_for_signal("__timeout__")
         with pytest.raises(InvalidInput, match=r"ctx\.waitpoint gave"):
             await ctx.wait_for_signal("x", at="desk")  # type: ignore[call-overload]
+
+    handle = await fabric_kit.submit(handler)
+    await fabric_kit.run_until_idle(worker)
+    assert await handle is None
+
+
+@pytest.mark.parametrize(
+    ("condition", "field"),
+    [
+        ("approval", "condition"),
+        (AllOf(tuple(Single(f"desk {each}") for each in range(33))), "condition"),
+        (TimeoutOnly(), "timeout"),
+    ],
+    ids=["no condition", "too many waitpoints", "no end"],
+)
+async def test_a_condition_that_cannot_be_waited_for_is_refused(
+    fabric_kit: FabricKit, worker: Worker, condition: Any, field: str
+) -> None:
+    @worker.task
+    async def handler(ctx: Context) -> None:
+        with pytest.raises(InvalidInput, match=f"^invalid_[a-z]+: {field}: ") as error:
+            await ctx.wait_for(condition)
+        assert error.value.field == field
 
     handle = await fabric_kit.submit(handler)
     await fabric_kit.run_until_idle(worker)

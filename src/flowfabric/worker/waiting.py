@@ -14,6 +14,7 @@ from flowfabric.client import payloads
 from flowfabric.client.options import Duration, ms
 from flowfabric.core import contracts as c
 from flowfabric.core import limits
+from flowfabric.core.codec import relocate
 from flowfabric.core.conditions import ByName, ResumeCondition, Single, TimeoutOnly, referenced_waitpoint_keys
 from flowfabric.core.forms import WaitForm
 from flowfabric.core.ids import SuspensionId, WaitpointKey
@@ -38,6 +39,13 @@ _BEHAVIORS: Final[dict[str, TimeoutBehavior]] = {
     "cancel": TimeoutBehavior.CANCEL,
     "expire": TimeoutBehavior.EXPIRE,
     "escalate": TimeoutBehavior.ESCALATE,
+}
+# What the fields of a suspension are to the handler that waits.
+_KEYWORDS: Final = {
+    "resume_condition": "condition",
+    "waitpoints": "condition",
+    "reason_code": "reason",
+    "timeout_ms": "timeout",
 }
 # Refusals of a waitpoint that was made before the wait.
 _UNUSABLE: Final = frozenset({"pending_waitpoint_expired", "waitpoint_not_pending", "waitpoint_not_found"})
@@ -183,7 +191,10 @@ async def wait_until_over(journal: Journal, what: str, name: str, make: Callable
 
 async def _suspend(journal: Journal, at: Occurrence, wait: Wait) -> WaitEnd:
     """active -> suspended; when early signals suffice, the attempt goes on at once."""
-    args = _suspension(journal, at, wait)
+    try:
+        args = _suspension(journal, at, wait)
+    except InvalidInput as error:
+        raise relocate(error, _KEYWORDS.get(error.field, error.field)) from None
     async with journal.gate.alone():
         journal.attempt.check()
         await journal.keep()
