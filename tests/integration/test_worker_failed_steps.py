@@ -8,12 +8,22 @@ from typing import Any
 
 import pytest
 
-from flowfabric import Cancel, Context, ExecutionCancelled, ExecutionFailed, Handle, RetryPolicy, StepFailed, Worker
+from flowfabric import (
+    Cancel,
+    Context,
+    ExecutionCancelled,
+    Handle,
+    RetryPolicy,
+    Snooze,
+    StepFailed,
+    Worker,
+)
 from flowfabric.core import contracts as c
 from flowfabric.core.policy import FixedBackoff
 from flowfabric.errors import BackendUnavailable, InvalidInput
 from flowfabric.testing import FabricKit
-from flowfabric.worker import failures
+from flowfabric.worker.failures import FAILED_STEPS
+from flowfabric.worker.journal import RESERVED
 
 pytest_plugins = ["flowfabric.testing.pytest_plugin"]
 
@@ -61,13 +71,13 @@ async def run(kit: FabricKit, worker: Worker, task: Any) -> Handle[Any]:
     return handle
 
 
-async def recorded(kit: FabricKit, handle: Handle[Any]) -> list[tuple[str, int, bool]]:
-    """The steps by name and number, and whether they failed."""
+async def recorded(kit: FabricKit, handle: Handle[Any]) -> list[tuple[str, int]]:
+    """Steps and failures by name and number."""
     steps = (await kit.backend.read_steps(c.ReadStepsArgs(execution_id=handle.id))).steps
     return [
-        (each.name, each.occurrence, each.encoding == failures.ENCODING)
+        (each.name, each.occurrence)
         for each in steps
-        if not each.name.startswith("ff:")
+        if each.name.startswith(FAILED_STEPS) or not each.name.startswith(RESERVED)
     ]
 
 
@@ -90,7 +100,7 @@ async def test_every_pass_sees_the_failures_of_the_first(fabric_kit: FabricKit, 
     assert await handle is None
     assert seen == [["no: send 1", "send 2", "send 3"]] * 2
     assert calls.made["send"] == 3
-    assert await recorded(fabric_kit, handle) == [("send", 0, True), ("send", 1, False), ("send", 2, False)]
+    assert await recorded(fabric_kit, handle) == [("send", 0), ("send", 1), (FAILED_STEPS + "send", 0)]
 
 
 @pytest.mark.parametrize("goes_on_with", ["step", "wait"])
@@ -164,11 +174,11 @@ async def test_a_failure_that_ends_the_attempt_is_not_recorded_and_tried_again(
             seen.extend(await recorded(fabric_kit, handle))
         return await asyncio.gather(*steps)
 
-    seen: list[tuple[str, int, bool]] = []
+    seen: list[tuple[str, int]] = []
     handle = await fabric_kit.submit(handler)
     await fabric_kit.run_until_idle(worker)
     assert await handle == ["quick 2", "slow 1"]
-    assert seen == [("slow", 0, False)], "it was under way when the other one failed, which shows nothing"
+    assert seen == [("slow", 0)]
 
 
 async def test_a_retry_does_not_repeat_what_was_tried_again_with_success(
@@ -192,6 +202,49 @@ async def test_a_retry_does_not_repeat_what_was_tried_again_with_success(
     handle = await run(fabric_kit, worker, persistent)
     assert await handle == "charge 3, next 1"
     assert calls.made["charge"] == 3
+
+
+async def test_steps_after_one_that_was_tried_in_vain_keep_their_results_in_a_retry(
+    fabric_kit: FabricKit, worker: Worker, calls: Calls
+) -> None:
+    calls.failing = {"a": 2}
+
+    @worker.task(retry=AT_ONCE)
+    async def collect(ctx: Context) -> list[str]:
+        found = []
+        for page in ("a", "b", "c"):
+            for _ in range(2):
+                try:
+                    found.append(await ctx.step("fetch", calls.do, page))
+                    break
+                except ValueError:
+                    continue
+        await ctx.sleep(1)
+        if ctx.attempt_index == 0:
+            raise OSError("no route")
+        return found
+
+    assert await (await run(fabric_kit, worker, collect)) == ["a 3", "b 1", "c 1"]
+    assert calls.made == {"a": 3, "b": 1, "c": 1}
+
+
+async def test_who_snoozes_after_a_failure_tries_again(fabric_kit: FabricKit, worker: Worker, calls: Calls) -> None:
+    calls.failing = {"poll": 2}
+
+    @worker.task
+    async def handler(ctx: Context) -> str:
+        await ctx.sleep(1)
+        try:
+            return await ctx.step("poll", calls.do, "poll")
+        except ValueError:
+            await ctx.step("note", calls.do, "note")
+            raise Snooze(for_=60) from None
+
+    handle = await run(fabric_kit, worker, handler)
+    for _ in range(2):
+        await fabric_kit.advance(61)
+        await fabric_kit.run_until_idle(worker)
+    assert await handle == "poll 3"
 
 
 async def test_a_killed_worker_does_not_repeat_it_either(fabric_kit: FabricKit, worker: Worker, calls: Calls) -> None:
@@ -238,7 +291,6 @@ async def test_a_retry_runs_a_step_again_whose_failure_was_recorded(
     handle = await run(fabric_kit, worker, handler)
     assert await handle == f"charge {failures_left + 1}"
     assert calls.made == {"charge": failures_left + 1, "sorry": 1, "thanks": 1}
-    assert ("charge", 0, False) in await recorded(fabric_kit, handle), "the result has replaced the failure"
 
 
 async def test_a_failure_with_other_inputs_is_as_none(fabric_kit: FabricKit, worker: Worker, calls: Calls) -> None:
@@ -358,33 +410,3 @@ async def test_what_a_step_says_to_the_worker_is_no_failure(fabric_kit: FabricKi
     with pytest.raises(ExecutionCancelled):
         await handle
     assert await recorded(fabric_kit, handle) == []
-
-
-async def test_a_pass_that_cannot_read_its_records_runs_no_step(
-    fabric_kit: FabricKit, worker: Worker, calls: Calls, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    read = fabric_kit.backend.read_steps
-    unreachable = [BackendUnavailable("away", sent=False)]
-
-    async def read_steps(args: c.ReadStepsArgs) -> c.ReadStepsPage:
-        if unreachable:
-            raise unreachable.pop()
-        return await read(args)
-
-    @worker.task
-    async def handler(ctx: Context) -> str:
-        said = ""
-        while not said and calls.made["tries"] < 3:
-            calls.do("tries")
-            try:
-                said = await ctx.step("charge", calls.do, "charge")
-            except BackendUnavailable:
-                continue
-        await ctx.sleep(1)
-        return said
-
-    monkeypatch.setattr(fabric_kit._store, "read_steps", read_steps)
-    handle = await run(fabric_kit, worker, handler)
-    with pytest.raises(ExecutionFailed, match="away"):
-        await handle
-    assert calls.made["charge"] == 1

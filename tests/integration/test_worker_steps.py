@@ -172,6 +172,66 @@ async def test_steps_go_beside_each_other(fabric_kit: FabricKit, worker: Worker,
     assert await handle == ["page 0 1", "page 1 1", "page 2 1", "note 0 1", "note 1 1"]
 
 
+async def test_what_a_step_raises_is_the_handlers_and_a_repetition_is_the_same_step(
+    fabric_kit: FabricKit, worker: Worker, deeds: Deeds
+) -> None:
+    def flaky(what: str) -> str:
+        said = deeds.do(what)
+        if deeds.done[what] == 1:
+            raise ConnectionError("try again")
+        return said
+
+    @worker.task
+    async def persistent(ctx: Context) -> str:
+        said = ""
+        while not said:
+            try:
+                said = await ctx.step("charge", lambda: flaky("charge"))  # another function each time
+            except ConnectionError:
+                continue
+        await ctx.sleep(1)
+        return said + await ctx.step("charge", deeds.do, ", next")
+
+    handle = await fabric_kit.submit(persistent)
+    await fabric_kit.run_until_idle(worker)
+    await fabric_kit.sleep_through(handle)
+    await fabric_kit.run_until_idle(worker)
+    assert await handle == "charge 2, next 1"
+    assert [(each.name, each.occurrence) for each in await records_of(fabric_kit, handle)] == [
+        ("charge", 0), ("ff:failed:charge", 0), ("charge", 1),
+    ]  # fmt: skip
+
+
+async def test_another_step_of_the_name_of_one_that_failed_is_another_step(
+    fabric_kit: FabricKit, worker: Worker
+) -> None:
+    calls: list[str] = []
+
+    def fetch(page: str) -> str:
+        calls.append(page)
+        if page == "a" and calls.count("a") == 1:
+            raise LookupError(page)
+        return page.upper()
+
+    @worker.task
+    async def collect(ctx: Context) -> list[str]:
+        found = []
+        for page in ("a", "b", "c"):
+            try:
+                found.append(await ctx.step("fetch", fetch, page))
+            except LookupError:
+                continue
+        await ctx.sleep(1)
+        return found
+
+    handle = await fabric_kit.submit(collect)
+    await fabric_kit.run_until_idle(worker)
+    await fabric_kit.sleep_through(handle)
+    await fabric_kit.run_until_idle(worker)
+    assert await handle == ["B", "C"], "nobody has another's result"
+    assert calls == ["a", "b", "c"]
+
+
 async def test_a_result_that_cannot_be_recorded_names_the_step(fabric_kit: FabricKit, worker: Worker) -> None:
     @worker.task(retry=AT_ONCE)
     async def large(ctx: Context) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,7 +23,7 @@ from flowfabric.worker import Context, Fail, Retry, Suspended, Waitpoint, Worker
 from flowfabric.worker.occurrences import Gate, Occurrences
 from flowfabric.worker.outcomes import spoken
 from flowfabric.worker.signals import Signal, WaitEnd
-from flowfabric.worker.steps import _result_type, digest_of
+from flowfabric.worker.steps import _Call, _result_type, digest_of
 from tests.worker_fakes import FakeStore, settle
 
 
@@ -213,13 +214,28 @@ async def test_a_suspension_that_fails_is_the_same_wait_when_it_is_repeated() ->
 # Numbers, comparisons, types.
 
 
-def test_steps_of_a_name_are_counted_and_what_is_given_back_is_the_next() -> None:
+def test_steps_of_a_name_are_counted_and_failed_ones_keep_their_number() -> None:
     numbers = Occurrences()
-    first, second = numbers.take("a"), numbers.take("a")
+    first, second = numbers.take("a", "one"), numbers.take("a", "two")
     assert [str(each) for each in (first, second, numbers.take("b"))] == ["a#0", "a#1", "b#0"]
-    numbers.give_back(second)
     numbers.give_back(first)
-    assert [str(numbers.take("a")) for _ in range(3)] == ["a#1", "a#0", "a#2"]
+    assert str(numbers.take("a", "three")) == "a#2"
+    assert str(numbers.take("a", "one")) == "a#0"
+    assert str(numbers.take("a", "one")) == "a#3"
+
+
+def test_calls_are_alike_when_function_and_what_it_holds_are() -> None:
+    def closing_over(value: object) -> Callable[[], object]:
+        return lambda: value
+
+    one, other = object(), object()
+    assert _Call(closing_over(one), "d") == _Call(closing_over(one), "d")
+    assert _Call(closing_over(one), "d") != _Call(closing_over(other), "d")
+    assert _Call(closing_over(one), "d") != _Call(closing_over(one), "e")
+    assert _Call("x".upper, "") == _Call("x".upper, "")
+    assert _Call(int, "") != _Call(float, "")
+    calls = [_Call(lambda: each, "") for each in (one, other)]  # noqa: B023 - what it held when it was called
+    assert calls[0] != calls[1]
 
 
 def test_the_digest_of_inputs_is_about_their_values() -> None:

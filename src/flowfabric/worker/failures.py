@@ -1,48 +1,51 @@
-"""Steps that failed and from which the handler went on: recorded, so that later passes of the attempt go the same way.
+"""Steps that failed and from which the handler went on: every later pass of the attempt gets the same failures.
 
-A failure is recorded ahead of what shows that the handler went on: the record of a step that it came to later, or a
-suspension. One that ends the attempt is not recorded, and the step is run again.
+They are recorded ahead of a suspension, with the number of their step: as many as a pass has met come again before the
+step's own record, or the step itself. A failure that ends the attempt is not recorded, and those of earlier attempts do
+not count, so that a retry tries again.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 
 from flowfabric.client import payloads
 from flowfabric.core import contracts as c
+from flowfabric.core import limits
 from flowfabric.worker.occurrences import Occurrence
 from flowfabric.worker.outcomes import Outcome, StepFailed, bounded, spoken
 
 if TYPE_CHECKING:
     from flowfabric.worker.journal import Journal
 
-ENCODING: Final = "failure"  # of these records; the payload is JSON
+FAILED_STEPS: Final = "ff:failed:"  # with the name of the step
 
 _ATTRIBUTES_MAX_BYTES: Final = 16_384
 
+Key: TypeAlias = tuple[str, int]
+
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
-    """What a step raised, and in which attempt."""
+    """What a step raised."""
 
     module: str
     qualname: str
     message: str
-    attempt_index: int
     attributes: dict[str, Any] = msgspec.field(default_factory=dict)  # those that JSON gives back as they were
 
     @staticmethod
-    def of(error: Exception, attempt_index: int) -> Failure:
+    def of(error: Exception) -> Failure:
         kind = type(error)
         return Failure(
             module=kind.__module__,
             qualname=kind.__qualname__,
             message=bounded(_message(error)),
-            attempt_index=attempt_index,
             attributes=_attributes(error),
         )
 
@@ -58,12 +61,20 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
         return StepFailed(str(step), f"{self.module}.{self.qualname}", self.message)
 
 
-class Unrecorded(NamedTuple):
-    """A failure of this pass that only the handler knows of."""
+class Met(msgspec.Struct, kw_only=True):
+    """The failures of one step in one attempt, as its handler met them; of very many the first ones."""
 
-    step: Occurrence
-    failure: Failure
-    digest: str
+    attempt_index: int
+    failures: list[Failure] = msgspec.field(default_factory=list)
+
+    def to_json(self) -> bytes:
+        """As much as a record may hold."""
+        count = len(self.failures)
+        while len(kept := payloads.to_json(Met(attempt_index=self.attempt_index, failures=self.failures[:count]))) > (
+            limits.STEP_RESULT_MAX_BYTES
+        ):
+            count //= 2
+        return kept
 
 
 class Failures:
@@ -71,46 +82,50 @@ class Failures:
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
-        self._unrecorded: dict[Occurrence, Unrecorded] = {}
-        self._succeeded: dict[tuple[str, str], int] = {}  # the last success, by name and digest of the inputs
+        self._earlier: dict[Key, tuple[str, Met]] = {}  # of earlier passes, with the digest of the step's inputs
+        self._met: defaultdict[Key, list[Failure]] = defaultdict(list)  # in this pass
+        self._unrecorded: dict[Key, str] = {}  # those that have met more than is recorded
+        self._leads_elsewhere = False
 
     def learn(self, records: Iterable[c.StepRecord]) -> None:
         for each in records:
-            if each.encoding != ENCODING:
-                call = (each.name, each.input_digest)
-                self._succeeded[call] = max(each.occurrence, self._succeeded.get(call, 0))
+            if each.name.startswith(FAILED_STEPS):
+                met = msgspec.json.decode(each.payload, type=Met)
+                self._earlier[each.name.removeprefix(FAILED_STEPS), each.occurrence] = (each.input_digest, met)
 
-    def counted(self, record: c.StepRecord) -> Failure | None:
-        """What a record of a failure says to this attempt, if anything.
+    def raise_next(self, step: Occurrence, digest: str, was: str | None) -> None:
+        """Raise what an earlier pass of this attempt met here, unless this one has; other inputs are another step."""
+        key = (step.name, step.number)
+        recorded, met = self._earlier.get(key) or self._earlier.get((was or "", step.number)) or ("", None)
+        if met is None or met.attempt_index != self._journal.attempt.attempt_index:
+            return
+        if recorded and digest and recorded != digest:
+            return
+        seen = self._met[key]
+        if len(seen) < len(met.failures):
+            failure = met.failures[len(seen)]
+            seen.append(failure)
+            raise failure.error(step)
 
-        Later attempts try again what failed, unless an earlier one has done so with success: that must not be repeated.
-        """
-        failure = msgspec.json.decode(record.payload, type=Failure)
-        if failure.attempt_index == self._journal.attempt.attempt_index:
-            return failure
-        tried_again = self._succeeded.get((record.name, record.input_digest), -1) > record.occurrence
-        return failure if tried_again else None
+    def leads_elsewhere(self, step: Occurrence) -> bool:
+        """Whether a step was tried again that had failed: those that were recorded after it may be others now."""
+        self._leads_elsewhere = self._leads_elsewhere or (step.name, step.number) in self._earlier
+        return self._leads_elsewhere
 
     def note(self, step: Occurrence, digest: str, error: Exception) -> None:
         """A step has raised it; what is said to the worker on purpose is no failure."""
         if not isinstance(spoken(error), Outcome):
-            failure = Failure.of(error, self._journal.attempt.attempt_index)
-            self._unrecorded[step] = Unrecorded(step, failure, digest)
+            key = (step.name, step.number)
+            self._met[key].append(Failure.of(error))
+            self._unrecorded[key] = digest
 
-    @property
-    def unrecorded(self) -> Sequence[Unrecorded]:
-        """Those that were raised so far."""
-        return tuple(self._unrecorded.values())
-
-    async def keep(self, failures: Sequence[Unrecorded]) -> None:
-        """Record them; a step beside this one may have done so."""
-        for each in failures:
-            if each.step in self._unrecorded:
-                await self._journal.record_failure(each.step, payloads.to_json(each.failure), each.digest)
-                self._unrecorded.pop(each.step, None)
-
-    async def keep_all(self) -> None:
-        await self.keep(self.unrecorded)
+    async def keep(self) -> None:
+        """Record what this pass has met, ahead of a suspension."""
+        for key, digest in list(self._unrecorded.items()):
+            name, number = key
+            met = Met(attempt_index=self._journal.attempt.attempt_index, failures=self._met[key])
+            await self._journal.keep_json(FAILED_STEPS + name, number, met.to_json(), digest)
+            self._unrecorded.pop(key, None)
 
 
 def _message(error: Exception) -> str:

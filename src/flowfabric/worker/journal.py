@@ -22,7 +22,6 @@ from flowfabric.core.ids import WaitpointId, WaitpointKey
 from flowfabric.core.states import AttemptType
 from flowfabric.errors import FlowFabricError, InvalidInput
 from flowfabric.worker.attempt import Attempt, stop_for
-from flowfabric.worker.failures import ENCODING as FAILURE
 from flowfabric.worker.failures import Failures
 from flowfabric.worker.occurrences import Gate, Occurrence, Occurrences
 from flowfabric.worker.outcomes import Interrupted
@@ -75,11 +74,10 @@ class Journal:
         self._records: dict[tuple[str, int], c.StepRecord] = {}
         self._steps: list[tuple[str, int]] = []  # those of the user, in the order of recording
         self._is_loaded = attempt.work.attempt_type is AttemptType.INITIAL
-        self._unreadable: Exception | None = None
         self._loading = asyncio.Lock()
         self._choice: ChangedSteps | None = None
         self.failures = Failures(self)
-        self.keepers: list[Callable[[], Awaitable[None]]] = [self.failures.keep_all]  # of what a later pass must find
+        self.keepers: list[Callable[[], Awaitable[None]]] = [self.failures.keep]  # of what else a later pass must find
         if told := attempt.work.resumption:
             self._learn(told.latest, told.latest.signals)
             self._is_loaded = told.step_count == 0
@@ -101,9 +99,9 @@ class Journal:
 
     # Which one it is.
 
-    def take(self, name: str, was: str | None = None) -> Occurrence:
+    def take(self, name: str, like: object = None, was: str | None = None) -> Occurrence:
         """The next one of this name; `was` is a name that it may have been recorded under."""
-        taken = self._occurrences.take(name)
+        taken = self._occurrences.take(name, like)
         self._called.add((name, taken.number))
         if was is not None:
             self._called.add((was, taken.number))
@@ -118,17 +116,13 @@ class Journal:
         return next((found for name in names if (found := self._records.get((name, occurrence.number)))), None)
 
     def left_over(self) -> str | None:
-        """The next step that an earlier pass recorded after all those that this one has come to, if it did not fail."""
+        """The next step that an earlier pass recorded after all those that this one has come to."""
         later = None
         for key in reversed(self._steps):
             if key in self._called:
                 break
             later = key[0]
         return later
-
-    def expect_another_way(self) -> None:
-        """A step is tried again that failed in an earlier attempt: the steps after it may be others."""
-        self._steps.clear()
 
     @property
     def open_waitpoints(self) -> dict[WaitpointKey, Waitpoint]:
@@ -138,18 +132,13 @@ class Journal:
     # Reading.
 
     async def loaded(self) -> None:
-        """A pass that could not read its records does not go on without them: it would count its steps wrongly."""
         if self._is_loaded:
             return
         async with self._loading:
-            if self._unreadable is not None:
-                raise self._unreadable
             if not self._is_loaded:
-                try:
-                    await self._load()
-                except Exception as error:
-                    self._unreadable = error
-                    raise
+                await self._load()
+                self._steps = [key for key in self._records if not key[0].startswith(RESERVED)]
+                self.failures.learn(self._records.values())
                 self._is_loaded = True
 
     async def _load(self) -> None:
@@ -157,9 +146,6 @@ class Journal:
             self._records, _ = await asyncio.gather(self._read_records(), self.read_latest())
         else:
             self._records = await self._read_records()
-        steps = {key: each for key, each in self._records.items() if not each.name.startswith(RESERVED)}
-        self._steps = [key for key, each in steps.items() if each.encoding != FAILURE]
-        self.failures.learn(steps.values())
 
     async def _read_records(self) -> dict[tuple[str, int], c.StepRecord]:
         found: dict[tuple[str, int], c.StepRecord] = {}
@@ -231,10 +217,6 @@ class Journal:
         """Record a result as JSON; answers what counts from now on, which may have been recorded before."""
         return await self._record(step.name, step.number, payload, ENCODING, digest, replace)
 
-    async def record_failure(self, step: Occurrence, payload: bytes, digest: str) -> None:
-        """Record what the handler got in place of a result; it may have been another failure in an earlier attempt."""
-        await self._record(step.name, step.number, payload, FAILURE, digest, replace=True)
-
     async def keep(self) -> None:
         """Record what the next pass cannot learn otherwise, ahead of a suspension."""
         for keep in (self._keep_latest, *self.keepers):
@@ -243,6 +225,10 @@ class Journal:
     async def keep_packed(self, name: str, number: int, payload: bytes) -> None:
         """Record something that is no step, in place of what was recorded before."""
         await self._record(name, number, payload, _PACKED, replace=True)
+
+    async def keep_json(self, name: str, number: int, payload: bytes, digest: str = "") -> None:
+        """The same of what is JSON."""
+        await self._record(name, number, payload, ENCODING, digest, replace=True)
 
     async def _keep_latest(self) -> None:
         """How the latest wait ended. The first piece goes last: with it, all are there."""
@@ -254,7 +240,7 @@ class Journal:
 
     async def keep_form(self, wait: Occurrence, form: WaitForm) -> None:
         """Record what a person is asked, ahead of the wait; the latest pass knows best."""
-        await self._record(FORM_STEPS + wait.name, wait.number, to_json(form), ENCODING, replace=True)
+        await self.keep_json(FORM_STEPS + wait.name, wait.number, to_json(form))
 
     async def _record(
         self, name: str, number: int, payload: bytes, encoding: str, digest: str = "", replace: bool = False

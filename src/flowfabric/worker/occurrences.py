@@ -8,32 +8,39 @@ from typing import NamedTuple
 
 
 class Occurrence(NamedTuple):
-    """The n-th step or wait of a name in this pass, counted from 0."""
+    """The n-th step or wait of a name in this pass, counted from 0; `like` tells a repetition from another one."""
 
     name: str
     number: int
+    like: object = None
 
     def __str__(self) -> str:
         return f"{self.name}#{self.number}"
 
 
 class Occurrences:
-    """Numbers what a handler comes to."""
+    """Numbers what a handler comes to.
+
+    A step that failed and is tried again, with the same function and inputs, keeps its number: the later pass, in which
+    it does not fail, has to find its record there.
+    """
 
     def __init__(self) -> None:
         self._taken: defaultdict[str, int] = defaultdict(int)
-        self._given_back: defaultdict[str, list[Occurrence]] = defaultdict(list)
+        self._failed: defaultdict[str, list[Occurrence]] = defaultdict(list)
 
-    def take(self, name: str) -> Occurrence:
-        if given_back := self._given_back.get(name):
-            return given_back.pop(0)
+    def take(self, name: str, like: object = None) -> Occurrence:
+        failed = self._failed.get(name, [])
+        for at, each in enumerate(failed):
+            if each.like == like:
+                return failed.pop(at)
         number = self._taken[name]
         self._taken[name] += 1
-        return Occurrence(name, number)
+        return Occurrence(name, number, like)
 
     def give_back(self, occurrence: Occurrence) -> None:
-        """It left nothing behind, so that the next one of its name is the same again. Steps do not: they may differ."""
-        self._given_back[occurrence.name].append(occurrence)
+        """It gave nothing that could be recorded."""
+        self._failed[occurrence.name].append(occurrence)
 
 
 class Gate:

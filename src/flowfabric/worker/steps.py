@@ -10,7 +10,9 @@ import inspect
 import logging
 from asyncio import sleep
 from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
 from functools import partial
+from types import FunctionType
 from typing import Any, Final, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -22,7 +24,6 @@ from flowfabric.core import contracts as c
 from flowfabric.core import limits
 from flowfabric.errors import Invalid, InvalidInput
 from flowfabric.worker.calls import reader
-from flowfabric.worker.failures import ENCODING as FAILURE
 from flowfabric.worker.journal import CHANGED_STEPS_TAG, RESERVED, Journal
 from flowfabric.worker.outcomes import INVALID_RESULT, STEP_CHANGED, Fail
 from flowfabric.worker.threads import is_async
@@ -58,35 +59,36 @@ class _Step:
         self._digest = digest_of(args)
         self._decode = reader(_result_type(self._function, returns), "returns")
         self._field = f"result of step {name!r}"
-        self._at = journal.take(name, was)
-        self._survived = journal.failures.unrecorded  # the handler has gone on from these, or goes beside them
+        self._at = journal.take(name, _Call(self._function, self._digest), was)
 
     async def run(self) -> Any:
-        await self._journal.loaded()
-        record = self._journal.find(self._at, self._was)
-        if record is None:
+        try:
+            await self._journal.loaded()
+            self._journal.failures.raise_next(self._at, self._digest, self._was)
+            record = self._journal.find(self._at, self._was)
+            if record is not None:
+                return await self._settle(record)
             await self._check_order()
-        elif record.encoding == FAILURE:
-            await self._raise_again(record)
-        else:
-            return await self._settle(record)
-        return await self._run()
+            return await self._run()
+        except BaseException:
+            self._journal.give_back(self._at)
+            raise
 
-    async def _run(self) -> Any:
-        """Run the function and record its result, in place of a record that does not count."""
+    async def _run(self, *, replace: bool = False) -> Any:
+        """Run the function and record its result. What it raises is the handler's; a later pass may have to know it."""
         async with self._journal.gate.beside():
             self._journal.attempt.check()
             with tracing.span("step", self._at.name):
                 try:
-                    return await self._run_and_record()
+                    return await self._run_and_record(replace)
                 except Exception as error:
                     self._journal.failures.note(self._at, self._digest, error)
                     raise
 
-    async def _run_and_record(self) -> Any:
+    async def _run_and_record(self, replace: bool) -> Any:
         payload = self._encoded(await self._call())
         kept = self._decoded(payload)  # before it is recorded: what cannot be read must not be kept
-        recorded = await self._record(payload)
+        recorded = await self._record(payload, replace)
         return kept if recorded == payload else self._decoded(recorded)
 
     async def _call(self) -> Any:
@@ -108,10 +110,8 @@ class _Step:
         except InvalidInput as error:
             raise _unusable(error) from error
 
-    async def _record(self, payload: bytes) -> bytes:
-        replace = self._journal.find(self._at, self._was) is not None
+    async def _record(self, payload: bytes, replace: bool) -> bytes:
         try:
-            await self._journal.failures.keep(self._survived)
             return await self._journal.record(self._at, payload, digest=self._digest, replace=replace)
         except Invalid as error:  # such as one step too many: it has run, and no retry may run it again
             raise _unusable(error) from error
@@ -124,32 +124,21 @@ class _Step:
             value, unreadable = payloads.decode(record.payload, self._decode, self._field), None
         except InvalidInput as error:
             value, unreadable = None, error
-        if self._has_inputs_of(record) and unreadable is None:
+        is_same = record.input_digest == self._digest or not (record.input_digest and self._digest)
+        if is_same and unreadable is None:
             return value
         choice = await self._journal.changed_steps()
         if choice == "rerun":
-            return await self._run()
+            return await self._run(replace=True)
         problem = f"cannot be read as recorded ({unreadable})" if unreadable else "was recorded with other inputs"
         if choice == "fail" or unreadable is not None:
             raise self._changed(problem, choice)
         _logger.warning("step %s of %s %s; the record counts", self._at, self._journal.attempt.execution_id, problem)
         return value
 
-    def _has_inputs_of(self, record: c.StepRecord) -> bool:
-        return record.input_digest == self._digest or not (record.input_digest and self._digest)
-
-    async def _raise_again(self, record: c.StepRecord) -> None:
-        """Raise what was recorded, if it counts; otherwise the step is run again, as one with other inputs is."""
-        if not self._has_inputs_of(record):
-            await self._check_order()
-        elif failure := self._journal.failures.counted(record):
-            raise failure.error(self._at)
-        else:
-            self._journal.expect_another_way()
-
     async def _check_order(self) -> None:
         """With `fail`, a step without a record must not come before recorded ones: some name has changed."""
-        if self._journal.left_over() is None:
+        if self._journal.failures.leads_elsewhere(self._at) or self._journal.left_over() is None:
             return
         await sleep(0)  # those that go beside it may be about to be called
         later = self._journal.left_over()
@@ -160,6 +149,38 @@ class _Step:
         advice = f"with the tag {CHANGED_STEPS_TAG} the execution chooses keep, rerun or fail"
         reason = f"step {self._at} {problem}; changed_steps is {choice!r}; {advice}"
         return Fail(reason, category=STEP_CHANGED, retryable=False)
+
+
+class _Call:
+    """A function and its inputs, compared within one pass only; functions made on the spot by what they hold."""
+
+    __slots__ = ("_digest", "_function", "_held")
+
+    def __init__(self, function: Any, digest: str) -> None:
+        self._function, self._digest, self._held = function, digest, _held_by(function)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, _Call) or self._digest != other._digest:
+            return False
+        if not (isinstance(self._function, FunctionType) and isinstance(other._function, FunctionType)):
+            return bool(self._function == other._function)
+        return (
+            self._function.__code__ is other._function.__code__
+            and len(self._held) == len(other._held)
+            and all(mine is theirs for mine, theirs in zip(self._held, other._held, strict=True))
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def _held_by(function: Any) -> list[Any]:
+    if not isinstance(function, FunctionType):
+        return []
+    held = list(function.__defaults__ or ())
+    for cell in function.__closure__ or ():
+        with suppress(ValueError):  # it holds nothing yet
+            held.append(cell.cell_contents)
+    return held
 
 
 def _result_type(function: Callable[..., Any], returns: Any) -> Any:
