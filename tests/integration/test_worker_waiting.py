@@ -28,6 +28,7 @@ from flowfabric import (
     SignalTimeout,
     Single,
     Suspended,
+    TimeoutOnly,
     Waitpoint,
     Worker,
 )
@@ -254,15 +255,17 @@ async def test_sleep_waits_for_the_clock_of_the_store(fabric_kit: FabricKit, wor
 
 @pytest.mark.parametrize(
     ("options", "field"),
-    [({"on_timeout": "explode"}, "on_timeout"), ({"timeout": 0}, "timeout"), ({"reason": "bored"}, "reason_code")],
+    [({"on_timeout": "explode"}, "on_timeout"), ({"timeout": 0}, "timeout"), ({"reason": "bored"}, "reason")],
 )
 async def test_a_wait_that_makes_no_sense_is_refused(
     fabric_kit: FabricKit, worker: Worker, options: dict[str, Any], field: str
 ) -> None:
     @worker.task
     async def handler(ctx: Context) -> None:
-        with pytest.raises(InvalidInput, match=field):
-            await ctx.wait_for_signal("x", **options)
+        for wait in (ctx.wait_for_signal("x", **options), ctx.wait_for(OperatorOnly(), **options)):
+            with pytest.raises(InvalidInput, match=f"^invalid_input: {field}: ") as error:
+                await wait
+            assert (error.value.field, error.value.details["field"]) == (field, field)
         with pytest.raises(InvalidInput):
             await ctx.wait_for_signal("__timeout__")
         with pytest.raises(InvalidInput, match=r"ctx\.waitpoint gave"):
@@ -270,6 +273,43 @@ async def test_a_wait_that_makes_no_sense_is_refused(
 
     handle = await fabric_kit.submit(handler)
     await fabric_kit.run_until_idle(worker)
+    assert await handle is None
+
+
+@pytest.mark.parametrize(
+    ("condition", "field"),
+    [
+        ("approval", "condition"),
+        (AllOf(tuple(Single(f"desk {each}") for each in range(33))), "condition"),
+        (TimeoutOnly(), "timeout"),
+    ],
+    ids=["no condition", "too many waitpoints", "no end"],
+)
+async def test_a_condition_that_cannot_be_waited_for_is_refused(
+    fabric_kit: FabricKit, worker: Worker, condition: Any, field: str
+) -> None:
+    @worker.task
+    async def handler(ctx: Context) -> None:
+        with pytest.raises(InvalidInput, match=f"^invalid_[a-z]+: {field}: ") as error:
+            await ctx.wait_for(condition)
+        assert error.value.field == field
+
+    handle = await fabric_kit.submit(handler)
+    await fabric_kit.run_until_idle(worker)
+    assert await handle is None
+
+
+async def test_what_happens_at_a_time_out_needs_one(fabric_kit: FabricKit, worker: Worker) -> None:
+    @worker.task
+    async def handler(ctx: Context, patience: float | None) -> None:
+        for wait in (ctx.wait_for_signal("x", on_timeout="cancel"), ctx.wait_for(OperatorOnly(), on_timeout="raise")):
+            with pytest.raises(InvalidInput, match="needs timeout") as error:
+                await wait
+            assert error.value.field == "on_timeout"
+        await ctx.wait_for_signal("x", timeout=patience, on_timeout="cancel")
+
+    handle = await waiting(fabric_kit, worker, handler, None)
+    await told(fabric_kit, worker, handle, "x")
     assert await handle is None
 
 
@@ -351,6 +391,38 @@ async def test_a_waitpoint_that_expired_or_was_used_is_refused_with_advice(
     await fabric_kit.advance(61)
     await told(fabric_kit, worker, handle, "go")
     assert await handle is None
+
+
+async def test_a_key_is_taken_until_its_waitpoint_was_waited_at(fabric_kit: FabricKit, worker: Worker) -> None:
+    refused: list[InvalidInput] = []
+
+    @worker.task
+    async def handler(ctx: Context) -> list[Any]:
+        said = []
+        for number in range(2):
+            first, second = await asyncio.gather(ctx.waitpoint("desk"), ctx.waitpoint("desk"), return_exceptions=True)
+            assert isinstance(first, Waitpoint)
+            await ctx.step("early", lambda link: fabric_kit.signal(link, number), first.link("go"))  # noqa: B023
+            with pytest.raises(InvalidInput) as error:
+                await ctx.waitpoint("desk")
+            refused.extend([second, error.value])  # type: ignore[list-item]
+            if number == 0:
+                said.append((await ctx.wait_for_signal("go", at=first)).payload)
+            else:
+                said.append((await ctx.wait_for(Single(WaitpointKey("desk"))))[0].payload)
+            await ctx.sleep(1)
+        await ctx.waitpoint("desk")
+        return said
+
+    handle = await waiting(fabric_kit, worker, handler)
+    for _ in range(2):
+        await fabric_kit.sleep_through(handle)
+        await fabric_kit.run_until_idle(worker)
+    assert await handle == [0, 1]
+    assert len(refused) == 10
+    for each in refused:
+        assert each.field == "key"
+        assert "wait at that one, or choose another key (got 'desk')" in str(each)
 
 
 async def test_large_answers_outlive_the_next_wait(fabric_kit: FabricKit, worker: Worker) -> None:

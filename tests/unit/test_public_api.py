@@ -50,6 +50,7 @@ def test_the_public_names_are_frozen() -> None:
         "SignalTimeout",
         "Single",
         "Snooze",
+        "StepFailed",
         "StreamItem",
         "Suspended",
         "SyncFabric",

@@ -5,7 +5,7 @@ from flowfabric.worker.claimed import ClaimedTask
 from flowfabric.worker.claims import Claims
 from flowfabric.worker.context import Context, Flag
 from flowfabric.worker.handlers import CallNext, Middleware
-from flowfabric.worker.outcomes import Cancel, Fail, Interrupted, Retry, Snooze, Suspended
+from flowfabric.worker.outcomes import Cancel, Fail, Interrupted, Retry, Snooze, StepFailed, Suspended
 from flowfabric.worker.signals import ResumedWithoutSignal, Signal, SignalTimeout, Waitpoint
 from flowfabric.worker.spending import Held, Usage
 from flowfabric.worker.stats import WorkerStats
@@ -27,6 +27,7 @@ __all__ = [
     "Signal",
     "SignalTimeout",
     "Snooze",
+    "StepFailed",
     "Suspended",
     "Task",
     "Usage",

@@ -50,7 +50,7 @@ class DurableContext(TaskContext, ABC):
         """Call `fn`, in a thread unless it is async, and record what it returns; later passes get the record.
 
         `returns` is the type of the result where `fn` does not say it, `was` the name under which earlier versions
-        recorded the step. What `fn` raises is not recorded.
+        recorded the step. What `fn` raises is recorded, too, when the handler goes on from it; see StepFailed.
         """
         return steps.begin(self._records, name, fn, args, returns, was)
 
@@ -69,7 +69,7 @@ class DurableContext(TaskContext, ABC):
     async def waitpoint(self, key: str | None = None, *, expires_in: Duration = _DAY_S) -> Waitpoint:
         """A place for signals, ahead of the wait for them: its link can be given away, and what comes early is kept.
 
-        It is good for one wait, which must begin within `expires_in`.
+        It is good for one wait, which must begin within `expires_in`; another one of the same key can be made after it.
         """
         return await recorded.waitpoint(self._records, key, expires_in)
 

@@ -22,6 +22,7 @@ from flowfabric.core.ids import WaitpointId, WaitpointKey
 from flowfabric.core.states import AttemptType
 from flowfabric.errors import FlowFabricError, InvalidInput
 from flowfabric.worker.attempt import Attempt, stop_for
+from flowfabric.worker.failures import Failures
 from flowfabric.worker.occurrences import Gate, Occurrence, Occurrences
 from flowfabric.worker.outcomes import Interrupted
 from flowfabric.worker.signals import WaitEnd, Waitpoint
@@ -64,6 +65,7 @@ class Journal:
         self.home = home
         self.gate = Gate()
         self.waitpoints: dict[WaitpointKey, Waitpoint] = {}  # that were made, the last one of each key
+        self.making: set[str | None] = set()  # the keys of those that are being made
         self.used: set[WaitpointId] = set()  # those that were waited at
         self._latest: LatestWait | None = None
         self._ends: dict[str, WaitEnd] = {}  # of those that were the latest, by pointer
@@ -74,7 +76,8 @@ class Journal:
         self._is_loaded = attempt.work.attempt_type is AttemptType.INITIAL
         self._loading = asyncio.Lock()
         self._choice: ChangedSteps | None = None
-        self.keepers: list[Callable[[], Awaitable[None]]] = []  # of what else a later pass must find
+        self.failures = Failures(self)
+        self.keepers: list[Callable[[], Awaitable[None]]] = [self.failures.keep]  # of what else a later pass must find
         if told := attempt.work.resumption:
             self._learn(told.latest, told.latest.signals)
             self._is_loaded = told.step_count == 0
@@ -135,6 +138,7 @@ class Journal:
             if not self._is_loaded:
                 await self._load()
                 self._steps = [key for key in self._records if not key[0].startswith(RESERVED)]
+                self.failures.learn(self._records.values())
                 self._is_loaded = True
 
     async def _load(self) -> None:
@@ -222,6 +226,10 @@ class Journal:
         """Record something that is no step, in place of what was recorded before."""
         await self._record(name, number, payload, _PACKED, replace=True)
 
+    async def keep_json(self, name: str, number: int, payload: bytes, digest: str = "") -> None:
+        """The same of what is JSON."""
+        await self._record(name, number, payload, ENCODING, digest, replace=True)
+
     async def _keep_latest(self) -> None:
         """How the latest wait ended. The first piece goes last: with it, all are there."""
         latest = self._latest
@@ -232,7 +240,7 @@ class Journal:
 
     async def keep_form(self, wait: Occurrence, form: WaitForm) -> None:
         """Record what a person is asked, ahead of the wait; the latest pass knows best."""
-        await self._record(FORM_STEPS + wait.name, wait.number, to_json(form), ENCODING, replace=True)
+        await self.keep_json(FORM_STEPS + wait.name, wait.number, to_json(form))
 
     async def _record(
         self, name: str, number: int, payload: bytes, encoding: str, digest: str = "", replace: bool = False

@@ -84,6 +84,16 @@ class Suspended(BaseException):
     """
 
 
+class StepFailed(Exception):
+    """In place of what a step raised in an earlier pass, where no class of that name is loaded any more."""
+
+    def __init__(self, step: str, kind: str, message: str) -> None:
+        super().__init__(f"step {step} failed with {kind}: {message}")
+        self.step = step
+        self.kind = kind
+        self.message = message
+
+
 class RemoteError(Exception):
     """An exception of a handler in another process: its type and message as text, its classes by name."""
 

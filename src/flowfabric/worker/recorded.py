@@ -13,7 +13,7 @@ from flowfabric.core import contracts as c
 from flowfabric.core import limits
 from flowfabric.core.forms import WAITPOINT_STEPS
 from flowfabric.core.ids import WaitpointId, WaitpointKey
-from flowfabric.errors import Conflict
+from flowfabric.errors import Conflict, InvalidInput
 from flowfabric.worker.calls import reader
 from flowfabric.worker.journal import RESERVED, Journal
 from flowfabric.worker.occurrences import Occurrence
@@ -42,15 +42,23 @@ async def chance(journal: Journal) -> float:
 async def waitpoint(journal: Journal, key: str | None, expires_in: Duration) -> Waitpoint:
     """Where signals can be sent from now on, ahead of the wait."""
     expires_in_ms = ms("expires_in", expires_in, low=1)
+    journal.check("ctx.waitpoint")
     if key is not None:
         limits.label("key", key, 1, _KEY_MAX_BYTES)
+        if key in journal.open_waitpoints or key in journal.making:
+            problem = "is that of a waitpoint that was not waited at yet; wait at that one, or choose another key"
+            raise InvalidInput("key", key, problem)
 
     async def make(at: Occurrence) -> bytes:
         return payloads.to_json(await _make_waitpoint(journal, at, key, expires_in_ms))
 
-    record = await journal.once("waitpoint", _WAITPOINT + (key or ""), make)
-    made: Waitpoint = reader(Waitpoint, "waitpoint")(record)
-    journal.waitpoints[made.key] = made
+    journal.making.add(key)
+    try:
+        record = await journal.once("waitpoint", _WAITPOINT + (key or ""), make)
+        made: Waitpoint = reader(Waitpoint, "waitpoint")(record)
+        journal.waitpoints[made.key] = made
+    finally:
+        journal.making.discard(key)
     return made
 
 

@@ -64,6 +64,7 @@ class _Step:
     async def run(self) -> Any:
         try:
             await self._journal.loaded()
+            self._journal.failures.raise_next(self._at, self._digest, self._was)
             record = self._journal.find(self._at, self._was)
             if record is not None:
                 return await self._settle(record)
@@ -74,14 +75,20 @@ class _Step:
             raise
 
     async def _run(self, *, replace: bool = False) -> Any:
-        """Run the function and record its result. What it raises is the handler's, and is not recorded."""
+        """Run the function and record its result. What it raises is the handler's; a later pass may have to know it."""
         async with self._journal.gate.beside():
             self._journal.attempt.check()
             with tracing.span("step", self._at.name):
-                value = await self._call()
-                payload = self._encoded(value)
-                kept = self._decoded(payload)  # before it is recorded: what cannot be read must not be kept
-                recorded = await self._record(payload, replace)
+                try:
+                    return await self._run_and_record(replace)
+                except Exception as error:
+                    self._journal.failures.note(self._at, self._digest, error)
+                    raise
+
+    async def _run_and_record(self, replace: bool) -> Any:
+        payload = self._encoded(await self._call())
+        kept = self._decoded(payload)  # before it is recorded: what cannot be read must not be kept
+        recorded = await self._record(payload, replace)
         return kept if recorded == payload else self._decoded(recorded)
 
     async def _call(self) -> Any:
@@ -131,7 +138,7 @@ class _Step:
 
     async def _check_order(self) -> None:
         """With `fail`, a step without a record must not come before recorded ones: some name has changed."""
-        if self._journal.left_over() is None:
+        if self._journal.failures.leads_elsewhere(self._at) or self._journal.left_over() is None:
             return
         await sleep(0)  # those that go beside it may be about to be called
         later = self._journal.left_over()

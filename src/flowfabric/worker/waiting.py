@@ -6,6 +6,7 @@ The handler is run again when the wait is over; the suspension carries the name 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from types import EllipsisType
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypedDict
 
 from flowfabric import tracing
@@ -13,6 +14,7 @@ from flowfabric.client import payloads
 from flowfabric.client.options import Duration, ms
 from flowfabric.core import contracts as c
 from flowfabric.core import limits
+from flowfabric.core.codec import relocate
 from flowfabric.core.conditions import ByName, ResumeCondition, Single, TimeoutOnly, referenced_waitpoint_keys
 from flowfabric.core.forms import WaitForm
 from flowfabric.core.ids import SuspensionId, WaitpointKey
@@ -38,6 +40,13 @@ _BEHAVIORS: Final[dict[str, TimeoutBehavior]] = {
     "expire": TimeoutBehavior.EXPIRE,
     "escalate": TimeoutBehavior.ESCALATE,
 }
+# What the fields of a suspension are to the handler that waits.
+_KEYWORDS: Final = {
+    "resume_condition": "condition",
+    "waitpoints": "condition",
+    "reason_code": "reason",
+    "timeout_ms": "timeout",
+}
 # Refusals of a waitpoint that was made before the wait.
 _UNUSABLE: Final = frozenset({"pending_waitpoint_expired", "waitpoint_not_pending", "waitpoint_not_found"})
 
@@ -45,7 +54,8 @@ _UNUSABLE: Final = frozenset({"pending_waitpoint_expired", "waitpoint_not_pendin
 class WaitOptions(TypedDict, total=False):
     """How long a handler waits, what happens then, and why it waits; without `timeout` it waits until it is told.
 
-    `question` is what the page of the waitpoint's link asks a person.
+    `on_timeout` needs a `timeout`, which may be given as None. `question` is what the page of the waitpoint's link asks
+    a person.
     """
 
     timeout: Duration | None
@@ -65,17 +75,19 @@ class Terms(NamedTuple):
 
 def _terms(
     *,
-    timeout: Duration | None = None,
-    on_timeout: str = "raise",
+    timeout: Duration | EllipsisType | None = ...,
+    on_timeout: str | None = None,
     reason: Reason = c.SuspensionReasonCode.WAITING_FOR_SIGNAL,
     question: str = "",
 ) -> Terms:
     if question != "":
         limits.text("question", question, 0, _QUESTION_MAX_BYTES)
-    behavior = _BEHAVIORS.get(on_timeout)
+    behavior = _BEHAVIORS.get("raise" if on_timeout is None else on_timeout)
     if behavior is None:
         raise InvalidInput("on_timeout", on_timeout, f"must be one of {', '.join(_BEHAVIORS)}")
-    if timeout is None:
+    if timeout is ... and on_timeout is not None:
+        raise InvalidInput("on_timeout", on_timeout, "needs timeout; without one the wait is never over by itself")
+    if timeout is None or timeout is ...:
         return Terms(reason, question=question)
     return Terms(reason, ms("timeout", timeout, low=1), behavior, question)
 
@@ -111,11 +123,12 @@ async def wait_for_signal(
     journal: Journal, name: str, kind: Any, at: Waitpoint | None, options: WaitOptions
 ) -> Signal[Any]:
     """The signal of this name, at a new waitpoint unless one was made before."""
+    terms = _terms(**options)
 
     def wait() -> Wait:
         place = c.FreshWaitpoint.new() if at is None else _made_before(at)
         assert place.waitpoint_key is not None
-        return Wait(Single(place.waitpoint_key, ByName(name)), (place,), _terms(**options), kind)
+        return Wait(Single(place.waitpoint_key, ByName(name)), (place,), terms, kind)
 
     end = await wait_until_over(journal, "ctx.wait_for_signal", f"signal:{name}", wait)
     if at is not None:
@@ -132,10 +145,9 @@ async def wait_for(
     journal: Journal, condition: ResumeCondition, kind: Any, options: WaitOptions
 ) -> tuple[Signal[Any], ...]:
     """The signals that met the condition, as they came; none when an operator ended the wait."""
+    terms = _terms(**options)
     places = bindings(condition, journal.open_waitpoints)
-    end = await wait_until_over(
-        journal, "ctx.wait_for", "condition", lambda: Wait(condition, places, _terms(**options), kind)
-    )
+    end = await wait_until_over(journal, "ctx.wait_for", "condition", lambda: Wait(condition, places, terms, kind))
     journal.used.update(place.waitpoint_id for place in places)
     if end.is_timeout:
         raise SignalTimeout("the signals that were waited for did not come in time")
@@ -179,7 +191,10 @@ async def wait_until_over(journal: Journal, what: str, name: str, make: Callable
 
 async def _suspend(journal: Journal, at: Occurrence, wait: Wait) -> WaitEnd:
     """active -> suspended; when early signals suffice, the attempt goes on at once."""
-    args = _suspension(journal, at, wait)
+    try:
+        args = _suspension(journal, at, wait)
+    except InvalidInput as error:
+        raise relocate(error, _KEYWORDS.get(error.field, error.field)) from None
     async with journal.gate.alone():
         journal.attempt.check()
         await journal.keep()

@@ -170,7 +170,7 @@ class SuspendExecutionArgs(Checked, frozen=True, kw_only=True):
         if self.timeout_at is not None and self.timeout_ms is not None:
             raise InvalidInput("timeout_ms", self.timeout_ms, "cannot be given together with timeout_at")
         if not self.has_timeout and _has_timeout_only(self.resume_condition):
-            raise InvalidInput("timeout_ms", None, "must be given, or timeout_at, with the condition TimeoutOnly")
+            raise InvalidInput("timeout_ms", None, "must be given with the condition TimeoutOnly: nothing else ends it")
         self._check_waitpoints()
 
     def _check_waitpoints(self) -> None:
