@@ -499,6 +499,22 @@ class TestLists:
             await waits.signal(x, old)
         assert isinstance(await waits.signal(x, await waits.token(x, old)), c.ResumeTriggered)
 
+    async def test_a_token_whose_secret_counts_no_more_has_no_fingerprint(self, waits: Suspender) -> None:
+        x = await waits.running()
+        old = (await waits.suspend(x)).waitpoints[0]
+
+        async def shown() -> tuple[str, str]:
+            args = c.ListPendingWaitpointsArgs(execution_id=x.execution_id)
+            (only,) = (await waits.backend.list_pending_waitpoints(args)).entries
+            return only.token_kid, only.token_fingerprint
+
+        await waits.rotate(x, "k2", OTHER_SECRET, grace_ms=1)
+        assert await shown() == (KID, token_fingerprint(old.waitpoint_token))
+        await waits.driver.clock.advance(2)
+        assert await shown() == (KID, "")
+        issued = await waits.token(x, old)
+        assert await shown() == ("k2", token_fingerprint(issued.waitpoint_token))
+
     async def test_resume_signals_in_pages(self, waits: Suspender) -> None:
         x = await waits.running()
         at = (await waits.suspend(x, Count(3, CountKind.DISTINCT_SIGNALS, (WaitpointKey("reply"),)))).waitpoints[0]

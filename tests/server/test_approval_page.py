@@ -15,7 +15,9 @@ import httpx
 import pytest
 
 from flowfabric import ByName, Context, Count, CountKind, Handle, Waitpoint, Worker
+from flowfabric.core import contracts as c
 from flowfabric.core.codec import to_json
+from flowfabric.core.tokens import Kid, SecretHex
 from flowfabric.server.tokens import Scope, new_token
 from flowfabric.testing import FabricKit
 from tests.server.serving import Served, serving
@@ -227,6 +229,21 @@ async def test_forged_links_and_links_to_nothing_look_the_same(fabric_kit: Fabri
         assert {(each.status_code, each.text) for each in answers} == {(404, answers[0].text)}
         assert WITHDRAWN in answers[0].text
         assert await handle.status() == "suspended"
+
+
+async def test_a_link_whose_secret_counts_no_more_looks_like_a_forged_one(fabric_kit: FabricKit) -> None:
+    async with serving(fabric_kit.backend) as server:
+        handle = await fabric_kit.submit(ask)
+        link = await opened(fabric_kit, handle)
+        data = fields((await server.http.get(link)).text)
+        new = c.RotateWaitpointHmacSecretAllArgs(new_kid=Kid("k2"), new_secret_hex=SecretHex("cd" * 32), grace_ms=0)
+        await fabric_kit.backend.rotate_waitpoint_hmac_secret_all(new)
+        await fabric_kit.advance(1)
+        path = link.partition("?")[0]
+        forged = await server.http.get(f"{path}?token=nonsense")
+        for answer in (await server.http.get(link), await server.http.post(path, data=data)):
+            assert (answer.status_code, answer.text) == (404, forged.text)
+        assert (await server.http.get(path_of(await handle.link()))).status_code == 200
 
 
 async def test_a_program_may_post_json_to_the_link(fabric_kit: FabricKit) -> None:

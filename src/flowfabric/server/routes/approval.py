@@ -136,7 +136,10 @@ async def _open(backend: EngineBackend, link: SignalLink) -> c.PendingWaitpointI
 
 
 def _check(waitpoint: c.PendingWaitpointInfo, token: str) -> None:
-    """Whether the token is the waitpoint's, by its fingerprint: the store tells nobody the token itself."""
+    """Whether the token is the waitpoint's, by its fingerprint: the store tells nobody the token itself.
+
+    A token that counts no more has none.
+    """
     kid, _, digest = token.partition(":")
     fingerprint = hashlib.sha1(digest.encode(), usedforsecurity=False).hexdigest()[:16]
     presented, known = f"{kid}:{fingerprint}", f"{waitpoint.token_kid}:{waitpoint.token_fingerprint}"
