@@ -200,6 +200,19 @@ class TestTokens:
         for x, at in waiting:
             assert isinstance(await waits.signal(x, at), c.ResumeTriggered)
 
+    async def test_a_rotation_that_ends_all_graces_leaves_no_token_that_counts(self, waits: Suspender) -> None:
+        (x, old), (y, other) = await waits.suspended(), await waits.suspended()
+        await waits.rotate(x, "b", OTHER_SECRET, 60_000)
+        rotated = await waits.rotate(x, "c", "ef" * 32, 0, end_graces=True)
+        assert rotated == c.SecretRotated(previous_kid=Kid("b"), new_kid=Kid("c"))
+        assert (await waits.kids(x)).verifying == ()
+        for each, at in ((x, old), (y, other)):
+            with pytest.raises(InvalidToken):
+                await waits.signal(each, at)
+        unchanged = await waits.rotate(x, "c", "ef" * 32, 0, end_graces=True)
+        assert unchanged == c.SecretUnchanged(kid=Kid("c"))
+        assert isinstance(await waits.signal(x, await waits.token(x, old)), c.ResumeTriggered)
+
     async def test_after_the_grace_a_token_counts_no_more(self, waits: Suspender) -> None:
         x, at = await waits.suspended()
         rotated = await waits.rotate(x, "b", OTHER_SECRET, 60_000)
