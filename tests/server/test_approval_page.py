@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from html import unescape
 from pathlib import Path
 from typing import Any, Literal
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, urlencode, urlsplit
 
 import httpx
 import pytest
@@ -220,7 +220,8 @@ async def test_forged_links_and_links_to_nothing_look_the_same(fabric_kit: Fabri
         unknown = path.replace(waitpoint, "00000000-0000-4000-8000-000000000000")
         elsewhere = path.replace(str(handle.id)[-4:], "0000", 1)
         addresses = [
-            f"{path}?token={forged}", path, f"{path}?token=", f"{path}?token=nonsense", f"{unknown}?token={token}",
+            f"{path}?token={forged}", path, f"{path}?token=", f"{path}?token=nonsense", f"{path}?token={'0' * 600}",
+            f"{path}?token=%C3%A9", f"{unknown}?token={token}",
             f"{elsewhere}?token={token}", f"/v1/executions/nobody/waitpoints/x/signals?token={token}",
         ]  # fmt: skip
         answers = [await server.http.get(each) for each in addresses]
@@ -255,6 +256,26 @@ async def test_a_program_may_post_json_to_the_link(fabric_kit: FabricKit) -> Non
         answer = await server.http.post(link, json={"ok": True})
         assert answer.status_code == 200, answer.text
         assert await finished(fabric_kit, handle) == {"ok": True}
+
+
+async def test_a_program_is_refused_alike_whatever_is_wrong_with_its_token(fabric_kit: FabricKit) -> None:
+    async with serving(fabric_kit.backend) as server:
+        handle = await fabric_kit.submit(ask_anything)
+        path, _, query = (await opened(fabric_kit, handle, name="go")).partition("?")
+        token = parse_qs(query)["token"][0]
+        unknown = path.replace(path.split("/")[-2], "00000000-0000-4000-8000-000000000000")
+        elsewhere = path.replace(str(handle.id)[-4:], "0000", 1)
+        wrong = [(path, each) for each in ("", "nonsense", token[:-1], token + "0" * 600, "k1:é", "\udcff", "\0")]
+        wrong += [(unknown, token), (elsewhere, token)]
+        answers = []
+        for place, text in wrong:
+            given = {"token": text.encode(errors="surrogateescape"), "name": "go"}
+            answers.append(await server.http.post(f"{place}?{urlencode(given)}", json={"ok": True}))
+            bad = await server.http.post(f"{place}?{urlencode(given)}", content=b"{")
+            assert (bad.status_code, bad.json()["details"]["field"]) == (422, "payload")
+        told = {(each.status_code, each.json()["code"], each.json()["message"]) for each in answers}
+        assert told == {(403, "invalid_token", "the link is not valid")}
+        assert await handle.status() == "suspended"
 
 
 async def test_no_token_of_a_link_is_logged(fabric_kit: FabricKit, caplog: pytest.LogCaptureFixture) -> None:

@@ -105,9 +105,17 @@ def _link(request: Request, token: str, name: str | None) -> SignalLink:
     return SignalLink(
         execution_id=ExecutionId(request.path_params["execution_id"]),
         waitpoint_id=WaitpointId(request.path_params["waitpoint_id"]),
-        token=WaitpointToken(token),
+        token=_token(token),
         signal_name=name or None,
     )
+
+
+def _token(text: str) -> WaitpointToken:
+    """What cannot be a token is refused where wrong tokens are, and like them: as none at all."""
+    try:
+        return WaitpointToken(text)
+    except InvalidInput:
+        return WaitpointToken("")
 
 
 async def _asked(backend: EngineBackend, link: SignalLink) -> Asked:
