@@ -149,7 +149,7 @@ CODES: dict[str, CodeInfo] = {
     "invalid_kid": CodeInfo(_F.INVALID, _C.TERMINAL, "a kid is non-empty text without ':'"),
     "invalid_secret_hex": CodeInfo(_F.INVALID, _C.TERMINAL, "a secret is hex of even length"),
     "invalid_grace_ms": CodeInfo(_F.INVALID, _C.TERMINAL, "grace_ms is a whole number from 0, and 0 with end_graces"),
-    "rotation_conflict": CodeInfo(_F.CONFLICT, _C.TERMINAL, "the kid is known with another secret; use a fresh kid"),
+    "rotation_conflict": CodeInfo(_F.CONFLICT, _C.TERMINAL, "the kid was used before; use a fresh kid"),
     # streams
     "stream_closed": CodeInfo(_F.CONFLICT, _C.TERMINAL, "the attempt's stream is closed"),
     "stale_owner_cannot_append": CodeInfo(_F.CONFLICT, _C.TERMINAL, "only the running attempt appends frames"),

@@ -128,7 +128,7 @@ def test_void_leaves_no_token_that_counts(cli: Cli) -> None:
     one, two = suspend(cli), suspend(cli)
     cli("secrets", "rotate", "--grace", "1h")
     shown = cli("secrets", "rotate", "--void").stdout.splitlines()
-    assert shown[1].split(maxsplit=1) == ["grace", "none, and earlier ones have ended"]
+    assert shown[1].split(maxsplit=1) == ["grace", "none, and earlier ones end"]
     for each in (one, two):
         assert cli("signal", each.link(), "--json", code=2).error["code"] == "invalid_token"
     assert [each["current"] for each in cli("secrets", "--json").json["kids"]] == [True]
@@ -173,9 +173,18 @@ def test_partitions_that_fail_are_reported(cli: Cli) -> None:
     ran = cli("secrets", "rotate", "--kid", "x", "--json", code=4)
     assert (ran.json["rotated"], [each["partition"] for each in ran.json["failed"]]) == (255, [partition.tag])
     assert ran.error["code"] == ran.json["failed"][0]["code"] == "rotation_conflict"
+    assert f"({partition.tag}: rotate_waitpoint_hmac_secret: the kid was used before; " in ran.error["message"]
     shown = cli("secrets", "rotate", "--kid", "x", code=4)
+    assert [line.split()[:3] for line in shown.stdout.splitlines()[-2:]] == [
+        ["PARTITIONS", "FIRST", "CODE"],
+        ["256", "{fp:0}", "rotation_conflict"],
+    ]
+    each = cli("secrets", "rotate", "--kid", "x", "--json", code=4).json["failed"]
+    assert len({failure["partition"] for failure in each}) == 256
     assert "256 of 256 partitions sign as before" in shown.stderr
     assert "rotate again with another kid" in shown.stderr
+    voided = cli("secrets", "rotate", "--kid", "x", "--void", code=4)
+    assert "rotate again with --void and another kid" in voided.stderr
     assert cli("secrets", "rotate", "--json").json["failed"] == []
 
 

@@ -87,7 +87,7 @@ def rotate(
         report = await fabric.backend.rotate_waitpoint_hmac_secret_all(args)
         _print_report(args, report, out)
         again = f"--kid {args.new_kid} --stdin and the same secret" if from_stdin else "another kid"
-        _raise_if_failed(report, f"--void, {again}" if void else again)
+        _raise_if_failed(report, f"--void and {again}" if void else again)
 
     on_store(url, as_json, body)
 
@@ -105,19 +105,34 @@ def _print_report(
 ) -> None:
     rotated = sum(isinstance(each.result, c.SecretRotated) for each in report.entries)
     unchanged = sum(isinstance(each.result, c.SecretUnchanged) for each in report.entries)
-    failed = [(each.partition.tag, failure.code, failure.message) for each, failure in _failures(report)]
     if out.as_json:
-        found = [dict(zip(("partition", "code", "message"), each, strict=True)) for each in failed]
+        found = [
+            {"partition": each.partition.tag, "code": failure.code, "message": failure.message}
+            for each, failure in _failures(report)
+        ]
         told = {"new_kid": args.new_kid, "grace_ms": args.grace_ms, "end_graces": args.end_graces}
         out.json({**told, "rotated": rotated, "unchanged": unchanged, "failed": found})
         return
-    counts = (("rotated", rotated), ("unchanged", unchanged), ("failed", len(failed)))
-    grace = "none, and earlier ones have ended" if args.end_graces else parsing.span_text(args.grace_ms)
+    counts = (("rotated", rotated), ("unchanged", unchanged), ("failed", len(report.failed)))
+    grace = "none, and earlier ones end" if args.end_graces else parsing.span_text(args.grace_ms)
     pairs = [("kid", args.new_kid), ("grace", grace)]
     out.fields([*pairs, *((name, f"{count} partitions") for name, count in counts)])
-    if failed:
+    if report.failed:
         out.line()
-        out.table(("PARTITION", "CODE", "MESSAGE"), failed)
+        out.table(("PARTITIONS", "FIRST", "CODE", "MESSAGE"), _alike(report))
+
+
+def _alike(report: c.RotateWaitpointHmacSecretAllReport) -> list[tuple[str, str, str, str]]:
+    """Failures that say the same in one row: of how many partitions, the first of them, code and message."""
+    tags: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for each, failure in _failures(report):
+        tags[failure.code, _said(each, failure)].append(each.partition.tag)
+    return [(str(len(found)), found[0], code, message) for (code, message), found in tags.items()]
+
+
+def _said(entry: c.RotateWaitpointHmacSecretAllEntry, failure: c.SecretRotationFailed) -> str:
+    """The message without the partition, which is told beside it."""
+    return failure.message.replace(f" {entry.partition.tag}", "")
 
 
 def _failures(
@@ -134,7 +149,7 @@ def _raise_if_failed(report: c.RotateWaitpointHmacSecretAllReport, again: str) -
         return
     first, failure = next(_failures(report))
     count = f"{len(report.failed)} of {len(report.entries)} partitions"
-    why = f"{first.partition.tag}: {failure.message}"
+    why = f"{first.partition.tag}: {_said(first, failure)}"
     raise FlowFabricError(f"{count} sign as before ({why}); rotate again with {again}", code=failure.code)
 
 
