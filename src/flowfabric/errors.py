@@ -117,7 +117,7 @@ CODES: dict[str, CodeInfo] = {
     "already_suspended": CodeInfo(_F.CONFLICT, _C.INFORMATIONAL, "it is suspended already"),
     "waitpoint_closed": CodeInfo(_F.CONFLICT, _C.INFORMATIONAL, "the waitpoint is closed"),
     "waitpoint_not_found": CodeInfo(_F.NOT_FOUND, _C.RETRYABLE, "no such waitpoint"),
-    "target_not_signalable": CodeInfo(_F.CONFLICT, _C.TERMINAL, "it does not wait for signals"),
+    "target_not_signalable": CodeInfo(_F.CONFLICT, _C.TERMINAL, "no open waitpoint takes the signal"),
     "waitpoint_pending_use_buffer_script": CodeInfo(
         _F.CONFLICT, _C.RETRYABLE, "the waitpoint is pending; buffer the signal"
     ),
@@ -134,7 +134,9 @@ CODES: dict[str, CodeInfo] = {
     "resume_condition_not_met": CodeInfo(_F.CONFLICT, _C.TERMINAL, "the resume condition is not met"),
     "waitpoint_not_pending": CodeInfo(_F.CONFLICT, _C.INFORMATIONAL, "the waitpoint is not pending"),
     "pending_waitpoint_expired": CodeInfo(_F.CONFLICT, _C.INFORMATIONAL, "the pending waitpoint ran out"),
-    "invalid_waitpoint_for_execution": CodeInfo(_F.INVALID, _C.TERMINAL, "the waitpoint belongs to another attempt"),
+    "invalid_waitpoint_for_execution": CodeInfo(
+        _F.INVALID, _C.TERMINAL, "the waitpoint belongs to another execution, or to another attempt of this one"
+    ),
     "waitpoint_already_exists": CodeInfo(_F.CONFLICT, _C.INFORMATIONAL, "the waitpoint exists"),
     "waitpoint_not_open": CodeInfo(_F.CONFLICT, _C.INFORMATIONAL, "the waitpoint is not open"),
     "waitpoint_not_token_bound": CodeInfo(_F.INVALID, _C.TERMINAL, "the waitpoint has no token"),
@@ -146,8 +148,8 @@ CODES: dict[str, CodeInfo] = {
     ),
     "invalid_kid": CodeInfo(_F.INVALID, _C.TERMINAL, "a kid is non-empty text without ':'"),
     "invalid_secret_hex": CodeInfo(_F.INVALID, _C.TERMINAL, "a secret is hex of even length"),
-    "invalid_grace_ms": CodeInfo(_F.INVALID, _C.TERMINAL, "grace_ms is a whole number from 0"),
-    "rotation_conflict": CodeInfo(_F.CONFLICT, _C.TERMINAL, "the kid is known with another secret; use a fresh kid"),
+    "invalid_grace_ms": CodeInfo(_F.INVALID, _C.TERMINAL, "grace_ms is a whole number from 0, and 0 with end_graces"),
+    "rotation_conflict": CodeInfo(_F.CONFLICT, _C.TERMINAL, "the kid was used before; use a fresh kid"),
     # streams
     "stream_closed": CodeInfo(_F.CONFLICT, _C.TERMINAL, "the attempt's stream is closed"),
     "stale_owner_cannot_append": CodeInfo(_F.CONFLICT, _C.TERMINAL, "only the running attempt appends frames"),

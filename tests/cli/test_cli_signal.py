@@ -100,7 +100,9 @@ def test_the_key_says_which_waitpoint_is_meant(cli: Cli) -> None:
         return execution_id
 
     execution_id = cli.on_store(body)
-    assert "a, b" in cli("signal", execution_id, "yes", code=2).stderr
+    told = cli("signal", execution_id, "yes", code=2).stderr
+    assert "--waitpoint: expected the key of one waitpoint alone (a, b) (got None)" in told
+    assert "--waitpoint: " in cli("signal", execution_id, "yes", "--waitpoint", "", code=2).stderr
     assert cli("signal", execution_id, "yes", "--waitpoint", "a", "--json").json["outcome"] == "accepted"
     assert cli("signal", execution_id, "yes", "--waitpoint", "b", "--json").json["outcome"] == "triggered_resume"
 
@@ -117,6 +119,11 @@ def test_what_takes_no_signal_refuses_it(cli: Cli) -> None:
     assert "waiting" in cli("signal", execution_id, "approved", code=4).stderr
     assert "is waiting" in cli("signal", execution_id, "approved", "--wait", "1ms", code=7).stderr
     cli("signal", UNKNOWN, "approved", code=3)
+
+
+def test_a_name_that_nothing_waits_for_is_refused_with_the_state(cli: Cli) -> None:
+    told = cli("signal", suspend(cli).id, "chatter", code=4).stderr
+    assert "no open waitpoint takes the signal (state suspended)" in told
 
 
 def test_a_signal_that_came_early_waits_for_its_wait(cli: Cli) -> None:

@@ -102,7 +102,7 @@ def test_rotating_gives_the_first_secret_then_another_one(cli: Cli) -> None:
     assert cli("secrets", "--json").json == {"partitions": 256, "unseeded": 256, "kids": []}
     assert "256 of 256 partitions have no secret" in cli("secrets", "list").stdout
     assert cli("secrets", "rotate", "--kid", "a", "--json").json == {
-        "new_kid": "a", "grace_ms": 24 * HOUR_MS, "rotated": 256, "unchanged": 0, "failed": [],
+        "new_kid": "a", "grace_ms": 24 * HOUR_MS, "end_graces": False, "rotated": 256, "unchanged": 0, "failed": [],
     }  # fmt: skip
     assert cli("secrets", "rotate", "--kid", "b", "--grace", "1h").stdout.split()[:4] == ["kid", "b", "grace", "1.0h"]
     found = cli("secrets", "list", "--json").json
@@ -124,6 +124,19 @@ def test_a_token_of_the_old_secret_stays_valid_during_the_grace(cli: Cli) -> Non
     cli("signal", two.link())  # k1 keeps the hour it was given
 
 
+def test_void_leaves_no_token_that_counts(cli: Cli) -> None:
+    one, two = suspend(cli), suspend(cli)
+    cli("secrets", "rotate", "--grace", "1h")
+    shown = cli("secrets", "rotate", "--void").stdout.splitlines()
+    assert shown[1].split(maxsplit=1) == ["grace", "none, and earlier ones end"]
+    for each in (one, two):
+        assert cli("signal", each.link(), "--json", code=2).error["code"] == "invalid_token"
+    assert [each["current"] for each in cli("secrets", "--json").json["kids"]] == [True]
+    told = cli("secrets", "rotate", "--void", "--json").json
+    assert (told["grace_ms"], told["end_graces"], told["rotated"]) == (0, True, 256)
+    cli("signal", cli("link", one.id, "approved").stdout.strip())
+
+
 def test_a_secret_from_stdin_may_be_rotated_to_again(cli: Cli) -> None:
     words = ("secrets", "rotate", "--kid", "mine", "--stdin", "--json")
     first, again = cli(*words, stdin=f"{SECRET}\n"), cli(*words, stdin=f"{SECRET}\n")
@@ -138,6 +151,7 @@ def test_a_secret_from_stdin_may_be_rotated_to_again(cli: Cli) -> None:
         (("--stdin",), "no hex\n", "invalid_secret_hex"),
         (("--kid", "a:b"), "", "invalid_kid"),
         (("--grace", "soon"), "", "invalid_input"),
+        (("--grace", "0s", "--void"), "", "invalid_input"),
         (("--grace", "100000w"), "", "invalid_grace_ms"),
     ],
 )
@@ -159,9 +173,18 @@ def test_partitions_that_fail_are_reported(cli: Cli) -> None:
     ran = cli("secrets", "rotate", "--kid", "x", "--json", code=4)
     assert (ran.json["rotated"], [each["partition"] for each in ran.json["failed"]]) == (255, [partition.tag])
     assert ran.error["code"] == ran.json["failed"][0]["code"] == "rotation_conflict"
+    assert f"({partition.tag}: rotate_waitpoint_hmac_secret: the kid was used before; " in ran.error["message"]
     shown = cli("secrets", "rotate", "--kid", "x", code=4)
+    assert [line.split()[:3] for line in shown.stdout.splitlines()[-2:]] == [
+        ["PARTITIONS", "FIRST", "CODE"],
+        ["256", "{fp:0}", "rotation_conflict"],
+    ]
+    each = cli("secrets", "rotate", "--kid", "x", "--json", code=4).json["failed"]
+    assert len({failure["partition"] for failure in each}) == 256
     assert "256 of 256 partitions sign as before" in shown.stderr
     assert "rotate again with another kid" in shown.stderr
+    voided = cli("secrets", "rotate", "--kid", "x", "--void", code=4)
+    assert "rotate again with --void and another kid" in voided.stderr
     assert cli("secrets", "rotate", "--json").json["failed"] == []
 
 

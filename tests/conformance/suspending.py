@@ -34,10 +34,12 @@ class Suspender:
     async def seed(self, kid: Kid = KID, secret: SecretHex = SECRET) -> c.SeedOutcome:
         return await self.backend.seed_waitpoint_hmac_secret(c.SeedWaitpointHmacSecretArgs(kid=kid, secret_hex=secret))
 
-    async def rotate(self, x: Subject, kid: str, secret: str, grace_ms: int) -> c.RotateWaitpointHmacSecretOutcome:
+    async def rotate(
+        self, x: Subject, kid: str, secret: str, grace_ms: int, *, end_graces: bool = False
+    ) -> c.RotateWaitpointHmacSecretOutcome:
         args = c.RotateWaitpointHmacSecretArgs(
             partition=partition_of(x.execution_id), new_kid=Kid(kid), new_secret_hex=SecretHex(secret),
-            grace_ms=grace_ms,
+            grace_ms=grace_ms, end_graces=end_graces,
         )  # fmt: skip
         return await self.backend.rotate_waitpoint_hmac_secret(args)
 

@@ -200,6 +200,19 @@ class TestTokens:
         for x, at in waiting:
             assert isinstance(await waits.signal(x, at), c.ResumeTriggered)
 
+    async def test_a_rotation_that_ends_all_graces_leaves_no_token_that_counts(self, waits: Suspender) -> None:
+        (x, old), (y, other) = await waits.suspended(), await waits.suspended()
+        await waits.rotate(x, "b", OTHER_SECRET, 60_000)
+        rotated = await waits.rotate(x, "c", "ef" * 32, 0, end_graces=True)
+        assert rotated == c.SecretRotated(previous_kid=Kid("b"), new_kid=Kid("c"))
+        assert (await waits.kids(x)).verifying == ()
+        for each, at in ((x, old), (y, other)):
+            with pytest.raises(InvalidToken):
+                await waits.signal(each, at)
+        unchanged = await waits.rotate(x, "c", "ef" * 32, 0, end_graces=True)
+        assert unchanged == c.SecretUnchanged(kid=Kid("c"))
+        assert isinstance(await waits.signal(x, await waits.token(x, old)), c.ResumeTriggered)
+
     async def test_after_the_grace_a_token_counts_no_more(self, waits: Suspender) -> None:
         x, at = await waits.suspended()
         rotated = await waits.rotate(x, "b", OTHER_SECRET, 60_000)
@@ -498,6 +511,22 @@ class TestLists:
         with pytest.raises(InvalidToken):
             await waits.signal(x, old)
         assert isinstance(await waits.signal(x, await waits.token(x, old)), c.ResumeTriggered)
+
+    async def test_a_token_whose_secret_counts_no_more_has_no_fingerprint(self, waits: Suspender) -> None:
+        x = await waits.running()
+        old = (await waits.suspend(x)).waitpoints[0]
+
+        async def shown() -> tuple[str, str]:
+            args = c.ListPendingWaitpointsArgs(execution_id=x.execution_id)
+            (only,) = (await waits.backend.list_pending_waitpoints(args)).entries
+            return only.token_kid, only.token_fingerprint
+
+        await waits.rotate(x, "k2", OTHER_SECRET, grace_ms=1)
+        assert await shown() == (KID, token_fingerprint(old.waitpoint_token))
+        await waits.driver.clock.advance(2)
+        assert await shown() == (KID, "")
+        issued = await waits.token(x, old)
+        assert await shown() == ("k2", token_fingerprint(issued.waitpoint_token))
 
     async def test_resume_signals_in_pages(self, waits: Suspender) -> None:
         x = await waits.running()

@@ -19,6 +19,11 @@ def seeded(x: Waiting) -> None:
     x.seed()
 
 
+def in_grace(x: Waiting) -> None:
+    x.seed()
+    x.rotate("k2", "cd" * 32)
+
+
 def running(x: Waiting) -> None:
     x.started()
 
@@ -254,7 +259,11 @@ SUSPENSION_SCENARIOS: list[tuple[str, str, Any, Any]] = [
     ("rotate_waitpoint_hmac_secret", "invalid_grace_ms", seeded, lambda x: x.rotate("k2", SECRET, "")),
     ("rotate_waitpoint_hmac_secret", "invalid_grace_ms", seeded, lambda x: x.rotate("k2", SECRET, -1)),
     ("rotate_waitpoint_hmac_secret", "invalid_grace_ms", seeded, lambda x: x.rotate("k2", SECRET, 2**53)),
+    ("rotate_waitpoint_hmac_secret", "invalid_grace_ms", in_grace, lambda x: x.rotate("k3", SECRET, 1, "sha1", "1")),
+    ("rotate_waitpoint_hmac_secret", "invalid_input", in_grace, lambda x: x.rotate("k3", SECRET, 0, "sha1", "true")),
     ("rotate_waitpoint_hmac_secret", "rotation_conflict", seeded, lambda x: x.rotate("k1", "cd" * 32)),
+    ("rotate_waitpoint_hmac_secret", "rotation_conflict", in_grace,
+     lambda x: x.rotate("k1", SECRET, 0, "sha1", "1")),
     ("seed_waitpoint_hmac_secret", "invalid_input", nothing,
      secret_call("ff_seed_waitpoint_hmac_secret", "k2", SECRET)),
     ("seed_waitpoint_hmac_secret", "invalid_kid", nothing, lambda x: x.seed("a:b")),

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.lua.suspension_wire import SECRET, Waiting, named
 from tests.lua.test_modules import call  # noqa: F401  (a fixture)
 
-A, B, C = "aa" * 32, "bb" * 32, "cc" * 32
+A, B, C, D = "aa" * 32, "bb" * 32, "cc" * 32, "dd" * 32
 
 
 @pytest.fixture
@@ -44,7 +44,8 @@ def test_rotation_keeps_the_old_kid_for_its_grace(x: Waiting) -> None:
     assert int(listed[5]) > x.client.time()[0] * 1000
 
 
-def test_rapid_rotation_keeps_every_token_in_its_grace(x: Waiting) -> None:
+def in_grace(x: Waiting) -> list[tuple[str, str]]:
+    """The waitpoints and tokens of secrets a, b and c: c signs, the others are in their grace."""
     tokens = []
     for kid, secret in (("a", A), ("b", B), ("c", C)):
         x.rotate(kid, secret)
@@ -52,9 +53,36 @@ def test_rapid_rotation_keeps_every_token_in_its_grace(x: Waiting) -> None:
             x.run()
         x.pending()
         tokens.append((x.waitpoint, x.token))
+    return tokens
+
+
+def test_rapid_rotation_keeps_every_token_in_its_grace(x: Waiting) -> None:
+    tokens = in_grace(x)
     assert [token[:2] for _, token in tokens] == ["a:", "b:", "c:"]
     for waitpoint, token in tokens:
         assert x.buffer(waitpoint=waitpoint, token=token)[0] == 1
+
+
+def test_a_rotation_may_end_every_grace_at_once(x: Waiting) -> None:
+    tokens = in_grace(x)
+    assert x.rotate("d", D, 0, "sha1", "1") == [1, "OK", "rotated", "c", "d", "0"]
+    assert x.kids() == [1, "OK", "d", "0", "sha1"]
+    for waitpoint, token in tokens:
+        assert x.buffer(waitpoint=waitpoint, token=token) == [0, "invalid_token"]
+    assert x.rotate("c", C) == [0, "rotation_conflict", "c"]
+    assert x.rotate("e", A) == [1, "OK", "rotated", "d", "e", "3"]
+
+
+def test_a_repeated_rotation_ends_graces_when_it_is_asked_to(x: Waiting) -> None:
+    (first, second, (waitpoint, token)) = in_grace(x)
+    assert x.rotate("c", C) == [1, "OK", "noop", "c"]
+    assert x.kids()[3] == "2"
+    for _ in range(2):
+        assert x.rotate("c", C, 0, "sha1", "1") == [1, "OK", "noop", "c"]
+    assert x.kids() == [1, "OK", "c", "0", "sha1"]
+    for old_waitpoint, old in (first, second):
+        assert x.buffer(waitpoint=old_waitpoint, token=old) == [0, "invalid_token"]
+    assert x.buffer(waitpoint=waitpoint, token=token)[0] == 1
 
 
 def test_a_token_dies_with_its_kids_grace(x: Waiting) -> None:

@@ -58,10 +58,8 @@ WRONG: dict[str, Callable[[Waiting], dict[str, str]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("state", ["suspended", "pending", "closed", "finished"])
-@pytest.mark.parametrize("wrong", WRONG)
-def test_every_wrong_token_is_refused_alike_and_writes_nothing(x: Waiting, wrong: str, state: str) -> None:
-    """D7, G6: the original stamped the record, told expired from forged tokens, and buffering told of the waitpoint."""
+def wait_again(x: Waiting, state: str) -> None:
+    """After a wait that is over: its waitpoint and token are spent. The next wait, of the same key, gets to a state."""
     x.suspend(named("approval"), key="the same")
     x.spent_at, x.spent = x.waitpoint, x.token
     assert x.deliver()[3] == "resume_condition_satisfied"
@@ -74,10 +72,38 @@ def test_every_wrong_token_is_refused_alike_and_writes_nothing(x: Waiting, wrong
         x.resume("operator")
     elif state == "finished":
         x.cancel()
+
+
+@pytest.mark.parametrize("state", ["suspended", "pending", "closed", "finished"])
+@pytest.mark.parametrize("wrong", WRONG)
+def test_every_wrong_token_is_refused_alike_and_writes_nothing(x: Waiting, wrong: str, state: str) -> None:
+    """D7, G6: the original stamped the record, told expired from forged tokens, and buffering told of the waitpoint."""
+    wait_again(x, state)
     given = WRONG[wrong](x)
     before = dump(x.client)
     for send in (x.deliver, x.buffer):
         assert send(**given) == [0, "invalid_token"]
+    assert dump(x.client) == before
+
+
+@pytest.mark.parametrize(
+    ("state", "delivered"),
+    [
+        ("suspended", ["waitpoint_closed"]),
+        ("pending", ["target_not_signalable", "active"]),
+        ("closed", ["target_not_signalable", "waiting"]),
+        ("finished", ["target_not_signalable", "cancelled"]),
+    ],
+)
+def test_who_has_the_token_of_a_closed_waitpoint_learns_that_and_writes_nothing(
+    x: Waiting, state: str, delivered: list[str]
+) -> None:
+    wait_again(x, state)
+    buffered = delivered if state == "finished" else ["waitpoint_closed"]
+    before = dump(x.client)
+    for token, told in ((x.spent, (delivered, buffered)), (x.spent[:-1], (["invalid_token"],) * 2)):
+        at = {"waitpoint": x.spent_at, "token": token}
+        assert (x.deliver(**at)[1:], x.buffer(**at)[1:]) == told
     assert dump(x.client) == before
 
 

@@ -9,13 +9,15 @@ from dataclasses import dataclass
 from html import unescape
 from pathlib import Path
 from typing import Any, Literal
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, urlencode, urlsplit
 
 import httpx
 import pytest
 
 from flowfabric import ByName, Context, Count, CountKind, Handle, Waitpoint, Worker
+from flowfabric.core import contracts as c
 from flowfabric.core.codec import to_json
+from flowfabric.core.tokens import Kid, SecretHex
 from flowfabric.server.tokens import Scope, new_token
 from flowfabric.testing import FabricKit
 from tests.server.serving import Served, serving
@@ -218,7 +220,8 @@ async def test_forged_links_and_links_to_nothing_look_the_same(fabric_kit: Fabri
         unknown = path.replace(waitpoint, "00000000-0000-4000-8000-000000000000")
         elsewhere = path.replace(str(handle.id)[-4:], "0000", 1)
         addresses = [
-            f"{path}?token={forged}", path, f"{path}?token=", f"{path}?token=nonsense", f"{unknown}?token={token}",
+            f"{path}?token={forged}", path, f"{path}?token=", f"{path}?token=nonsense", f"{path}?token={'0' * 600}",
+            f"{path}?token=%C3%A9", f"{unknown}?token={token}",
             f"{elsewhere}?token={token}", f"/v1/executions/nobody/waitpoints/x/signals?token={token}",
         ]  # fmt: skip
         answers = [await server.http.get(each) for each in addresses]
@@ -227,6 +230,21 @@ async def test_forged_links_and_links_to_nothing_look_the_same(fabric_kit: Fabri
         assert {(each.status_code, each.text) for each in answers} == {(404, answers[0].text)}
         assert WITHDRAWN in answers[0].text
         assert await handle.status() == "suspended"
+
+
+async def test_a_link_whose_secret_counts_no_more_looks_like_a_forged_one(fabric_kit: FabricKit) -> None:
+    async with serving(fabric_kit.backend) as server:
+        handle = await fabric_kit.submit(ask)
+        link = await opened(fabric_kit, handle)
+        data = fields((await server.http.get(link)).text)
+        new = c.RotateWaitpointHmacSecretAllArgs(new_kid=Kid("k2"), new_secret_hex=SecretHex("cd" * 32), grace_ms=0)
+        await fabric_kit.backend.rotate_waitpoint_hmac_secret_all(new)
+        await fabric_kit.advance(1)
+        path = link.partition("?")[0]
+        forged = await server.http.get(f"{path}?token=nonsense")
+        for answer in (await server.http.get(link), await server.http.post(path, data=data)):
+            assert (answer.status_code, answer.text) == (404, forged.text)
+        assert (await server.http.get(path_of(await handle.link()))).status_code == 200
 
 
 async def test_a_program_may_post_json_to_the_link(fabric_kit: FabricKit) -> None:
@@ -238,6 +256,26 @@ async def test_a_program_may_post_json_to_the_link(fabric_kit: FabricKit) -> Non
         answer = await server.http.post(link, json={"ok": True})
         assert answer.status_code == 200, answer.text
         assert await finished(fabric_kit, handle) == {"ok": True}
+
+
+async def test_a_program_is_refused_alike_whatever_is_wrong_with_its_token(fabric_kit: FabricKit) -> None:
+    async with serving(fabric_kit.backend) as server:
+        handle = await fabric_kit.submit(ask_anything)
+        path, _, query = (await opened(fabric_kit, handle, name="go")).partition("?")
+        token = parse_qs(query)["token"][0]
+        unknown = path.replace(path.split("/")[-2], "00000000-0000-4000-8000-000000000000")
+        elsewhere = path.replace(str(handle.id)[-4:], "0000", 1)
+        wrong = [(path, each) for each in ("", "nonsense", token[:-1], token + "0" * 600, "k1:é", "\udcff", "\0")]
+        wrong += [(unknown, token), (elsewhere, token)]
+        answers = []
+        for place, text in wrong:
+            given = {"token": text.encode(errors="surrogateescape"), "name": "go"}
+            answers.append(await server.http.post(f"{place}?{urlencode(given)}", json={"ok": True}))
+            bad = await server.http.post(f"{place}?{urlencode(given)}", content=b"{")
+            assert (bad.status_code, bad.json()["details"]["field"]) == (422, "payload")
+        told = {(each.status_code, each.json()["code"], each.json()["message"]) for each in answers}
+        assert told == {(403, "invalid_token", "the link is not valid")}
+        assert await handle.status() == "suspended"
 
 
 async def test_no_token_of_a_link_is_logged(fabric_kit: FabricKit, caplog: pytest.LogCaptureFixture) -> None:

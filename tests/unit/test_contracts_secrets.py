@@ -50,6 +50,15 @@ def test_a_rotation_concerns_every_partition_alike() -> None:
         grace_ms=5,
         algorithm=TokenAlgorithm.SHA1,
     )
+    assert rotate(grace_ms=0, end_graces=True).for_partition(SEVEN).end_graces
+
+
+@pytest.mark.parametrize("grace", [{}, {"grace_ms": 1}])
+def test_no_grace_goes_with_the_end_of_all_graces(grace: dict[str, int]) -> None:
+    assert not rotate().end_graces
+    with pytest.raises(InvalidInput, match="must be 0 with end_graces") as caught:
+        rotate(end_graces=True, **grace)
+    assert (caught.value.field, caught.value.code) == ("grace_ms", "invalid_grace_ms")
 
 
 @pytest.mark.parametrize(
@@ -63,6 +72,7 @@ def test_a_rotation_concerns_every_partition_alike() -> None:
         ("grace_ms", 1.5, "invalid_grace_ms"),
         ("grace_ms", limits.MAX_DURATION_MS + 1, "invalid_grace_ms"),
         ("algorithm", "md5", "invalid_input"),
+        ("end_graces", "yes", "invalid_input"),
     ],
 )
 def test_a_rotation_is_refused_by_field(name: str, value: object, code: str) -> None:

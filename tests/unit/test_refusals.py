@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 import flowfabric.backends.valkey
 from flowfabric.backends.valkey.refusals import refusal
 
@@ -16,6 +18,17 @@ def test_the_state_that_stood_in_the_way_is_named() -> None:
     error = refusal("resume_execution", "{fp:1}:x", "execution_not_suspended", ["waiting"])
     assert str(error).endswith("it is not suspended (state waiting)")
     assert error.details["state"] == "waiting"
+
+
+@pytest.mark.parametrize("state", ["suspended", "active", "completed"])
+def test_a_signal_that_nothing_takes_is_told_so_in_every_state(state: str) -> None:
+    error = refusal("signal_execution", "{fp:1}:x", "target_not_signalable", [state])
+    assert str(error).endswith(f"no open waitpoint takes the signal (state {state})")
+
+
+def test_a_foreign_waitpoint_may_be_of_another_execution() -> None:
+    error = refusal("suspend_execution", "{fp:1}:x", "invalid_waitpoint_for_execution", [])
+    assert "belongs to another execution, or to another attempt" in error.message
 
 
 def test_free_text_stands_for_itself() -> None:

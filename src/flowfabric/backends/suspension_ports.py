@@ -82,7 +82,10 @@ class SecretPort(Protocol):
     async def rotate_waitpoint_hmac_secret(
         self, args: c.RotateWaitpointHmacSecretArgs
     ) -> c.RotateWaitpointHmacSecretOutcome:
-        """Sign with another secret from now on, in one partition; what the old one signed counts during its grace."""
+        """Sign with another secret from now on, in one partition; what the old one signed counts during its grace.
+
+        With end_graces no token that is out counts any more.
+        """
         ...
 
     async def rotate_waitpoint_hmac_secret_all(

@@ -17,9 +17,10 @@ from flowfabric.cli.output import Output, Styled
 from flowfabric.cli.running import on_store, options_go_behind
 from flowfabric.client.fabric import Fabric
 from flowfabric.core import contracts as c
+from flowfabric.core import limits
 from flowfabric.core.partition import Partition, PartitionFamily
 from flowfabric.core.tokens import Kid, SecretHex
-from flowfabric.errors import FlowFabricError
+from flowfabric.errors import FlowFabricError, InvalidInput
 
 # How many partitions are asked at the same time.
 _PORTION: Final = 32
@@ -30,7 +31,15 @@ NewKid: TypeAlias = Annotated[
     str | None, typer.Option("--kid", metavar="KID", help="The new secret's name; by default a random one.")
 ]
 Grace: TypeAlias = Annotated[
-    str, typer.Option(metavar="DURATION", help="How long tokens that the old secret signed stay valid.")
+    str | None,
+    typer.Option(
+        metavar="DURATION",
+        help="How long tokens of the secret that signs now stay valid; by default 24h. Those of earlier ones keep the "
+        "time they were given.",
+    ),
+]
+Void: TypeAlias = Annotated[
+    bool, typer.Option("--void", help="No token that is out counts any more, whichever secret signed it.")
 ]
 FromStdin: TypeAlias = Annotated[
     bool, typer.Option("--stdin", help="Read the new secret from stdin, in hex; by default one is generated.")
@@ -56,7 +65,12 @@ def list_kids(url: Url = None, as_json: AsJson = False) -> None:
 
 @app.command()
 def rotate(
-    kid: NewKid = None, grace: Grace = "24h", from_stdin: FromStdin = False, url: Url = None, as_json: AsJson = False
+    kid: NewKid = None,
+    grace: Grace = None,
+    void: Void = False,
+    from_stdin: FromStdin = False,
+    url: Url = None,
+    as_json: AsJson = False,
 ) -> None:
     """Sign waitpoint tokens with a new secret from now on, in every partition.
 
@@ -67,14 +81,23 @@ def rotate(
         args = c.RotateWaitpointHmacSecretAllArgs(
             new_kid=Kid(kid if kid is not None else f"k-{secrets.token_hex(_KID_BYTES)}"),
             new_secret_hex=SecretHex(parsing.hidden_line("secret") if from_stdin else secrets.token_hex(_SECRET_BYTES)),
-            grace_ms=round(parsing.duration("--grace", grace) * 1000),
+            grace_ms=_grace_ms(grace, void),
+            end_graces=void,
         )
         report = await fabric.backend.rotate_waitpoint_hmac_secret_all(args)
         _print_report(args, report, out)
         again = f"--kid {args.new_kid} --stdin and the same secret" if from_stdin else "another kid"
-        _raise_if_failed(report, again)
+        _raise_if_failed(report, f"--void and {again}" if void else again)
 
     on_store(url, as_json, body)
+
+
+def _grace_ms(grace: str | None, void: bool) -> int:
+    if void and grace is not None:
+        raise InvalidInput("--grace", grace, "does not go with --void, which leaves no grace")
+    if grace is None:
+        return 0 if void else limits.DEFAULT_SECRET_GRACE_MS
+    return round(parsing.duration("--grace", grace) * 1000)
 
 
 def _print_report(
@@ -82,18 +105,34 @@ def _print_report(
 ) -> None:
     rotated = sum(isinstance(each.result, c.SecretRotated) for each in report.entries)
     unchanged = sum(isinstance(each.result, c.SecretUnchanged) for each in report.entries)
-    failed = [(each.partition.tag, failure.code, failure.message) for each, failure in _failures(report)]
     if out.as_json:
-        found = [dict(zip(("partition", "code", "message"), each, strict=True)) for each in failed]
-        told = {"new_kid": args.new_kid, "grace_ms": args.grace_ms, "rotated": rotated, "unchanged": unchanged}
-        out.json({**told, "failed": found})
+        found = [
+            {"partition": each.partition.tag, "code": failure.code, "message": failure.message}
+            for each, failure in _failures(report)
+        ]
+        told = {"new_kid": args.new_kid, "grace_ms": args.grace_ms, "end_graces": args.end_graces}
+        out.json({**told, "rotated": rotated, "unchanged": unchanged, "failed": found})
         return
-    counts = (("rotated", rotated), ("unchanged", unchanged), ("failed", len(failed)))
-    pairs = [("kid", args.new_kid), ("grace", parsing.span_text(args.grace_ms))]
+    counts = (("rotated", rotated), ("unchanged", unchanged), ("failed", len(report.failed)))
+    grace = "none, and earlier ones end" if args.end_graces else parsing.span_text(args.grace_ms)
+    pairs = [("kid", args.new_kid), ("grace", grace)]
     out.fields([*pairs, *((name, f"{count} partitions") for name, count in counts)])
-    if failed:
+    if report.failed:
         out.line()
-        out.table(("PARTITION", "CODE", "MESSAGE"), failed)
+        out.table(("PARTITIONS", "FIRST", "CODE", "MESSAGE"), _alike(report))
+
+
+def _alike(report: c.RotateWaitpointHmacSecretAllReport) -> list[tuple[str, str, str, str]]:
+    """Failures that say the same in one row: of how many partitions, the first of them, code and message."""
+    tags: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for each, failure in _failures(report):
+        tags[failure.code, _said(each, failure)].append(each.partition.tag)
+    return [(str(len(found)), found[0], code, message) for (code, message), found in tags.items()]
+
+
+def _said(entry: c.RotateWaitpointHmacSecretAllEntry, failure: c.SecretRotationFailed) -> str:
+    """The message without the partition, which is told beside it."""
+    return failure.message.replace(f" {entry.partition.tag}", "")
 
 
 def _failures(
@@ -110,7 +149,7 @@ def _raise_if_failed(report: c.RotateWaitpointHmacSecretAllReport, again: str) -
         return
     first, failure = next(_failures(report))
     count = f"{len(report.failed)} of {len(report.entries)} partitions"
-    why = f"{first.partition.tag}: {failure.message}"
+    why = f"{first.partition.tag}: {_said(first, failure)}"
     raise FlowFabricError(f"{count} sign as before ({why}); rotate again with {again}", code=failure.code)
 
 

@@ -18,7 +18,7 @@ from flowfabric.client.fabric import Fabric
 from flowfabric.client.handle import Handle
 from flowfabric.config import Settings
 from flowfabric.core import contracts as c
-from flowfabric.core.ids import ExecutionId, WaitpointId, WaitpointToken
+from flowfabric.core.ids import ExecutionId, WaitpointId, WaitpointKey, WaitpointToken
 from flowfabric.core.links import SignalLink
 from flowfabric.errors import InvalidInput
 
@@ -191,10 +191,21 @@ def signal(
         elif name is None:
             raise InvalidInput("NAME", None, "must be given: what the signal is called")
         else:
-            outcome = await fabric.handle(target).signal(name, waitpoint=waitpoint, wait=patience, **content)
+            outcome = await _to_execution(fabric.handle(target), name, waitpoint, wait=patience, **content)
         _print_outcome(outcome, out)
 
     on_store(url, as_json, body)
+
+
+async def _to_execution(handle: Handle[Any], name: str, waitpoint: str | None, **content: Any) -> c.SignalOutcome:
+    """What is wrong with the waitpoint's key is told of the option that it came by."""
+    try:
+        return await handle.signal(name, waitpoint=waitpoint, **content)
+    except InvalidInput as error:
+        if error.field != WaitpointKey.field:
+            raise
+        problem = error.message.removeprefix(f"{error.field}: ").rpartition(" (got ")[0]
+        raise InvalidInput("--waitpoint", waitpoint, problem, code=error.code) from None
 
 
 def _link(target: str, waitpoint: str | None, token: str | None) -> SignalLink | None:

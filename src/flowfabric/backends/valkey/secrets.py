@@ -34,6 +34,7 @@ class ValkeySecrets:
             new_secret_hex=args.new_secret_hex.reveal(),
             grace_ms=args.grace_ms,
             algorithm=args.algorithm,
+            end_graces="1" if args.end_graces else "",
         )
         if fields.text(0) == "noop":
             return c.SecretUnchanged(kid=Kid(fields.text(1)))

@@ -27,13 +27,21 @@ GraceMs: TypeAlias = Annotated[int, Rule(_grace)]
 class RotateWaitpointHmacSecretAllArgs(Checked, frozen=True, kw_only=True):
     """Sign with a new secret from now on, in every partition; what the old one signed stays valid for `grace_ms`.
 
-    The kid must be a new one; repeated with the same secret, the call changes nothing.
+    The kid must be a new one; repeated with the same secret, the call changes nothing. With `end_graces` no token that
+    is out counts any more: what earlier secrets signed is void as well, and `grace_ms` must be 0.
     """
 
     new_kid: Kid
     new_secret_hex: SecretHex
     grace_ms: GraceMs = limits.DEFAULT_SECRET_GRACE_MS
     algorithm: TokenAlgorithm = TokenAlgorithm.SHA256
+    end_graces: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.end_graces and self.grace_ms:
+            problem = "must be 0 with end_graces, which leaves no grace"
+            raise InvalidInput("grace_ms", self.grace_ms, problem, code="invalid_grace_ms")
 
     def for_partition(self, partition: Partition) -> RotateWaitpointHmacSecretArgs:
         """The part of it that concerns one partition."""
@@ -43,6 +51,7 @@ class RotateWaitpointHmacSecretAllArgs(Checked, frozen=True, kw_only=True):
             new_secret_hex=self.new_secret_hex,
             grace_ms=self.grace_ms,
             algorithm=self.algorithm,
+            end_graces=self.end_graces,
         )
 
 

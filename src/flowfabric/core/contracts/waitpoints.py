@@ -114,7 +114,8 @@ class ReadWaitpointTokenArgs(Checked, frozen=True, kw_only=True):
 class PendingWaitpointInfo(msgspec.Struct, frozen=True, kw_only=True):
     """An open waitpoint of an execution, as anybody may see it: which secret signed its token, never the token.
 
-    token_kid and token_fingerprint are empty while it has no token.
+    token_kid and token_fingerprint are empty while it has no token; the fingerprint alone, when the secret that signed
+    the token counts no more.
     required_signal_names: what its condition waits for there; empty while it is pending, and for any signal.
     """
 

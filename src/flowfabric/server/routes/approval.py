@@ -105,9 +105,17 @@ def _link(request: Request, token: str, name: str | None) -> SignalLink:
     return SignalLink(
         execution_id=ExecutionId(request.path_params["execution_id"]),
         waitpoint_id=WaitpointId(request.path_params["waitpoint_id"]),
-        token=WaitpointToken(token),
+        token=_token(token),
         signal_name=name or None,
     )
+
+
+def _token(text: str) -> WaitpointToken:
+    """What cannot be a token is refused where wrong tokens are, and like them: as none at all."""
+    try:
+        return WaitpointToken(text)
+    except InvalidInput:
+        return WaitpointToken("")
 
 
 async def _asked(backend: EngineBackend, link: SignalLink) -> Asked:
@@ -136,7 +144,10 @@ async def _open(backend: EngineBackend, link: SignalLink) -> c.PendingWaitpointI
 
 
 def _check(waitpoint: c.PendingWaitpointInfo, token: str) -> None:
-    """Whether the token is the waitpoint's, by its fingerprint: the store tells nobody the token itself."""
+    """Whether the token is the waitpoint's, by its fingerprint: the store tells nobody the token itself.
+
+    A token that counts no more has none.
+    """
     kid, _, digest = token.partition(":")
     fingerprint = hashlib.sha1(digest.encode(), usedforsecurity=False).hexdigest()[:16]
     presented, known = f"{kid}:{fingerprint}", f"{waitpoint.token_kid}:{waitpoint.token_fingerprint}"

@@ -5,23 +5,30 @@
 -- @errors  invalid_input execution_not_found
 -- @flags   no-writes
 -- @repeat  safe
--- @uses    condition record reply suspension token waitpoint
+-- @uses    clock condition record reply suspension token waitpoint
 local MAX_PAGE = 1000
 
-local function entry(w, s)
-  local minted, names = token.of(w), {}
+-- What signed the token, and its fingerprint, which is empty when the token counts no more.
+local function token_of(x, w, now)
+  local minted = token.of(w)
+  if not minted then return "", "" end
+  return minted.kid, token.counts(x.tag, minted, now) and token.fingerprint(minted) or ""
+end
+
+local function entry(x, w, s, now)
+  local names = {}
   if w.state == "active" and s then
     names = condition.names(condition.stored(s.resume_condition_json), w.waitpoint_key)
   end
+  local kid, fingerprint = token_of(x, w, now)
   return {
     w.id, w.waitpoint_key, w.state, w.created_at, w.state == "active" and (w.activated_at or w.created_at) or "",
-    w.expires_at or s and s.timeout_at or "", minted and minted.kid or "", minted and token.fingerprint(minted) or "",
-    w.signal_count or "0", names,
+    w.expires_at or s and s.timeout_at or "", kid, fingerprint, w.signal_count or "0", names,
   }
 end
 
 return function(K, A)
-  local x = record.load(K.core)
+  local now, x = clock.now_ms(), record.load(K.core)
 
   if A.limit > MAX_PAGE then return reply.invalid("limit", "at most " .. MAX_PAGE, A.limit) end
   if not x then return reply.refuse("execution_not_found") end
@@ -34,7 +41,7 @@ return function(K, A)
       -- A page ends after as many waitpoints as may be looked at, too: closed ones are passed over.
       if #out == A.limit or looked == MAX_PAGE then return {1, "OK", "1", reached, out} end
       local w = suspension.waitpoint(x, s, id)
-      if w and (w.state == "pending" or w.state == "active") then out[#out + 1] = entry(w, s) end
+      if w and (w.state == "pending" or w.state == "active") then out[#out + 1] = entry(x, w, s, now) end
       reached, looked = id, looked + 1
     end
   end
