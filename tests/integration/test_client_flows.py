@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 import pytest
 from pydantic import BaseModel
 
-from flowfabric import Context, Fail, SyncFabric, Worker
+from flowfabric import Context, Fabric, Fail, SyncFabric, Worker
+from flowfabric.backends.valkey.backend import ValkeyBackend
 from flowfabric.client.failures import ExecutionSkipped, FlowEnded
+from flowfabric.client.flows import Flow
 from flowfabric.config import Settings
 from flowfabric.core import contracts as c
 from flowfabric.core.partition import flow_partition
 from flowfabric.core.states import PublicState
-from flowfabric.errors import Conflict, InvalidInput, NotFound
+from flowfabric.errors import Conflict, InvalidInput, NotFound, Unavailable
 from flowfabric.testing import FabricKit, StillOpen
+from tests.server.serving import serving
 from tests.worker_tasks import cpu_worker, power
 
 pytest_plugins = ["flowfabric.testing.pytest_plugin"]
@@ -264,6 +269,120 @@ async def test_flows_in_flows_start_and_end_with_their_nodes(fabric_kit: FabricK
     child = fabric_kit.flow_handle(inner.flow_id)
     assert await child == "a,b"
     assert (await child.describe()).parent_execution_id == inner.node.id
+
+
+@pytest.fixture
+def in_between(fabric_kit: FabricKit, monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], Awaitable[None]]]:
+    """What happens before each flow in a flow is submitted."""
+    happens: list[Callable[[], Awaitable[None]]] = []
+    submit_flow = ValkeyBackend.submit_flow
+
+    async def later(backend: ValkeyBackend, args: c.SubmitFlowArgs) -> c.SubmitFlowResult:
+        for each in happens if args.parent_execution_id else ():
+            await each()
+        return await submit_flow(backend, args)
+
+    monkeypatch.setattr(ValkeyBackend, "submit_flow", later)
+    return happens
+
+
+async def test_nothing_runs_before_the_flows_in_a_flow_are_there(
+    fabric_kit: FabricKit, in_between: list[Callable[[], Awaitable[None]]]
+) -> None:
+    in_between.append(lambda: fabric_kit.run_until_idle(worker))
+    async with fabric_kit.flow("outer") as flow:
+        inner = flow.add_flow("inner", after=flow.add(boom))
+        inner.map(tell, ["a", "b"])
+        inner.add_flow("innermost", after=inner.add(boom)).add(tell, "c")
+    assert {*(await states(fabric_kit, flow.id)).values()} == {"waiting", "waiting_children"}
+    await fabric_kit.run_until_idle(worker)
+    assert await states(fabric_kit, flow.id) == {"boom": "failed", "inner": "skipped"}
+    assert await fabric_kit.flow_handle(inner.flow_id).status() == "cancelled"
+    assert flow.handle.submission == "created"
+
+
+async def test_flows_in_flows_are_submitted_over_http(fabric_kit: FabricKit) -> None:
+    async with serving(fabric_kit.backend) as served, Fabric.connect(served.url) as remote:
+        async with remote.flow("outer") as flow:
+            inner = flow.add_flow("inner", after=flow.add(plan, "tides"))
+            inner.add_flow("innermost", after=inner.add(tell, "a")).add(tell, "b")
+        assert flow.handle.submission == "created"
+    await fabric_kit.run_until_idle(worker)
+    assert await states(fabric_kit, inner.flow_id) == {"tell": "completed", "innermost": "completed"}
+    assert await fabric_kit.flow_handle(flow.id).status() == "completed"
+
+
+async def test_a_flow_that_was_left_halfway_goes_on_when_it_is_submitted_again(
+    fabric_kit: FabricKit, in_between: list[Callable[[], Awaitable[None]]]
+) -> None:
+    async def draw() -> Flow:
+        async with fabric_kit.flow("outer", idempotency_key="tides") as flow:
+            flow.add(tell, "outer")
+            inner = flow.add_flow("inner")
+            inner.add_flow("innermost").add(tell, "inner")
+        return flow
+
+    async def breaks() -> None:
+        if next(calls) == 1:
+            raise Unavailable("the line is cut")
+
+    calls = itertools.count()
+    in_between.append(breaks)
+    with pytest.raises(Unavailable):
+        await draw()
+    await fabric_kit.run_until_idle(worker)
+    (begun,) = (await fabric_kit.flows(name="outer")).flows
+    assert not (await fabric_kit.flow_handle(begun.flow_id).describe()).is_committed
+    in_between.clear()
+    for submission in ("created", "duplicate"):
+        assert (await draw()).handle.submission == submission
+    await fabric_kit.run_until_idle(worker)
+    assert await fabric_kit.flow_handle(begun.flow_id).status() == "completed"
+
+
+async def test_a_flow_that_is_left_halfway_is_given_up(
+    fabric_kit: FabricKit, in_between: list[Callable[[], Awaitable[None]]]
+) -> None:
+    async def breaks() -> None:
+        raise Unavailable("the line is cut")
+
+    async def draw() -> None:
+        async with flow:
+            flow.add(tell, "outer")
+            flow.add_flow("inner").add(tell, "inner")
+
+    in_between.append(breaks)
+    flow = fabric_kit.flow("outer")
+    with pytest.raises(Unavailable):
+        await draw()
+    await fabric_kit.advance(3600)
+    await fabric_kit.run_until_idle(worker)
+    assert await states(fabric_kit, flow.id) == {"tell": "cancelled", "inner": "cancelled"}
+    assert (await fabric_kit.flow_handle(flow.id).describe()).cancel_reason == "never_committed"
+
+
+async def test_a_grown_flow_whose_node_ended_before_it_came_is_left_out(
+    fabric_kit: FabricKit, in_between: list[Callable[[], Awaitable[None]]]
+) -> None:
+    growing = Worker()
+    growing.add(boom, tell)
+
+    @growing.task
+    async def grows(ctx: Context) -> str:
+        bad = ctx.flow.add(boom)
+        inner = ctx.flow.add_flow("inner", after=bad)
+        inner.add_flow("innermost").add(tell, "inner")
+
+        async def ends() -> None:
+            await fabric_kit.backend.wait_for_execution(bad.id, timeout_ms=20_000)
+
+        in_between.append(ends)
+        return inner.node.id
+
+    async with fabric_kit.flow("outer") as flow:
+        node = flow.add(grows)
+    await fabric_kit.run_until_idle(growing)
+    assert await fabric_kit.handle(await flow.handle.node(node)).status() == "skipped"
 
 
 async def test_a_flow_in_which_a_flow_failed_is_not_replayed_by_halves(fabric_kit: FabricKit) -> None:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 from flowfabric.client.flow_builder import FlowBuilder
 from flowfabric.client.flow_graph import graph_of, in_parts
-from flowfabric.client.flows import child_submissions
+from flowfabric.client.flows import WholeFlow, new_children, send
 from flowfabric.client.nodes import Given, Join, Node
 from flowfabric.client.submission import Submitter
 from flowfabric.core import contracts as c
 from flowfabric.core.ids import FlowId
-from flowfabric.errors import InvalidInput
+from flowfabric.errors import Conflict, InvalidInput
 from flowfabric.worker.attempt import Attempt
 from flowfabric.worker.awaiting import awaited, have_ended, link, result_of, wait_until_ended
 from flowfabric.worker.journal import Journal
@@ -65,13 +65,13 @@ class GrowingFlow(FlowBuilder):
         if not new:
             return
         graph = graph_of(self, self._submitter)
-        children = list(child_submissions(self, self._submitter))
+        children = new_children(self, self._submitter)
         flow_id = await self._find_flow()
         for part in in_parts(graph):
             self._attempt.check()
             await self._backend.grow_flow(c.GrowFlowArgs(flow_id=flow_id, **part._asdict()))
-        for args in children:
-            await self._backend.submit_flow(args)
+        for child in children:
+            await self._send_child(child)
         for node in new:
             node.is_sent = True
 
@@ -91,6 +91,14 @@ class GrowingFlow(FlowBuilder):
             await wait_until_ended(journal)
         found = await asyncio.gather(*(result_of(self._backend, each) for each in upstreams))
         return cast("R", list(found) if isinstance(given, Join) else found[0])
+
+    async def _send_child(self, child: WholeFlow) -> None:
+        """Its node is in a flow that runs, and may have ended by now: then nothing of the child is to run."""
+        try:
+            await send(self._backend, child)
+        except Conflict as error:
+            if error.code != "flow_already_terminal":
+                raise
 
     async def _find_flow(self) -> FlowId:
         if self._flow_id is None:
