@@ -177,6 +177,18 @@ async def test_a_quorum_cancels_the_rest_and_gives_what_is_there(fabric_kit: Fab
     assert (await states(fabric_kit, flow.id))["never"] == "cancelled"
 
 
+async def test_what_waits_for_a_join_in_two_steps_is_skipped_with_what_stands_beside_it(fabric_kit: FabricKit) -> None:
+    async with fabric_kit.flow("research") as flow:
+        bad = flow.add(boom)
+        joined = flow.add(
+            tell, "joined", after=flow.any([node.ended for node in (flow.add(tell, bad), flow.add(tell, bad))])
+        )
+        flow.add(judge, [], after=[joined, bad])
+    await fabric_kit.run_until_idle(worker)
+    found = await states(fabric_kit, flow.id)
+    assert (found["tell-3"], found["judge"]) == ("completed", "skipped")
+
+
 async def test_a_failure_goes_where_it_is_taken(fabric_kit: FabricKit) -> None:
     async with fabric_kit.flow("research") as flow:
         bad = flow.add(boom)

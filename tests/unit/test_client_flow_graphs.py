@@ -189,6 +189,33 @@ def test_a_quorum_beside_something_else_is_refused() -> None:
         graph_of(flow, SUBMITTER)
 
 
+@pytest.mark.parametrize("end", ["ended", "failed"])
+def test_ends_that_come_without_a_run_do_not_vouch_for_what_stands_beside_them(end: str) -> None:
+    """A node that is skipped has ended, and one whose deadline comes while it waits has failed."""
+    flow = drawn()
+    a = flow.add(plan, "tides")
+    nodes = flow.map(search.with_options(deadline=60), ["a", "b"], a)
+    flow.add(judge, [], after=[flow.any([getattr(node, end) for node in nodes]), a])
+    with pytest.raises(InvalidInput, match=r"'plan', which need not have succeeded .* join them in two steps"):
+        graph_of(flow, SUBMITTER)
+
+
+def test_failures_of_what_has_run_vouch_for_what_stands_beside_them() -> None:
+    flow = drawn()
+    a = flow.add(plan, "tides")
+    flow.add(judge, [], a, after=flow.any([node.failed for node in flow.map(search, ["a", "b"], a)]))
+    (made,) = graph_of(flow, SUBMITTER).joins
+    assert made.policy == c.QuorumOfEdges(k=2)
+
+
+def test_a_quorum_of_all_ends_needs_what_stands_beside_it_anyway() -> None:
+    flow = drawn()
+    a = flow.add(plan, "tides")
+    flow.add(judge, [], a, after=flow.quorum(2, [node.ended for node in flow.map(search, ["a", "b"], a)]))
+    (made,) = graph_of(flow, SUBMITTER).joins
+    assert made.policy == c.QuorumOfEdges(k=3)
+
+
 def test_two_quorums_of_one_node_are_refused() -> None:
     flow = drawn()
     nodes = flow.map(search, ["a", "b", "c"])
