@@ -17,6 +17,7 @@ from flowfabric.client.failures import ExecutionSkipped, FlowEnded
 from flowfabric.client.flows import Flow
 from flowfabric.config import Settings
 from flowfabric.core import contracts as c
+from flowfabric.core import limits
 from flowfabric.core.partition import flow_partition
 from flowfabric.core.states import PublicState
 from flowfabric.errors import Conflict, InvalidInput, NotFound, Unavailable
@@ -447,6 +448,47 @@ async def test_a_handler_that_is_run_again_adds_nothing_twice(fabric_kit: Fabric
     assert await flow.handle.wait() == "completed"
     assert (await flow.handle.describe()).node_count == 4
     assert len(await flow.handle.node("grows").attempts()) == 2
+
+
+@pytest.mark.parametrize(("limit", "field"), [("MAX_FLOW_MEMBERS", "members"), ("MAX_FLOW_EDGES", "edges")])
+async def test_growth_that_a_flow_has_no_room_for_adds_nothing(
+    fabric_kit: FabricKit, monkeypatch: pytest.MonkeyPatch, limit: str, field: str
+) -> None:
+    growing = Worker()
+    growing.add(tell)
+
+    @growing.task
+    async def grows(ctx: Context) -> None:
+        ctx.flow.map(tell, [str(n) for n in range(300)], after=ctx.flow.this.ended)
+
+    monkeypatch.setattr(limits, limit, 299)
+    async with fabric_kit.flow("research") as flow:
+        node = flow.add(grows)
+    await fabric_kit.run_until_idle(growing)
+    assert (await flow.handle.describe()).node_count == 1
+    assert f"{field}: must hold at most 299" in str((await flow.handle.node(node).describe()).failure_reason)
+
+
+async def test_what_an_earlier_run_of_a_handler_added_is_counted_once(
+    fabric_kit: FabricKit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    growing = Worker()
+    growing.add(tell)
+
+    @growing.task
+    async def grows(ctx: Context) -> None:
+        async with ctx.flow as flow:
+            flow.map(tell, [str(n) for n in range(300)])
+        if ctx.attempt_index == 0:
+            raise RuntimeError("after its nodes were sent")
+
+    monkeypatch.setattr(limits, "MAX_FLOW_MEMBERS", 301)
+    async with fabric_kit.flow("research") as flow:
+        flow.add(grows.with_options(retry=1))
+    await fabric_kit.run_until_idle(growing)
+    await fabric_kit.advance(3600)
+    await fabric_kit.run_until_idle(growing)
+    assert await flow.handle.wait() == "completed"
 
 
 async def test_a_worker_that_dies_after_its_nodes_were_sent_adds_nothing_twice(fabric_kit: FabricKit) -> None:

@@ -41,11 +41,21 @@ def _each(kind: type[T], most: int) -> Rule:
     def check(field: str, value: Any) -> tuple[T, ...]:
         if not isinstance(value, tuple | list) or not all(isinstance(each, kind) for each in value):
             raise InvalidInput(field, value, f"must be a list of {kind.__name__}")
-        if len(value) > most:
-            raise InvalidInput(field, len(value), f"must hold at most {most}", code="flow_too_large")
+        _at_most(field, len(value), most)
         return tuple(value)
 
     return Rule(check)
+
+
+def check_size(members: int, edges: int) -> None:
+    """Refuse more than a flow can have."""
+    _at_most("members", members, limits.MAX_FLOW_MEMBERS)
+    _at_most("edges", edges, limits.MAX_FLOW_EDGES)
+
+
+def _at_most(field: str, count: int, most: int) -> None:
+    if count > most:
+        raise InvalidInput(field, count, f"must hold at most {most}", code="flow_too_large")
 
 
 def _child_flows(field: str, value: Any) -> dict[ExecutionId, FlowId]:
