@@ -167,6 +167,40 @@ async def test_a_submitted_flow_takes_no_more_nodes(fabric_kit: FabricKit) -> No
         flow.add(plan, "moon")
     with pytest.raises(InvalidInput, match="was sent"):
         node.after(node)
+    with pytest.raises(InvalidInput, match=r"was submitted already; flow\.handle"):
+        await flow.submit()
+
+
+async def test_flows_in_a_submitted_flow_take_no_more_nodes(fabric_kit: FabricKit) -> None:
+    async with fabric_kit.flow("outer") as flow:
+        inner = flow.add_flow("inner")
+        innermost = inner.add_flow("innermost")
+        node = innermost.add(tell, "sent")
+    for each in (inner, innermost):
+        with pytest.raises(InvalidInput, match="was submitted"):
+            each.add(tell, "lost")
+        with pytest.raises(InvalidInput, match="was submitted"):
+            each.add_flow("lost")
+    with pytest.raises(InvalidInput, match="was sent"):
+        node.after(node)
+
+
+async def test_a_flow_that_a_handler_has_sent_takes_no_more_nodes(fabric_kit: FabricKit) -> None:
+    growing = Worker()
+    growing.add(tell)
+
+    @growing.task
+    async def grows(ctx: Context) -> None:
+        async with ctx.flow as flow:
+            inner = flow.add_flow("inner")
+            inner.add(tell, "sent")
+        flow.add(tell, "more")
+        inner.add(tell, "lost")
+
+    async with fabric_kit.flow("outer") as flow:
+        node = flow.add(grows)
+    await fabric_kit.run_until_idle(growing)
+    assert "was submitted" in str((await flow.handle.node(node).describe()).failure_reason)
 
 
 async def test_a_quorum_cancels_the_rest_and_gives_what_is_there(fabric_kit: FabricKit) -> None:

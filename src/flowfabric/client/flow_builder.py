@@ -149,7 +149,21 @@ class FlowBuilder:
         place = PartitionKey(self._tag).parse()
         return node, FlowId.in_partition(place, self._partitions, uuid5(self._origin, f"{node.name}#"))
 
+    @property
+    def is_submitted(self) -> bool:
+        """Whether it is in the store, and takes no more nodes from here."""
+        return False
+
+    def mark_sent(self) -> None:
+        """All that was drawn is in the store, in the flows in it, too."""
+        for node in self.nodes.values():
+            node.is_sent = True
+        for child in self.children:
+            child.mark_sent()
+
     def _enter(self, node: Node[R]) -> Node[R]:
+        if self.is_submitted:
+            raise InvalidInput("flow", self.name, "was submitted; a running member adds to its flow with ctx.flow")
         self.nodes[node.name] = node
         return node
 
@@ -185,6 +199,10 @@ class ChildFlow(FlowBuilder):
         self.failure_policy = checked_policy(failure_policy)
         self.node, self.flow_id = parent.stand_in(name)
         super().__init__(name, parent._partitions, parent._tag, self.flow_id)
+
+    @property
+    def is_submitted(self) -> bool:
+        return self.node.is_sent
 
 
 def checked_policy(given: str) -> FailurePolicy:

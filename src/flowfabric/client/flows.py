@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Self
 from uuid import NAMESPACE_URL, UUID, uuid5
 
 from flowfabric import tracing
@@ -12,7 +12,6 @@ from flowfabric.backends.ports import EngineBackend
 from flowfabric.client.flow_builder import FlowBuilder, checked_policy
 from flowfabric.client.flow_graph import graph_of
 from flowfabric.client.flow_handle import FlowHandle
-from flowfabric.client.nodes import Node
 from flowfabric.client.submission import Submitter
 from flowfabric.core import contracts as c
 from flowfabric.core import limits
@@ -23,8 +22,6 @@ from flowfabric.errors import InvalidInput
 
 if TYPE_CHECKING:
     from flowfabric.client.fabric import Fabric
-
-R = TypeVar("R")
 
 
 class Flow(FlowBuilder):
@@ -60,10 +57,9 @@ class Flow(FlowBuilder):
             raise InvalidInput("flow", self.name, "has no handle yet: it is submitted at the end of its block")
         return self._handle
 
-    def _enter(self, node: Node[R]) -> Node[R]:
-        if self._handle is not None:
-            raise InvalidInput("flow", self.name, "was submitted; a running member adds to its flow with ctx.flow")
-        return super()._enter(node)
+    @property
+    def is_submitted(self) -> bool:
+        return self._handle is not None
 
     async def __aenter__(self) -> Self:
         return self
@@ -76,13 +72,14 @@ class Flow(FlowBuilder):
 
     async def submit(self) -> FlowHandle:
         """Send the graph; what is wrong with it is refused before that."""
+        if self.is_submitted:
+            raise InvalidInput("flow", self.name, "was submitted already; flow.handle is its handle")
         backend = self._fabric.backend
         with tracing.span("submit", self.name, "PRODUCER", flow_id=self.id, lane=self.lane_id, count=len(self.nodes)):
             outcome = await send(backend, whole_flow(self, self.id, self.failure_policy, self._fabric._submitter))
             if self.tags:
                 await backend.set_flow_tags(c.SetFlowTagsArgs(flow_id=self.id, tags=self.tags))
-        for node in self.nodes.values():
-            node.is_sent = True
+        self.mark_sent()
         is_known = isinstance(outcome, c.FlowAlreadySubmitted)
         self._handle = FlowHandle(backend, self.id, nodes=self.nodes, submission="duplicate" if is_known else "created")
         return self._handle

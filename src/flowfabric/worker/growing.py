@@ -65,6 +65,7 @@ class GrowingFlow(FlowBuilder):
         new = self.unsent
         if not new:
             return
+        new_flows = [child for child in self.children if not child.node.is_sent]
         graph = graph_of(self, self._submitter)
         children = new_children(self, self._submitter)
         flow_id = await self._find_flow()
@@ -76,8 +77,10 @@ class GrowingFlow(FlowBuilder):
             await self._backend.grow_flow(c.GrowFlowArgs(flow_id=flow_id, **part._asdict()))
         for child in children:
             await self._send_child(child)
-        for node in new:
+        for node in new:  # while they were sent, others may have been added
             node.is_sent = True
+        for each in new_flows:
+            each.mark_sent()
 
     async def result(self, given: Given[R]) -> R:
         """Wait for a node that was added here, and return its result; of `all([...])` the list of them.
