@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any, ParamSpec, TypeVar, overload
 from uuid import UUID, uuid5
 
-from flowfabric.client.flow_types import Takes0, Takes1, Takes2, Takes3, Takes4, clash
-from flowfabric.client.nodes import After, End, Given, Join, Node, given_in, open_call
+from flowfabric.client.flow_types import Takes0, Takes1, Takes2, Takes3, Takes4, misfits
+from flowfabric.client.nodes import After, Given, Join, Node, given_in, open_call
 from flowfabric.client.tasks import Task, by_name, named
 from flowfabric.core import limits
 from flowfabric.core.contracts import FailurePolicy, OnSatisfied
@@ -185,11 +185,11 @@ class FlowBuilder:
         self.check_given(field, given)
         if any(each.kind is DependencyKind.ON_FAILURE for each in given.upstreams):
             raise InvalidInput(field, given, "leaves no result; give it as after=")
-        if len(path) > 1 or isinstance(given, End):
+        if len(path) > 1:
             return
-        gives = list if isinstance(given, Join) else given.upstreams[0].node.task.result_type
-        if clash(gives, task.parameter_type(path[0])):
-            raise InvalidInput(field, given, f"gives {gives}, but {task.name} takes {task.parameter_type(path[0])}")
+        wanted = task.parameter_type(path[0])
+        if wrong := misfits(given, wanted):
+            raise InvalidInput(field, given, f"gives {wrong[0]}, but {task.name} takes {wanted}")
 
 
 class ChildFlow(FlowBuilder):
