@@ -101,6 +101,8 @@ async def test_results_become_arguments_of_the_types_that_handlers_ask_for(fabri
     assert await flow.handle.node(made) == Plan("tides", ["tides-0", "tides-1", "tides-2"])
     assert await flow.handle.node("search-2") == Finding(query="b", score=3)
     assert await fabric_kit.flow_handle(flow.id).node("judge") == await flow.handle.node(verdict)
+    with pytest.raises(InvalidInput, match=r"node: must be a node of the flow, or the name of one \(got 5\)"):
+        flow.handle.node(5)  # type: ignore[call-overload]
     described = await flow.handle.describe()
     assert (described.public_flow_state, described.tags) == ("completed", {"team.name": "sea"})
     assert flow.handle.submission == "created"
@@ -601,6 +603,8 @@ async def test_a_key_belongs_to_a_name_and_a_lane(fabric_kit: FabricKit) -> None
     ids = {flow_id("a", "b"), flow_id("a", "b", "agents"), flow_id("b", "b"), flow_id("a/b", "c"), flow_id("a", "b/c")}
     assert len(ids) == 5
     assert flow_id("a", "b", "agents") == flow_id("a", "b", "agents")
+    with pytest.raises(InvalidInput, match="name: "):
+        flow_id(5, "b")  # type: ignore[arg-type]
 
 
 async def test_the_events_of_a_flow_are_those_of_its_members(fabric_kit: FabricKit) -> None:

@@ -167,6 +167,13 @@ def test_joins_give_the_list_of_results_that_are_there(join: Callable[..., Any],
     assert call_of(node, **{"search-3": '"C"', "search": '"A"'}) == {"args": [["A", "C"]]}
 
 
+def test_joins_take_whatever_goes_through_nodes() -> None:
+    flow = drawn()
+    flow.add(judge, flow.quorum(2, (flow.add(search, each) for each in "abc")))
+    (made,) = graph_of(flow, SUBMITTER).joins
+    assert made.policy == c.QuorumOfEdges(k=2)
+
+
 def test_all_needs_no_join_of_its_own() -> None:
     flow = drawn()
     flow.add(judge, flow.all(flow.map(search, ["a", "b"])))
@@ -265,9 +272,25 @@ def test_a_node_of_another_flow_is_refused(use: Callable[..., Any]) -> None:
         (lambda flow, node: flow.add(plan, "x", after=7), "must be a node"),
         (lambda flow, node: flow.add(lambda: None), "must be a task"),
         (lambda flow, node: flow.map(search, node), "ctx.flow.map"),
+        (lambda flow, node: flow.map(search, 5), r"items: must be a list, .* \(got 5\)"),
+        (lambda flow, node: flow.map(search, None), "items: must be a list"),
+        (lambda flow, node: flow.all(node), r"nodes: must be a list of nodes, .* \(got Node\('search'\)\)"),
+        (lambda flow, node: flow.all(None), "nodes: must be a list of nodes"),
+        (lambda flow, node: flow.any(node), "nodes: must be a list of nodes"),
+        (lambda flow, node: flow.quorum(1, node), "nodes: must be a list of nodes"),
         (lambda flow, node: flow.all([]), "at least one"),
+        (lambda flow, node: flow.all(each for each in ()), "at least one"),
         (lambda flow, node: flow.all([node, node]), "each node once"),
         (lambda flow, node: flow.quorum(2, [node]), "from 1 to 1"),
+        (lambda flow, node: flow.quorum(2, (each for each in [node])), "from 1 to 1"),
+        (lambda flow, node: flow.quorum(True, [node]), r"k: must be a number from 1 to 1.* \(got True\)"),
+        (lambda flow, node: flow.quorum(None, [node]), "k: must be a number"),
+        (lambda flow, node: flow.quorum("1", [node]), "k: must be a number"),
+        (lambda flow, node: flow.any([node], on_satisfied=None), "on_satisfied: must be one of cancel_remaining"),
+        (lambda flow, node: flow.any([node], on_satisfied=""), "on_satisfied: must be one of cancel_remaining"),
+        (lambda flow, node: flow.add_flow(5), "name: "),
+        (lambda flow, node: flow.add_flow("inner", after=7), "after: must be a node"),
+        (lambda flow, node: flow.map(search, ["a"], after=["search"]), "after: must hold nodes"),
         (lambda flow, node: flow.any([node], on_satisfied="stop"), "cancel_remaining, let_run"),
         (lambda flow, node: flow.add_flow("inner", failure_policy="never"), "continue, fail_fast"),
     ],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, ParamSpec, TypeVar, overload
 from uuid import UUID, uuid5
 
@@ -29,7 +29,7 @@ class FlowBuilder:
     """A graph while it is drawn. The ids of its nodes follow from `origin` and their names."""
 
     def __init__(self, name: str, partitions: PartitionConfig, tag: str, origin: str) -> None:
-        self.name = limits.label("name", name, 1, limits.EXECUTION_KIND_MAX_BYTES)
+        self.name = checked_name(name)
         self.nodes: dict[str, Node[Any]] = {}
         self.children: list[ChildFlow] = []
         self._partitions, self._tag, self._origin = partitions, tag, UUID(origin)
@@ -97,20 +97,23 @@ class FlowBuilder:
         if isinstance(items, Given):
             problem = "is not known before it has run; a handler adds nodes for what it found with ctx.flow.map"
             raise InvalidInput("items", items, problem)
-        return [self.add(task, item, *common).after(*given_in(after)) for item in items]
+        if not isinstance(items, Iterable):
+            raise InvalidInput("items", items, "must be a list, or something else to go through")
+        awaited = self._awaited(after)
+        return [self.add(task, item, *common).after(*awaited) for item in items]
 
-    def all(self, nodes: Sequence[Given[R]]) -> Given[list[R]]:
+    def all(self, nodes: Iterable[Given[R]]) -> Given[list[R]]:
         """All of these: as an argument the list of their results, in this order."""
         return self._checked(Join(nodes))
 
     def any(
-        self, nodes: Sequence[Given[R]], *, on_satisfied: OnSatisfied | str = OnSatisfied.CANCEL_REMAINING
+        self, nodes: Iterable[Given[R]], *, on_satisfied: OnSatisfied | str = OnSatisfied.CANCEL_REMAINING
     ) -> Given[list[R]]:
         """One of these; the list holds the results that are there when it starts."""
         return self.quorum(1, nodes, on_satisfied=on_satisfied)
 
     def quorum(
-        self, k: int, nodes: Sequence[Given[R]], *, on_satisfied: OnSatisfied | str = OnSatisfied.CANCEL_REMAINING
+        self, k: int, nodes: Iterable[Given[R]], *, on_satisfied: OnSatisfied | str = OnSatisfied.CANCEL_REMAINING
     ) -> Given[list[R]]:
         """`k` of these; the list holds the results that are there when it starts.
 
@@ -124,8 +127,9 @@ class FlowBuilder:
         self, name: str, *, failure_policy: FailurePolicy | str = FailurePolicy.CONTINUE, after: After = ()
     ) -> ChildFlow:
         """A flow in this one, to be filled with nodes: it starts when its `node` would, which ends as the flow does."""
+        awaited = self._awaited(after)
         child = ChildFlow(self, name, failure_policy)
-        child.node.after(*given_in(after))
+        child.node.after(*awaited)
         self.children.append(child)
         return child
 
@@ -145,7 +149,8 @@ class FlowBuilder:
 
     def stand_in(self, name: str) -> tuple[Node[None], FlowId]:
         """The node of a flow in this one, and that flow's id, in the same partition."""
-        node = self._enter(Node(self, *self._next(name), named(name)))
+        task = named(name)
+        node = self._enter(Node(self, *self._next(task.name), task))
         place = PartitionKey(self._tag).parse()
         return node, FlowId.in_partition(place, self._partitions, uuid5(self._origin, f"{node.name}#"))
 
@@ -176,6 +181,13 @@ class FlowBuilder:
             if unique not in self.nodes:
                 return unique, ExecutionId.trusted(f"{self._tag}:{uuid5(self._origin, unique)}")
 
+    def _awaited(self, after: After) -> list[Given[Any]]:
+        """What `after=` holds, checked before a node is there for it."""
+        found = list(given_in(after))
+        for each in found:
+            self.check_given("after", each)
+        return found
+
     def _checked(self, join: Join[R]) -> Join[R]:
         self.check_given("nodes", join)
         return join
@@ -203,6 +215,10 @@ class ChildFlow(FlowBuilder):
     @property
     def is_submitted(self) -> bool:
         return self.node.is_sent
+
+
+def checked_name(name: str) -> str:
+    return limits.label("name", name, 1, limits.EXECUTION_KIND_MAX_BYTES)
 
 
 def checked_policy(given: str) -> FailurePolicy:

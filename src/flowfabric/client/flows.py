@@ -9,7 +9,7 @@ from uuid import NAMESPACE_URL, UUID, uuid5
 
 from flowfabric import tracing
 from flowfabric.backends.ports import EngineBackend
-from flowfabric.client.flow_builder import FlowBuilder, checked_policy
+from flowfabric.client.flow_builder import FlowBuilder, checked_name, checked_policy
 from flowfabric.client.flow_graph import graph_of
 from flowfabric.client.flow_handle import FlowHandle
 from flowfabric.client.submission import Submitter
@@ -42,7 +42,7 @@ class Flow(FlowBuilder):
     ) -> None:
         partitions = fabric.backend.partitions
         self.lane_id = LaneId(lane)
-        uuid = _uuid(fabric.namespace, name, self.lane_id, idempotency_key)
+        uuid = _uuid(fabric.namespace, checked_name(name), self.lane_id, idempotency_key)
         self.id = FlowId.for_lane(self.lane_id, partitions, uuid)
         super().__init__(name, partitions, flow_partition(self.id, partitions).tag, self.id)
         self.failure_policy = checked_policy(failure_policy)
