@@ -104,7 +104,7 @@ def _check_beside(node: Node[Any], other: Node[Any], join: Join[Any], incoming: 
     if kind is not DependencyKind.SUCCESS_ONLY or not depend or not vouch:
         problem = (
             f"waits for {join!r} and for {other.name!r}, which need not have succeeded when those are in; join them in "
-            f"two steps: let a node wait for {join!r}, and this one for that node and {other.name!r}"
+            f"two steps: let a node wait for the join, and this one for that node and {other.name!r}"
         )
         raise InvalidInput(node.name, other.name, problem)
 
