@@ -18,6 +18,8 @@ from tests.conformance.driver import INSTANCE, LANE, TTL, WORKER, Driver, Subjec
 from tests.conformance.flowing import Graph
 from tests.conformance.invariants import dump
 
+FAN = " ".join(f"start>n{i} n{i}>join" for i in range(600))
+
 
 async def claim(graph: Graph, count: int = 256) -> list[b.ClaimOutcome]:
     """What a worker gets of the flow's partition."""
@@ -73,8 +75,7 @@ async def test_a_refused_graph_writes_nothing(driver: Driver) -> None:
 
 async def test_a_large_graph_comes_in_parts_and_starts_when_it_is_complete(driver: Driver) -> None:
     graph = Graph(driver)
-    fan = " ".join(f"start>n{i} n{i}>join" for i in range(600))
-    args = graph.args(fan)
+    args = graph.args(FAN)
     result = await driver.backend.submit_flow(args)
     assert (result.node_count, result.edge_count) == (602, 1200)
     works = await claim(graph)
@@ -123,6 +124,37 @@ async def test_a_graph_that_is_never_committed_is_given_up(driver: Driver) -> No
     assert (snapshot.public_flow_state, snapshot.cancel_reason) == (c.FlowState.CANCELLED, "never_committed")
     assert snapshot.left_count == 0
     await graph.check()
+
+
+@pytest.mark.parametrize("drawing", ["a>b", " ".join(f"r{i}" for i in range(300)), FAN])
+async def test_a_graph_without_its_commit_starts_when_that_comes(driver: Driver, drawing: str) -> None:
+    graph = Graph(driver)
+    args = graph.args(drawing, commit=False)
+    for kind in (c.FlowSubmitted, c.FlowAlreadySubmitted):
+        assert type(await driver.backend.submit_flow(args)) is kind
+        assert not (await graph.flow()).is_committed
+        assert await claim(graph) == []
+    for kind in (c.FlowSubmitted, c.FlowAlreadySubmitted):
+        assert type(await graph.grow("", commit=True)) is kind
+        assert (await graph.flow()).is_committed
+    assert await claim(graph)
+    await graph.check()
+
+
+async def test_a_graph_whose_commit_never_comes_is_given_up(driver: Driver) -> None:
+    graph = await Graph(driver).submit("a>b", commit=False)
+    await driver.clock.advance(3_600_000)
+    partition = flow_partition(graph.flow_id, driver.backend.partitions)
+    await driver.backend.run_due_work(b.RunDueWorkArgs(partition=partition))
+    assert (await graph.flow()).cancel_reason == "never_committed"
+    assert (await graph.grow("", commit=True)).public_flow_state is c.FlowState.CANCELLED
+    assert await graph.states() == {"a": "cancelled", "b": "cancelled"}
+
+
+async def test_a_commit_comes_alone(driver: Driver) -> None:
+    graph = await Graph(driver).submit("a", commit=False)
+    with pytest.raises(InvalidInput, match="must come alone"):
+        await graph.grow("a>b", old="a", commit=True)
 
 
 async def test_members_must_be_of_the_flows_partition(driver: Driver) -> None:

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 import pytest
 from pydantic import BaseModel
 
-from flowfabric import Context, Fail, SyncFabric, Worker
+from flowfabric import Context, Fabric, Fail, SyncFabric, Worker
+from flowfabric.backends.valkey.backend import ValkeyBackend
 from flowfabric.client.failures import ExecutionSkipped, FlowEnded
+from flowfabric.client.flows import Flow
 from flowfabric.config import Settings
 from flowfabric.core import contracts as c
+from flowfabric.core import limits
 from flowfabric.core.partition import flow_partition
 from flowfabric.core.states import PublicState
-from flowfabric.errors import Conflict, InvalidInput, NotFound
+from flowfabric.errors import Conflict, InvalidInput, NotFound, Unavailable
 from flowfabric.testing import FabricKit, StillOpen
+from tests.server.serving import serving
 from tests.worker_tasks import cpu_worker, power
 
 pytest_plugins = ["flowfabric.testing.pytest_plugin"]
@@ -95,6 +101,8 @@ async def test_results_become_arguments_of_the_types_that_handlers_ask_for(fabri
     assert await flow.handle.node(made) == Plan("tides", ["tides-0", "tides-1", "tides-2"])
     assert await flow.handle.node("search-2") == Finding(query="b", score=3)
     assert await fabric_kit.flow_handle(flow.id).node("judge") == await flow.handle.node(verdict)
+    with pytest.raises(InvalidInput, match=r"node: must be a node of the flow, or the name of one \(got 5\)"):
+        flow.handle.node(5)  # type: ignore[call-overload]
     described = await flow.handle.describe()
     assert (described.public_flow_state, described.tags) == ("completed", {"team.name": "sea"})
     assert flow.handle.submission == "created"
@@ -161,6 +169,40 @@ async def test_a_submitted_flow_takes_no_more_nodes(fabric_kit: FabricKit) -> No
         flow.add(plan, "moon")
     with pytest.raises(InvalidInput, match="was sent"):
         node.after(node)
+    with pytest.raises(InvalidInput, match=r"was submitted already; flow\.handle"):
+        await flow.submit()
+
+
+async def test_flows_in_a_submitted_flow_take_no_more_nodes(fabric_kit: FabricKit) -> None:
+    async with fabric_kit.flow("outer") as flow:
+        inner = flow.add_flow("inner")
+        innermost = inner.add_flow("innermost")
+        node = innermost.add(tell, "sent")
+    for each in (inner, innermost):
+        with pytest.raises(InvalidInput, match="was submitted"):
+            each.add(tell, "lost")
+        with pytest.raises(InvalidInput, match="was submitted"):
+            each.add_flow("lost")
+    with pytest.raises(InvalidInput, match="was sent"):
+        node.after(node)
+
+
+async def test_a_flow_that_a_handler_has_sent_takes_no_more_nodes(fabric_kit: FabricKit) -> None:
+    growing = Worker()
+    growing.add(tell)
+
+    @growing.task
+    async def grows(ctx: Context) -> None:
+        async with ctx.flow as flow:
+            inner = flow.add_flow("inner")
+            inner.add(tell, "sent")
+        flow.add(tell, "more")
+        inner.add(tell, "lost")
+
+    async with fabric_kit.flow("outer") as flow:
+        node = flow.add(grows)
+    await fabric_kit.run_until_idle(growing)
+    assert "was submitted" in str((await flow.handle.node(node).describe()).failure_reason)
 
 
 async def test_a_quorum_cancels_the_rest_and_gives_what_is_there(fabric_kit: FabricKit) -> None:
@@ -170,6 +212,18 @@ async def test_a_quorum_cancels_the_rest_and_gives_what_is_there(fabric_kit: Fab
     await fabric_kit.run_until_idle(worker)
     assert await flow.handle == "a,b"
     assert (await states(fabric_kit, flow.id))["never"] == "cancelled"
+
+
+async def test_what_waits_for_a_join_in_two_steps_is_skipped_with_what_stands_beside_it(fabric_kit: FabricKit) -> None:
+    async with fabric_kit.flow("research") as flow:
+        bad = flow.add(boom)
+        joined = flow.add(
+            tell, "joined", after=flow.any([node.ended for node in (flow.add(tell, bad), flow.add(tell, bad))])
+        )
+        flow.add(judge, [], after=[joined, bad])
+    await fabric_kit.run_until_idle(worker)
+    found = await states(fabric_kit, flow.id)
+    assert (found["tell-3"], found["judge"]) == ("completed", "skipped")
 
 
 async def test_a_failure_goes_where_it_is_taken(fabric_kit: FabricKit) -> None:
@@ -278,6 +332,120 @@ async def test_flows_in_flows_start_and_end_with_their_nodes(fabric_kit: FabricK
     assert (await child.describe()).parent_execution_id == inner.node.id
 
 
+@pytest.fixture
+def in_between(fabric_kit: FabricKit, monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], Awaitable[None]]]:
+    """What happens before each flow in a flow is submitted."""
+    happens: list[Callable[[], Awaitable[None]]] = []
+    submit_flow = ValkeyBackend.submit_flow
+
+    async def later(backend: ValkeyBackend, args: c.SubmitFlowArgs) -> c.SubmitFlowResult:
+        for each in happens if args.parent_execution_id else ():
+            await each()
+        return await submit_flow(backend, args)
+
+    monkeypatch.setattr(ValkeyBackend, "submit_flow", later)
+    return happens
+
+
+async def test_nothing_runs_before_the_flows_in_a_flow_are_there(
+    fabric_kit: FabricKit, in_between: list[Callable[[], Awaitable[None]]]
+) -> None:
+    in_between.append(lambda: fabric_kit.run_until_idle(worker))
+    async with fabric_kit.flow("outer") as flow:
+        inner = flow.add_flow("inner", after=flow.add(boom))
+        inner.map(tell, ["a", "b"])
+        inner.add_flow("innermost", after=inner.add(boom)).add(tell, "c")
+    assert {*(await states(fabric_kit, flow.id)).values()} == {"waiting", "waiting_children"}
+    await fabric_kit.run_until_idle(worker)
+    assert await states(fabric_kit, flow.id) == {"boom": "failed", "inner": "skipped"}
+    assert await fabric_kit.flow_handle(inner.flow_id).status() == "cancelled"
+    assert flow.handle.submission == "created"
+
+
+async def test_flows_in_flows_are_submitted_over_http(fabric_kit: FabricKit) -> None:
+    async with serving(fabric_kit.backend) as served, Fabric.connect(served.url) as remote:
+        async with remote.flow("outer") as flow:
+            inner = flow.add_flow("inner", after=flow.add(plan, "tides"))
+            inner.add_flow("innermost", after=inner.add(tell, "a")).add(tell, "b")
+        assert flow.handle.submission == "created"
+    await fabric_kit.run_until_idle(worker)
+    assert await states(fabric_kit, inner.flow_id) == {"tell": "completed", "innermost": "completed"}
+    assert await fabric_kit.flow_handle(flow.id).status() == "completed"
+
+
+async def test_a_flow_that_was_left_halfway_goes_on_when_it_is_submitted_again(
+    fabric_kit: FabricKit, in_between: list[Callable[[], Awaitable[None]]]
+) -> None:
+    async def draw() -> Flow:
+        async with fabric_kit.flow("outer", idempotency_key="tides") as flow:
+            flow.add(tell, "outer")
+            inner = flow.add_flow("inner")
+            inner.add_flow("innermost").add(tell, "inner")
+        return flow
+
+    async def breaks() -> None:
+        if next(calls) == 1:
+            raise Unavailable("the line is cut")
+
+    calls = itertools.count()
+    in_between.append(breaks)
+    with pytest.raises(Unavailable):
+        await draw()
+    await fabric_kit.run_until_idle(worker)
+    (begun,) = (await fabric_kit.flows(name="outer")).flows
+    assert not (await fabric_kit.flow_handle(begun.flow_id).describe()).is_committed
+    in_between.clear()
+    for submission in ("created", "duplicate"):
+        assert (await draw()).handle.submission == submission
+    await fabric_kit.run_until_idle(worker)
+    assert await fabric_kit.flow_handle(begun.flow_id).status() == "completed"
+
+
+async def test_a_flow_that_is_left_halfway_is_given_up(
+    fabric_kit: FabricKit, in_between: list[Callable[[], Awaitable[None]]]
+) -> None:
+    async def breaks() -> None:
+        raise Unavailable("the line is cut")
+
+    async def draw() -> None:
+        async with flow:
+            flow.add(tell, "outer")
+            flow.add_flow("inner").add(tell, "inner")
+
+    in_between.append(breaks)
+    flow = fabric_kit.flow("outer")
+    with pytest.raises(Unavailable):
+        await draw()
+    await fabric_kit.advance(3600)
+    await fabric_kit.run_until_idle(worker)
+    assert await states(fabric_kit, flow.id) == {"tell": "cancelled", "inner": "cancelled"}
+    assert (await fabric_kit.flow_handle(flow.id).describe()).cancel_reason == "never_committed"
+
+
+async def test_a_grown_flow_whose_node_ended_before_it_came_is_left_out(
+    fabric_kit: FabricKit, in_between: list[Callable[[], Awaitable[None]]]
+) -> None:
+    growing = Worker()
+    growing.add(boom, tell)
+
+    @growing.task
+    async def grows(ctx: Context) -> str:
+        bad = ctx.flow.add(boom)
+        inner = ctx.flow.add_flow("inner", after=bad)
+        inner.add_flow("innermost").add(tell, "inner")
+
+        async def ends() -> None:
+            await fabric_kit.backend.wait_for_execution(bad.id, timeout_ms=20_000)
+
+        in_between.append(ends)
+        return inner.node.id
+
+    async with fabric_kit.flow("outer") as flow:
+        node = flow.add(grows)
+    await fabric_kit.run_until_idle(growing)
+    assert await fabric_kit.handle(await flow.handle.node(node)).status() == "skipped"
+
+
 async def test_a_flow_in_which_a_flow_failed_is_not_replayed_by_halves(fabric_kit: FabricKit) -> None:
     async with fabric_kit.flow("outer") as flow:
         flow.add_flow("inner").add(boom)
@@ -328,6 +496,47 @@ async def test_a_handler_that_is_run_again_adds_nothing_twice(fabric_kit: Fabric
     assert await flow.handle.wait() == "completed"
     assert (await flow.handle.describe()).node_count == 4
     assert len(await flow.handle.node("grows").attempts()) == 2
+
+
+@pytest.mark.parametrize(("limit", "field"), [("MAX_FLOW_MEMBERS", "members"), ("MAX_FLOW_EDGES", "edges")])
+async def test_growth_that_a_flow_has_no_room_for_adds_nothing(
+    fabric_kit: FabricKit, monkeypatch: pytest.MonkeyPatch, limit: str, field: str
+) -> None:
+    growing = Worker()
+    growing.add(tell)
+
+    @growing.task
+    async def grows(ctx: Context) -> None:
+        ctx.flow.map(tell, [str(n) for n in range(300)], after=ctx.flow.this.ended)
+
+    monkeypatch.setattr(limits, limit, 299)
+    async with fabric_kit.flow("research") as flow:
+        node = flow.add(grows)
+    await fabric_kit.run_until_idle(growing)
+    assert (await flow.handle.describe()).node_count == 1
+    assert f"{field}: must hold at most 299" in str((await flow.handle.node(node).describe()).failure_reason)
+
+
+async def test_what_an_earlier_run_of_a_handler_added_is_counted_once(
+    fabric_kit: FabricKit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    growing = Worker()
+    growing.add(tell)
+
+    @growing.task
+    async def grows(ctx: Context) -> None:
+        async with ctx.flow as flow:
+            flow.map(tell, [str(n) for n in range(300)])
+        if ctx.attempt_index == 0:
+            raise RuntimeError("after its nodes were sent")
+
+    monkeypatch.setattr(limits, "MAX_FLOW_MEMBERS", 301)
+    async with fabric_kit.flow("research") as flow:
+        flow.add(grows.with_options(retry=1))
+    await fabric_kit.run_until_idle(growing)
+    await fabric_kit.advance(3600)
+    await fabric_kit.run_until_idle(growing)
+    assert await flow.handle.wait() == "completed"
 
 
 async def test_a_worker_that_dies_after_its_nodes_were_sent_adds_nothing_twice(fabric_kit: FabricKit) -> None:
@@ -406,6 +615,8 @@ async def test_a_key_belongs_to_a_name_and_a_lane(fabric_kit: FabricKit) -> None
     ids = {flow_id("a", "b"), flow_id("a", "b", "agents"), flow_id("b", "b"), flow_id("a/b", "c"), flow_id("a", "b/c")}
     assert len(ids) == 5
     assert flow_id("a", "b", "agents") == flow_id("a", "b", "agents")
+    with pytest.raises(InvalidInput, match="name: "):
+        flow_id(5, "b")  # type: ignore[arg-type]
 
 
 async def test_the_events_of_a_flow_are_those_of_its_members(fabric_kit: FabricKit) -> None:

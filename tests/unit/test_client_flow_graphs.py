@@ -167,6 +167,13 @@ def test_joins_give_the_list_of_results_that_are_there(join: Callable[..., Any],
     assert call_of(node, **{"search-3": '"C"', "search": '"A"'}) == {"args": [["A", "C"]]}
 
 
+def test_joins_take_whatever_goes_through_nodes() -> None:
+    flow = drawn()
+    flow.add(judge, flow.quorum(2, (flow.add(search, each) for each in "abc")))
+    (made,) = graph_of(flow, SUBMITTER).joins
+    assert made.policy == c.QuorumOfEdges(k=2)
+
+
 def test_all_needs_no_join_of_its_own() -> None:
     flow = drawn()
     flow.add(judge, flow.all(flow.map(search, ["a", "b"])))
@@ -187,6 +194,33 @@ def test_a_quorum_beside_something_else_is_refused() -> None:
     flow.add(judge, flow.quorum(2, flow.map(search, ["a", "b", "c"])), a)
     with pytest.raises(InvalidInput, match="join them in two steps"):
         graph_of(flow, SUBMITTER)
+
+
+@pytest.mark.parametrize("end", ["ended", "failed"])
+def test_ends_that_come_without_a_run_do_not_vouch_for_what_stands_beside_them(end: str) -> None:
+    """A node that is skipped has ended, and one whose deadline comes while it waits has failed."""
+    flow = drawn()
+    a = flow.add(plan, "tides")
+    nodes = flow.map(search.with_options(deadline=60), ["a", "b"], a)
+    flow.add(judge, [], after=[flow.any([getattr(node, end) for node in nodes]), a])
+    with pytest.raises(InvalidInput, match=r"'plan', which need not have succeeded .* join them in two steps"):
+        graph_of(flow, SUBMITTER)
+
+
+def test_failures_of_what_has_run_vouch_for_what_stands_beside_them() -> None:
+    flow = drawn()
+    a = flow.add(plan, "tides")
+    flow.add(judge, [], a, after=flow.any([node.failed for node in flow.map(search, ["a", "b"], a)]))
+    (made,) = graph_of(flow, SUBMITTER).joins
+    assert made.policy == c.QuorumOfEdges(k=2)
+
+
+def test_a_quorum_of_all_ends_needs_what_stands_beside_it_anyway() -> None:
+    flow = drawn()
+    a = flow.add(plan, "tides")
+    flow.add(judge, [], a, after=flow.quorum(2, [node.ended for node in flow.map(search, ["a", "b"], a)]))
+    (made,) = graph_of(flow, SUBMITTER).joins
+    assert made.policy == c.QuorumOfEdges(k=3)
 
 
 def test_two_quorums_of_one_node_are_refused() -> None:
@@ -230,7 +264,7 @@ def test_a_node_of_another_flow_is_refused(use: Callable[..., Any]) -> None:
         (lambda flow, node: flow.add(plan, 3), "topic"),
         (lambda flow, node: flow.add(plan, node, "more"), "too many"),
         (lambda flow, node: flow.add(report, node), "gives <class 'str'>, but report takes <class 'int'>"),
-        (lambda flow, node: flow.add(report, flow.all([node])), "gives <class 'list'>"),
+        (lambda flow, node: flow.add(report, flow.all([node])), r"gives list\[str\]"),
         (lambda flow, node: flow.add(search, node.failed), "leaves no result"),
         (lambda flow, node: flow.add(report, 1, {7: node}), r"must be text, to hold Node\('search'\)"),
         (lambda flow, node: flow.add(judge, {node}), "has no JSON form"),
@@ -238,9 +272,25 @@ def test_a_node_of_another_flow_is_refused(use: Callable[..., Any]) -> None:
         (lambda flow, node: flow.add(plan, "x", after=7), "must be a node"),
         (lambda flow, node: flow.add(lambda: None), "must be a task"),
         (lambda flow, node: flow.map(search, node), "ctx.flow.map"),
+        (lambda flow, node: flow.map(search, 5), r"items: must be a list, .* \(got 5\)"),
+        (lambda flow, node: flow.map(search, None), "items: must be a list"),
+        (lambda flow, node: flow.all(node), r"nodes: must be a list of nodes, .* \(got Node\('search'\)\)"),
+        (lambda flow, node: flow.all(None), "nodes: must be a list of nodes"),
+        (lambda flow, node: flow.any(node), "nodes: must be a list of nodes"),
+        (lambda flow, node: flow.quorum(1, node), "nodes: must be a list of nodes"),
         (lambda flow, node: flow.all([]), "at least one"),
+        (lambda flow, node: flow.all(each for each in ()), "at least one"),
         (lambda flow, node: flow.all([node, node]), "each node once"),
         (lambda flow, node: flow.quorum(2, [node]), "from 1 to 1"),
+        (lambda flow, node: flow.quorum(2, (each for each in [node])), "from 1 to 1"),
+        (lambda flow, node: flow.quorum(True, [node]), r"k: must be a number from 1 to 1.* \(got True\)"),
+        (lambda flow, node: flow.quorum(None, [node]), "k: must be a number"),
+        (lambda flow, node: flow.quorum("1", [node]), "k: must be a number"),
+        (lambda flow, node: flow.any([node], on_satisfied=None), "on_satisfied: must be one of cancel_remaining"),
+        (lambda flow, node: flow.any([node], on_satisfied=""), "on_satisfied: must be one of cancel_remaining"),
+        (lambda flow, node: flow.add_flow(5), "name: "),
+        (lambda flow, node: flow.add_flow("inner", after=7), "after: must be a node"),
+        (lambda flow, node: flow.map(search, ["a"], after=["search"]), "after: must hold nodes"),
         (lambda flow, node: flow.any([node], on_satisfied="stop"), "cancel_remaining, let_run"),
         (lambda flow, node: flow.add_flow("inner", failure_policy="never"), "continue, fail_fast"),
     ],

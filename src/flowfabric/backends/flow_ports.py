@@ -17,11 +17,11 @@ class FlowPort(Protocol):
     """The life of a flow."""
 
     async def submit_flow(self, args: c.SubmitFlowArgs) -> c.SubmitFlowResult:
-        """Accept a whole graph: absent -> open. None of its members runs before all of it is in place."""
+        """Accept a whole graph: absent -> open. None of its members runs before it is complete, and committed."""
         ...
 
     async def grow_flow(self, args: c.GrowFlowArgs) -> c.GrowFlowResult:
-        """Add members, edges and joins to a flow that has not ended, in one step."""
+        """Add members, edges and joins to a flow that has not ended, in one step; or commit one that was not yet."""
         ...
 
     async def create_flow(self, args: c.CreateFlowArgs) -> c.CreateFlowResult:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, ParamSpec, TypeVar, overload
 from uuid import UUID, uuid5
 
-from flowfabric.client.flow_types import Takes0, Takes1, Takes2, Takes3, Takes4, clash
-from flowfabric.client.nodes import After, End, Given, Join, Node, given_in, open_call
+from flowfabric.client.flow_types import Takes0, Takes1, Takes2, Takes3, Takes4, misfits
+from flowfabric.client.nodes import After, Given, Join, Node, given_in, open_call
 from flowfabric.client.tasks import Task, by_name, named
 from flowfabric.core import limits
 from flowfabric.core.contracts import FailurePolicy, OnSatisfied
@@ -29,7 +29,7 @@ class FlowBuilder:
     """A graph while it is drawn. The ids of its nodes follow from `origin` and their names."""
 
     def __init__(self, name: str, partitions: PartitionConfig, tag: str, origin: str) -> None:
-        self.name = limits.label("name", name, 1, limits.EXECUTION_KIND_MAX_BYTES)
+        self.name = checked_name(name)
         self.nodes: dict[str, Node[Any]] = {}
         self.children: list[ChildFlow] = []
         self._partitions, self._tag, self._origin = partitions, tag, UUID(origin)
@@ -97,20 +97,23 @@ class FlowBuilder:
         if isinstance(items, Given):
             problem = "is not known before it has run; a handler adds nodes for what it found with ctx.flow.map"
             raise InvalidInput("items", items, problem)
-        return [self.add(task, item, *common).after(*given_in(after)) for item in items]
+        if not isinstance(items, Iterable):
+            raise InvalidInput("items", items, "must be a list, or something else to go through")
+        awaited = self._awaited(after)
+        return [self.add(task, item, *common).after(*awaited) for item in items]
 
-    def all(self, nodes: Sequence[Given[R]]) -> Given[list[R]]:
+    def all(self, nodes: Iterable[Given[R]]) -> Given[list[R]]:
         """All of these: as an argument the list of their results, in this order."""
         return self._checked(Join(nodes))
 
     def any(
-        self, nodes: Sequence[Given[R]], *, on_satisfied: OnSatisfied | str = OnSatisfied.CANCEL_REMAINING
+        self, nodes: Iterable[Given[R]], *, on_satisfied: OnSatisfied | str = OnSatisfied.CANCEL_REMAINING
     ) -> Given[list[R]]:
         """One of these; the list holds the results that are there when it starts."""
         return self.quorum(1, nodes, on_satisfied=on_satisfied)
 
     def quorum(
-        self, k: int, nodes: Sequence[Given[R]], *, on_satisfied: OnSatisfied | str = OnSatisfied.CANCEL_REMAINING
+        self, k: int, nodes: Iterable[Given[R]], *, on_satisfied: OnSatisfied | str = OnSatisfied.CANCEL_REMAINING
     ) -> Given[list[R]]:
         """`k` of these; the list holds the results that are there when it starts.
 
@@ -124,8 +127,9 @@ class FlowBuilder:
         self, name: str, *, failure_policy: FailurePolicy | str = FailurePolicy.CONTINUE, after: After = ()
     ) -> ChildFlow:
         """A flow in this one, to be filled with nodes: it starts when its `node` would, which ends as the flow does."""
+        awaited = self._awaited(after)
         child = ChildFlow(self, name, failure_policy)
-        child.node.after(*given_in(after))
+        child.node.after(*awaited)
         self.children.append(child)
         return child
 
@@ -145,11 +149,26 @@ class FlowBuilder:
 
     def stand_in(self, name: str) -> tuple[Node[None], FlowId]:
         """The node of a flow in this one, and that flow's id, in the same partition."""
-        node = self._enter(Node(self, *self._next(name), named(name)))
+        task = named(name)
+        node = self._enter(Node(self, *self._next(task.name), task))
         place = PartitionKey(self._tag).parse()
         return node, FlowId.in_partition(place, self._partitions, uuid5(self._origin, f"{node.name}#"))
 
+    @property
+    def is_submitted(self) -> bool:
+        """Whether it is in the store, and takes no more nodes from here."""
+        return False
+
+    def mark_sent(self) -> None:
+        """All that was drawn is in the store, in the flows in it, too."""
+        for node in self.nodes.values():
+            node.is_sent = True
+        for child in self.children:
+            child.mark_sent()
+
     def _enter(self, node: Node[R]) -> Node[R]:
+        if self.is_submitted:
+            raise InvalidInput("flow", self.name, "was submitted; a running member adds to its flow with ctx.flow")
         self.nodes[node.name] = node
         return node
 
@@ -162,6 +181,13 @@ class FlowBuilder:
             if unique not in self.nodes:
                 return unique, ExecutionId.trusted(f"{self._tag}:{uuid5(self._origin, unique)}")
 
+    def _awaited(self, after: After) -> list[Given[Any]]:
+        """What `after=` holds, checked before a node is there for it."""
+        found = list(given_in(after))
+        for each in found:
+            self.check_given("after", each)
+        return found
+
     def _checked(self, join: Join[R]) -> Join[R]:
         self.check_given("nodes", join)
         return join
@@ -171,11 +197,11 @@ class FlowBuilder:
         self.check_given(field, given)
         if any(each.kind is DependencyKind.ON_FAILURE for each in given.upstreams):
             raise InvalidInput(field, given, "leaves no result; give it as after=")
-        if len(path) > 1 or isinstance(given, End):
+        if len(path) > 1:
             return
-        gives = list if isinstance(given, Join) else given.upstreams[0].node.task.result_type
-        if clash(gives, task.parameter_type(path[0])):
-            raise InvalidInput(field, given, f"gives {gives}, but {task.name} takes {task.parameter_type(path[0])}")
+        wanted = task.parameter_type(path[0])
+        if wrong := misfits(given, wanted):
+            raise InvalidInput(field, given, f"gives {wrong[0]}, but {task.name} takes {wanted}")
 
 
 class ChildFlow(FlowBuilder):
@@ -185,6 +211,14 @@ class ChildFlow(FlowBuilder):
         self.failure_policy = checked_policy(failure_policy)
         self.node, self.flow_id = parent.stand_in(name)
         super().__init__(name, parent._partitions, parent._tag, self.flow_id)
+
+    @property
+    def is_submitted(self) -> bool:
+        return self.node.is_sent
+
+
+def checked_name(name: str) -> str:
+    return limits.label("name", name, 1, limits.EXECUTION_KIND_MAX_BYTES)
 
 
 def checked_policy(given: str) -> FailurePolicy:

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 from uuid import UUID, uuid5
 
 from flowfabric.client.flow_builder import FlowBuilder
-from flowfabric.client.nodes import Join, Node
+from flowfabric.client.nodes import Join, Node, Upstream
 from flowfabric.client.submission import Submitter
 from flowfabric.core import contracts as c
 from flowfabric.core import limits
@@ -90,16 +90,30 @@ def _policy(node: Node[Any], join: Join[Any], incoming: Mapping[Node[Any], Incom
     joined = {each.node for each in join.upstreams}
     others = [upstream for upstream in incoming[node] if upstream not in joined]
     for other in others:
-        kind, _ = incoming[node][other]
-        if kind is not DependencyKind.SUCCESS_ONLY or not all(_needs(each, other, incoming) for each in joined):
-            problem = (
-                f"waits for {join!r} and for {other.name!r}, which those do not all depend on; join them in two steps"
-            )
-            raise InvalidInput(node.name, other.name, problem)
+        _check_beside(node, other, join, incoming)
     needed = join.needed + len(others)
     if needed == 1:
         return c.AnyOfEdges(on_satisfied=join.on_satisfied)
     return c.QuorumOfEdges(k=needed, on_satisfied=join.on_satisfied)
+
+
+def _check_beside(node: Node[Any], other: Node[Any], join: Join[Any], incoming: Mapping[Node[Any], Incoming]) -> None:
+    kind, _ = incoming[node][other]
+    depend = all(_needs(each.node, other, incoming) for each in join.upstreams)
+    vouch = join.needed == len(join.upstreams) or all(map(_has_run, join.upstreams))
+    if kind is not DependencyKind.SUCCESS_ONLY or not depend or not vouch:
+        problem = (
+            f"waits for {join!r} and for {other.name!r}, which need not have succeeded when those are in; join them in "
+            f"two steps: let a node wait for the join, and this one for that node and {other.name!r}"
+        )
+        raise InvalidInput(node.name, other.name, problem)
+
+
+def _has_run(upstream: Upstream) -> bool:
+    """Whether a node with this end has run. One that is skipped ends, and one whose deadline comes first fails."""
+    node, kind = upstream
+    can_expire = node.task.options.deadline is not None
+    return kind is DependencyKind.SUCCESS_ONLY or (kind is DependencyKind.ON_FAILURE and not can_expire)
 
 
 def _needs(node: Node[Any], wanted: Node[Any], incoming: Mapping[Node[Any], Incoming]) -> bool:

@@ -104,6 +104,8 @@ class FlowHandle:
         """The execution of a node, given by itself or by its name."""
         if isinstance(node, Node):
             return Handle(self._backend, node.id, node.task)
+        if not isinstance(node, str):
+            raise InvalidInput("node", node, "must be a node of the flow, or the name of one")
         if node in self._nodes:
             return self.node(self._nodes[node])
         tag = flow_partition(self.id, self._backend.partitions).tag

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Self
 from uuid import NAMESPACE_URL, UUID, uuid5
 
 from flowfabric import tracing
-from flowfabric.client.flow_builder import FlowBuilder, checked_policy
+from flowfabric.backends.ports import EngineBackend
+from flowfabric.client.flow_builder import FlowBuilder, checked_name, checked_policy
 from flowfabric.client.flow_graph import graph_of
 from flowfabric.client.flow_handle import FlowHandle
-from flowfabric.client.nodes import Node
 from flowfabric.client.submission import Submitter
 from flowfabric.core import contracts as c
 from flowfabric.core import limits
@@ -22,8 +22,6 @@ from flowfabric.errors import InvalidInput
 
 if TYPE_CHECKING:
     from flowfabric.client.fabric import Fabric
-
-R = TypeVar("R")
 
 
 class Flow(FlowBuilder):
@@ -44,7 +42,7 @@ class Flow(FlowBuilder):
     ) -> None:
         partitions = fabric.backend.partitions
         self.lane_id = LaneId(lane)
-        uuid = _uuid(fabric.namespace, name, self.lane_id, idempotency_key)
+        uuid = _uuid(fabric.namespace, checked_name(name), self.lane_id, idempotency_key)
         self.id = FlowId.for_lane(self.lane_id, partitions, uuid)
         super().__init__(name, partitions, flow_partition(self.id, partitions).tag, self.id)
         self.failure_policy = checked_policy(failure_policy)
@@ -59,10 +57,9 @@ class Flow(FlowBuilder):
             raise InvalidInput("flow", self.name, "has no handle yet: it is submitted at the end of its block")
         return self._handle
 
-    def _enter(self, node: Node[R]) -> Node[R]:
-        if self._handle is not None:
-            raise InvalidInput("flow", self.name, "was submitted; a running member adds to its flow with ctx.flow")
-        return super()._enter(node)
+    @property
+    def is_submitted(self) -> bool:
+        return self._handle is not None
 
     async def __aenter__(self) -> Self:
         return self
@@ -75,48 +72,61 @@ class Flow(FlowBuilder):
 
     async def submit(self) -> FlowHandle:
         """Send the graph; what is wrong with it is refused before that."""
+        if self.is_submitted:
+            raise InvalidInput("flow", self.name, "was submitted already; flow.handle is its handle")
         backend = self._fabric.backend
         with tracing.span("submit", self.name, "PRODUCER", flow_id=self.id, lane=self.lane_id, count=len(self.nodes)):
-            outcomes = [await backend.submit_flow(args) for args in self._submissions()]
+            outcome = await send(backend, whole_flow(self, self.id, self.failure_policy, self._fabric._submitter))
             if self.tags:
                 await backend.set_flow_tags(c.SetFlowTagsArgs(flow_id=self.id, tags=self.tags))
-        for node in self.nodes.values():
-            node.is_sent = True
-        is_known = isinstance(outcomes[0], c.FlowAlreadySubmitted)
+        self.mark_sent()
+        is_known = isinstance(outcome, c.FlowAlreadySubmitted)
         self._handle = FlowHandle(backend, self.id, nodes=self.nodes, submission="duplicate" if is_known else "created")
         return self._handle
 
-    def _submissions(self) -> list[c.SubmitFlowArgs]:
-        submitter = self._fabric._submitter
-        whole = submission(self, self.id, self.failure_policy, submitter)
-        return [whole, *child_submissions(self, submitter)]
+
+class WholeFlow(NamedTuple):
+    """A flow as the store takes it, and the flows in it."""
+
+    args: c.SubmitFlowArgs
+    children: list[WholeFlow]
 
 
-def submission(
+def whole_flow(
     flow: FlowBuilder,
     flow_id: FlowId,
     policy: c.FailurePolicy,
     submitter: Submitter,
     parent: ExecutionId | None = None,
-) -> c.SubmitFlowArgs:
-    """The flow as the store takes it."""
-    return c.SubmitFlowArgs(
+) -> WholeFlow:
+    """All of it, checked; one with flows in it is not committed before they are there."""
+    children = new_children(flow, submitter)
+    args = c.SubmitFlowArgs(
         flow_id=flow_id,
         flow_kind=flow.name,
         namespace=submitter.namespace,
         failure_policy=policy,
         parent_execution_id=parent,
+        commit=not children,
         **graph_of(flow, submitter)._asdict(),
     )
+    return WholeFlow(args, children)
 
 
-def child_submissions(flow: FlowBuilder, submitter: Submitter) -> Iterator[c.SubmitFlowArgs]:
-    """The flows in a flow, each after the one that it is in."""
-    for child in flow.children:
-        if child.node.is_sent:
-            continue
-        yield submission(child, child.flow_id, child.failure_policy, submitter, child.node.id)
-        yield from child_submissions(child, submitter)
+def new_children(flow: FlowBuilder, submitter: Submitter) -> list[WholeFlow]:
+    """The flows in a flow that were not sent yet."""
+    new = [child for child in flow.children if not child.node.is_sent]
+    return [whole_flow(child, child.flow_id, child.failure_policy, submitter, child.node.id) for child in new]
+
+
+async def send(backend: EngineBackend, whole: WholeFlow) -> c.SubmitFlowResult:
+    """Submit a flow and then those in it. Nothing runs before all is there; what is left halfway is given up later."""
+    outcome = await backend.submit_flow(whole.args)
+    if not whole.children:
+        return outcome
+    for child in whole.children:
+        await send(backend, child)
+    return await backend.grow_flow(c.GrowFlowArgs(flow_id=whole.args.flow_id, commit=True))
 
 
 def _uuid(namespace: Namespace, name: str, lane_id: LaneId, key: str | None) -> UUID | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self, TypeAlias, TypeVar, cast
 
@@ -118,13 +118,17 @@ class Join(Given[T_co]):
     """Several nodes of which all, or `needed`, must end as they are to. As an argument: the list of their results."""
 
     def __init__(
-        self, given: Sequence[Given[Any]], needed: int | None = None, on_satisfied: OnSatisfied | str = ""
+        self,
+        given: Iterable[Given[Any]],
+        needed: int | None = None,
+        on_satisfied: OnSatisfied | str = OnSatisfied.LET_RUN,
     ) -> None:
         self.needed = needed
-        self.on_satisfied = _on_satisfied(on_satisfied) if on_satisfied else OnSatisfied.LET_RUN
+        self.on_satisfied = _on_satisfied(on_satisfied)
         self._upstreams = _distinct(given)
-        if needed is not None and not (isinstance(needed, int) and 1 <= needed <= len(given)):
-            raise InvalidInput("k", needed, f"must be from 1 to {len(given)}, the number of nodes")
+        most = len(self._upstreams)
+        if needed is not None and not (type(needed) is int and 1 <= needed <= most):
+            raise InvalidInput("k", needed, f"must be a number from 1 to {most}, that of the nodes")
 
     def __repr__(self) -> str:
         return f"{'all' if self.needed is None else self.needed} of {len(self._upstreams)} nodes"
@@ -134,14 +138,16 @@ class Join(Given[T_co]):
         return self._upstreams
 
 
-def _distinct(given: Sequence[Given[Any]]) -> tuple[Upstream, ...]:
+def _distinct(given: Iterable[Given[Any]]) -> tuple[Upstream, ...]:
+    if not isinstance(given, Iterable):
+        raise InvalidInput("nodes", given, "must be a list of nodes, node.ended or node.failed")
     found: list[Upstream] = []
     for at, each in enumerate(given):
         if not isinstance(each, Node | End):
             raise InvalidInput(f"nodes[{at}]", each, "must be a node, node.ended or node.failed")
         found += each.upstreams
     if not found:
-        raise InvalidInput("nodes", given, "must hold at least one")
+        raise InvalidInput("nodes", found, "must hold at least one")
     if len({each.node for each in found}) < len(found):
         raise InvalidInput("nodes", [each.node.name for each in found], "must hold each node once")
     return tuple(found)

@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable
-from typing import Any, Final, TypeAlias, get_args
+from dataclasses import is_dataclass
+from typing import Any, Final, TypeAlias, get_args, is_typeddict
 
 import msgspec
 
@@ -44,7 +45,7 @@ def decoder(kind: Any, field: str) -> Decode:
         return msgspec.json.Decoder(kind, dec_hook=_from_builtins).decode
     except TypeError as cause:
         # Unions of models and other types are beyond msgspec.
-        if _mentions_model(kind):
+        if mentions_model(kind):
             return _pydantic().TypeAdapter(kind).validate_json  # type: ignore[no-any-return]
         raise InvalidInput(field, kind, f"is no type of a payload: {cause}") from cause
 
@@ -66,7 +67,7 @@ def decode(data: bytes | msgspec.Raw, decoded: Decode, field: str) -> Any:
 def schema(kind: Any) -> dict[str, Any] | None:
     """The JSON schema of a type; None for one that has none."""
     try:
-        if _mentions_model(kind):
+        if mentions_model(kind):
             found: dict[str, Any] = _pydantic().TypeAdapter(kind).json_schema()
             return found
         return msgspec.json.schema(kind, schema_hook=_text_schema)
@@ -111,8 +112,21 @@ def _is_model(kind: Any) -> bool:
     return pydantic is not None and isinstance(kind, type) and issubclass(kind, pydantic.BaseModel)
 
 
-def _mentions_model(kind: Any) -> bool:
-    return _is_model(kind) or any(_mentions_model(part) for part in get_args(kind))
+def mentions_model(kind: Any) -> bool:
+    """Whether it is a model, or has one among its parts."""
+    return _is_model(kind) or any(mentions_model(part) for part in get_args(kind))
+
+
+def is_record(kind: Any) -> bool:
+    """Whether its values are JSON objects: of dataclasses, structs, and models that have no form of their own."""
+    if not isinstance(kind, type):
+        return False
+    if issubclass(kind, msgspec.Struct):
+        return not kind.__struct_config__.array_like
+    if not _is_model(kind):
+        return is_dataclass(kind) or is_typeddict(kind)
+    own = kind.__pydantic_decorators__  # type: ignore[attr-defined]
+    return not (issubclass(kind, _pydantic().RootModel) or own.model_validators or own.model_serializers)
 
 
 def _shown(data: bytes | msgspec.Raw) -> object:

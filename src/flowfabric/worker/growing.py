@@ -8,13 +8,14 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 from flowfabric.client.flow_builder import FlowBuilder
-from flowfabric.client.flow_graph import graph_of, in_parts
-from flowfabric.client.flows import child_submissions
+from flowfabric.client.flow_graph import Graph, graph_of, in_parts
+from flowfabric.client.flows import WholeFlow, new_children, send
 from flowfabric.client.nodes import Given, Join, Node
 from flowfabric.client.submission import Submitter
 from flowfabric.core import contracts as c
+from flowfabric.core.contracts.graphs import check_size
 from flowfabric.core.ids import FlowId
-from flowfabric.errors import InvalidInput
+from flowfabric.errors import Conflict, InvalidInput
 from flowfabric.worker.attempt import Attempt
 from flowfabric.worker.awaiting import awaited, have_ended, link, result_of, wait_until_ended
 from flowfabric.worker.journal import Journal
@@ -64,16 +65,22 @@ class GrowingFlow(FlowBuilder):
         new = self.unsent
         if not new:
             return
+        new_flows = [child for child in self.children if not child.node.is_sent]
         graph = graph_of(self, self._submitter)
-        children = list(child_submissions(self, self._submitter))
+        children = new_children(self, self._submitter)
         flow_id = await self._find_flow()
-        for part in in_parts(graph):
+        parts = list(in_parts(graph))
+        if len(parts) > 1:
+            await self._check_room(flow_id, parts)
+        for part in parts:
             self._attempt.check()
             await self._backend.grow_flow(c.GrowFlowArgs(flow_id=flow_id, **part._asdict()))
-        for args in children:
-            await self._backend.submit_flow(args)
-        for node in new:
+        for child in children:
+            await self._send_child(child)
+        for node in new:  # while they were sent, others may have been added
             node.is_sent = True
+        for each in new_flows:
+            each.mark_sent()
 
     async def result(self, given: Given[R]) -> R:
         """Wait for a node that was added here, and return its result; of `all([...])` the list of them.
@@ -91,6 +98,25 @@ class GrowingFlow(FlowBuilder):
             await wait_until_ended(journal)
         found = await asyncio.gather(*(result_of(self._backend, each) for each in upstreams))
         return cast("R", list(found) if isinstance(given, Join) else found[0])
+
+    async def _check_room(self, flow_id: FlowId, parts: list[Graph]) -> None:
+        """Refuse what the flow has no room for before a part of it runs; a single part is refused by the store."""
+        flow = await self._backend.describe_flow(flow_id)
+        if flow is None:
+            return
+        new = parts
+        while new and await self._backend.get_execution_state(new[0].members[0].execution_id):
+            new = new[1:]  # an earlier run of the handler has sent it
+        members = flow.node_count + sum(len(part.members) for part in new)
+        check_size(members, flow.edge_count + sum(len(part.edges) for part in new))
+
+    async def _send_child(self, child: WholeFlow) -> None:
+        """Its node is in a flow that runs, and may have ended by now: then nothing of the child is to run."""
+        try:
+            await send(self._backend, child)
+        except Conflict as error:
+            if error.code != "flow_already_terminal":
+                raise
 
     async def _find_flow(self) -> FlowId:
         if self._flow_id is None:

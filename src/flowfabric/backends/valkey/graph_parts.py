@@ -24,7 +24,7 @@ class GraphPart(NamedTuple):
 
 
 def submit_parts(args: c.SubmitFlowArgs) -> list[GraphPart]:
-    """One part where it fits; otherwise members first, then joins and edges. The last part commits."""
+    """One part where it fits; otherwise members first, then joins and edges. The last part commits, if any is to."""
     said: dict[str, object] = {
         "create": True,
         "flow_kind": args.flow_kind,
@@ -35,7 +35,7 @@ def submit_parts(args: c.SubmitFlowArgs) -> list[GraphPart]:
     pieces = list(_pieces(args))
     last = len(pieces) - 1
     return [
-        _part(piece, args.child_flows, {**(said if at == 0 else {}), "commit": at == last})
+        _part(piece, args.child_flows, {**(said if at == 0 else {}), "commit": args.commit and at == last})
         for at, piece in enumerate(pieces)
     ]
 
@@ -43,6 +43,8 @@ def submit_parts(args: c.SubmitFlowArgs) -> list[GraphPart]:
 def grow_part(args: c.GrowFlowArgs) -> GraphPart:
     revision = args.expected_graph_revision
     said: dict[str, object] = {} if revision is None else {"revision": revision}
+    if args.commit:
+        said["commit"] = True
     return _part((args.ordered_members(), args.joins, args.edges), args.child_flows, said)
 
 
@@ -62,7 +64,7 @@ def _pieces(args: c.SubmitFlowArgs) -> Iterator[Piece]:
         yield (), args.joins[start : start + _EDGES_A_PART], ()
     for start in range(0, len(args.edges), _EDGES_A_PART):
         yield (), (), args.edges[start : start + _EDGES_A_PART]
-    if not args.edges:
+    if args.commit and not args.edges:
         yield (), (), ()
 
 

@@ -41,11 +41,21 @@ def _each(kind: type[T], most: int) -> Rule:
     def check(field: str, value: Any) -> tuple[T, ...]:
         if not isinstance(value, tuple | list) or not all(isinstance(each, kind) for each in value):
             raise InvalidInput(field, value, f"must be a list of {kind.__name__}")
-        if len(value) > most:
-            raise InvalidInput(field, len(value), f"must hold at most {most}", code="flow_too_large")
+        _at_most(field, len(value), most)
         return tuple(value)
 
     return Rule(check)
+
+
+def check_size(members: int, edges: int) -> None:
+    """Refuse more than a flow can have."""
+    _at_most("members", members, limits.MAX_FLOW_MEMBERS)
+    _at_most("edges", edges, limits.MAX_FLOW_EDGES)
+
+
+def _at_most(field: str, count: int, most: int) -> None:
+    if count > most:
+        raise InvalidInput(field, count, f"must hold at most {most}", code="flow_too_large")
 
 
 def _child_flows(field: str, value: Any) -> dict[ExecutionId, FlowId]:
@@ -109,7 +119,8 @@ def _once(field: str, ids: Iterable[str]) -> None:
 class SubmitFlowArgs(FlowGraph, frozen=True, kw_only=True):
     """A whole flow: accepted in one step, or not at all. A large one comes in parts, and starts when all are there.
 
-    The same flow id again is the same flow. All its members end; then so does the flow, and takes no more.
+    The same flow id again is the same flow. All its members end; then so does the flow, and takes no more. One that is
+    submitted without its commit starts when `grow_flow` brings it, and is cancelled when that does not come in an hour.
     """
 
     flow_id: FlowId
@@ -117,6 +128,7 @@ class SubmitFlowArgs(FlowGraph, frozen=True, kw_only=True):
     namespace: Namespace
     failure_policy: FailurePolicy = FailurePolicy.CONTINUE
     parent_execution_id: ExecutionId | None = None  # the member of another flow that stands for this one
+    commit: bool = True  # False: more is to come before it starts, like the flows that its members stand for
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -146,15 +158,19 @@ def _check_join(join: FlowJoin, incoming: dict[ExecutionId, int]) -> None:
 class GrowFlowArgs(FlowGraph, frozen=True, kw_only=True):
     """More members, edges and joins for a flow that has not ended, in one step; edges may lead from and to old members.
 
-    With a revision the graph must be as its caller knows it.
+    With a revision the graph must be as its caller knows it. A commit comes alone: it starts a flow that was submitted
+    without one, and changes nothing where that has happened.
     """
 
     flow_id: FlowId
     expected_graph_revision: GraphRevision | None = None
+    commit: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.members and not self.edges:
+        if self.commit and (self.members or self.edges or self.joins):
+            raise InvalidInput("commit", self.commit, "must come alone, after all members, edges and joins")
+        if not self.members and not self.edges and not self.commit:
             raise InvalidInput("members", self.members, "must hold at least one, or edges must")
         if len(self.members) > limits.BATCH_MAX_ITEMS:
             raise InvalidInput("members", len(self.members), f"must hold at most {limits.BATCH_MAX_ITEMS}")
