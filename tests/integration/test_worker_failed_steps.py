@@ -146,6 +146,24 @@ async def test_steps_of_one_name_keep_their_own_results_around_one_that_failed(
     assert calls.made == {"a": 1, "b": 1, "c": 1}
 
 
+async def test_a_step_of_the_longest_name_may_fail_ahead_of_a_wait(
+    fabric_kit: FabricKit, worker: Worker, calls: Calls
+) -> None:
+    calls.failing = {"send": 1}
+
+    @worker.task
+    async def handler(ctx: Context) -> str:
+        with pytest.raises(InvalidInput, match="name"):
+            await ctx.step("n" * 247, calls.do, "no")
+        try:
+            return await ctx.step("n" * 246, calls.do, "send")
+        except ValueError as error:
+            await ctx.sleep(1)
+            return f"no: {error}"
+
+    assert await (await run(fabric_kit, worker, handler)) == "no: send 1"
+
+
 # What a later attempt does.
 
 

@@ -24,11 +24,13 @@ from flowfabric.core import contracts as c
 from flowfabric.core import limits
 from flowfabric.errors import Invalid, InvalidInput
 from flowfabric.worker.calls import reader
+from flowfabric.worker.failures import FAILED_STEPS
 from flowfabric.worker.journal import CHANGED_STEPS_TAG, RESERVED, Journal
 from flowfabric.worker.outcomes import INVALID_RESULT, STEP_CHANGED, Fail
 from flowfabric.worker.threads import is_async
 
 _logger: Final = logging.getLogger("flowfabric.worker")
+_NAME_MAX_BYTES: Final = limits.STEP_NAME_MAX_BYTES - len(FAILED_STEPS)
 
 
 def begin(
@@ -221,7 +223,7 @@ _comparable: Final = msgspec.json.Encoder(enc_hook=_stand_in, order="determinist
 
 
 def _check_name(field: str, name: str) -> None:
-    limits.label(field, name, 1, limits.STEP_NAME_MAX_BYTES)
+    limits.label(field, name, 1, _NAME_MAX_BYTES)
     if name.startswith(RESERVED):
         raise InvalidInput(field, name, f"must not begin with {RESERVED!r}, as the records of waits do")
 
