@@ -134,7 +134,9 @@ class FlowModel:
         join = self.joins.get(name)
         if join and join.state is EdgeGroupState.PENDING:
             self.nodes[name] = "blocked"
-        self._settle(self._revive() if fell else [])
+        if fell and (self.sink_failures or any(join.failed for join in self.joins.values())):
+            self._failed()
+        self._settle(self._revive() if fell and not self.has_ended else [])
 
     def _bring_back(self, name: str) -> None:
         """What waited for it, or was skipped because of it, waits for it again."""
@@ -158,7 +160,8 @@ class FlowModel:
                 self.nodes[name] = "blocked" if is_open else "waiting"
                 self.fallen.discard(name)
                 self.by_cascade.discard(name)
-        return [name for name, state in self.nodes.items() if state not in LIVE and name not in self.fallen]
+        over = (*LIVE, "skipped")
+        return [name for name, state in self.nodes.items() if state not in over and name not in self.fallen]
 
     def _open_again(self, name: str) -> None:
         """A skipped member waits again for what made it impossible."""

@@ -298,6 +298,19 @@ async def test_a_flow_that_was_closed_gently_says_that_it_cannot_be_cancelled_ot
     assert (await flow.handle.describe()).left_count == 0
 
 
+async def test_a_replay_runs_what_somebody_cancelled_when_that_failed_the_flow(fabric_kit: FabricKit) -> None:
+    async with fabric_kit.flow("research", failure_policy="fail_fast") as flow:
+        first = flow.add(plan, "tides")
+        flow.add(search, "a", first)
+        flow.add(plan, "winds")
+    await flow.handle.node(first).cancel()
+    assert await flow.handle.status() == "failed"
+    assert await flow.handle.replay() == [first.id]
+    await fabric_kit.run_until_idle(worker)
+    assert await flow.handle.status() == "completed"
+    assert set((await states(fabric_kit, flow.id)).values()) == {"completed"}
+
+
 async def test_a_replay_runs_what_failed_and_what_was_skipped(fabric_kit: FabricKit) -> None:
     broken = [True]
     mended = Worker()

@@ -154,7 +154,8 @@ class FlowHandle:
         themselves, with `handle.node(...).replay()`.
         """
         view = await self.view()
-        failed = [each for each in view.members if each.public_state in _FAILED]
+        culprit = view.flow.failed_execution_id  # which somebody may have cancelled
+        failed = [each for each in view.members if each.public_state in _FAILED or each.execution_id == culprit]
         if flows := [view.labels[each.execution_id] for each in failed if each.child_flow_id]:
             message = f"replay {self.id}: {', '.join(flows)} failed, and a flow in a flow is not run again"
             raise Conflict(message, code="replay_not_allowed", flow_id=str(self.id))

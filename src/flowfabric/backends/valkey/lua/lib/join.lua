@@ -18,7 +18,10 @@ local SKIPPED = {event = "skipped", stream_reason = "dependency_impossible"}
 function M.fail_flow(run, f, where, execution_id)
   if flow.has_ended(f) then return end
   flow_failure.note(f, where, execution_id)
-  if f.failure_policy ~= "fail_fast" then return end
+  if f.failure_policy == "fail_fast" then M.fail_fast(run, f) end
+end
+
+function M.fail_fast(run, f)
   flow.set(f, "public_flow_state", "failed")
   tasks.add(run, "cancel", f, "-", 0)
 end

@@ -108,23 +108,27 @@ function M.reopen(run, task)
   end
 end
 
--- The task "revive": the members of a flow that had failed fast and goes on. One whose join is impossible comes back
--- when that is taken back; of those that stay ended, what their flow left undone is done.
+local function revive_member(run, f, x)
+  local uuid, outcome = tasks.uuid(x), x.terminal_outcome
+  if fell_with_flow(x) then
+    local g = group.load(f, uuid)
+    local waits = g.n > 0 and g.group_state == "pending"
+    if g.group_state ~= "impossible" then revive(run, f, x, waits and M.BLOCKED or M.QUEUED) end
+  elseif outcome ~= "skipped" then
+    tasks.add(run, "ended", f, uuid, 0, x)  -- its flow was closed then, and may have left its edges as they were
+  end
+end
+
+-- The task "revive": the members of a flow that had failed fast and goes on, when all edges are open that are to be. A
+-- failure that still stands ends it again.
 function M.revive(run, task)
   local f = task.f
   if flow.has_ended(f) then return end
+  if f.work_count > 0 then return tasks.put_off(run, task) end
+  if f.failure_count > 0 then return join.fail_fast(run, f) end
   for _, id in ipairs(tasks.members(run, task)) do
-    local uuid = id:sub(#f.tag + 2)
-    local x = tasks.member(run, f, uuid)
-    if x and x.lifecycle_phase == "terminal" then
-      if not fell_with_flow(x) then
-        tasks.add(run, "ended", f, uuid, 0, x)
-      else
-        local g = group.load(f, uuid)
-        local waits = g.n > 0 and g.group_state ~= "satisfied"
-        if g.group_state ~= "impossible" then revive(run, f, x, waits and M.BLOCKED or M.QUEUED) end
-      end
-    end
+    local x = tasks.member(run, f, id:sub(#f.tag + 2))
+    if x and x.lifecycle_phase == "terminal" then revive_member(run, f, x) end
   end
 end
 

@@ -60,14 +60,17 @@ function M.member(run, f, uuid)
   return x
 end
 
+-- What is done when all joins are decided, or open again, that can be.
+local LAST = {siblings = true, revive = true}
+
 -- x: the member itself, where it is at hand. child_flow_id: of a task that is about another flow.
 function M.add(run, kind, f, uuid, from, x, child_flow_id)
   local task = {kind = kind, f = f, uuid = uuid, from = from, x = x, child_flow_id = child_flow_id}
-  local list = kind == "siblings" and run.last or run.todo
+  local list = LAST[kind] and run.last or run.todo
   list[#list + 1] = task
 end
 
--- The next task; nil when there is none. Who is not needed any more is asked when all joins are decided that can be.
+-- The next task; nil when there is none.
 function M.next(run)
   local task = run.todo[run.head]
   if not task then return run.last[1] and table.remove(run.last, 1) end
