@@ -153,13 +153,17 @@ class FlowModel:
 
     def _revive(self) -> list[str]:
         """What fell with the flow goes on where it can; answers who has ended, and may have more to say."""
-        for name in self.fallen.copy():
+        stand_ins = self.fallen & self.children.keys()  # which are not brought back
+        for name in self.fallen - stand_ins:
             join = self.joins.get(name)
             if join is None or join.state is not EdgeGroupState.IMPOSSIBLE:
                 is_open = join is not None and join.state is EdgeGroupState.PENDING
                 self.nodes[name] = "blocked" if is_open else "waiting"
                 self.fallen.discard(name)
                 self.by_cascade.discard(name)
+        if stand_ins:
+            self.sink_failures |= stand_ins
+            self._failed()
         over = (*LIVE, "skipped")
         return [name for name, state in self.nodes.items() if state not in over and name not in self.fallen]
 
@@ -254,7 +258,7 @@ class FlowModel:
         """A join that is impossible takes no failure."""
         join = self.joins[name]
         if join.state is EdgeGroupState.IMPOSSIBLE and any(each.is_failure for each in self.incoming(name)):
-            join.failed = True
+            join.failed = join.failed or not self.has_ended
             self._failed()
 
     def _is_failure(self, name: str) -> bool:
@@ -271,7 +275,7 @@ class FlowModel:
     def _failed(self) -> None:
         if self.fail_fast and not self.has_ended:
             self.state = "failed"
-            self.fallen |= {*self.left} - self.children.keys()
+            self.fallen |= {*self.left}
             for name in self.left:
                 self.nodes[name] = "cancelled"
                 self.by_cascade.add(name)

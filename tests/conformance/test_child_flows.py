@@ -13,13 +13,16 @@ from tests.conformance.driver import Driver, Subject
 from tests.conformance.flowing import Graph
 
 
-async def nested(driver: Driver, parent: str, child: str, **more: object) -> tuple[Graph, Graph]:
+async def nested(
+    driver: Driver, parent: str, child: str, *, failing_fast: bool = False, **more: object
+) -> tuple[Graph, Graph]:
     """`sub` is the member that stands for the child flow."""
     outer, inner = Graph(driver), Graph(driver)
     while inner.mint("_").tag != outer.mint("sub").tag:
         inner = Graph(driver)
     del inner.ids["_"]
-    await outer.submit(parent, child_flows={outer.ids["sub"]: inner.flow_id})
+    policy = "fail_fast" if failing_fast else "continue"
+    await outer.submit(parent, child_flows={outer.ids["sub"]: inner.flow_id}, failure_policy=policy)
     await inner.submit(child, parent_execution_id=outer.ids["sub"], **more)
     return outer, inner
 
@@ -169,3 +172,16 @@ async def test_nothing_of_it_starts_before_the_cancel_of_its_parent_has_come_to_
     while await driver.backend.continue_flow(outer.flow_id):
         pass
     assert await inner.states() == {"x": "completed", "y": "cancelled", "w": "cancelled"}
+
+
+async def test_a_flow_that_failed_fast_with_one_in_it_cannot_succeed_any_more(driver: Driver) -> None:
+    outer, inner = await nested(driver, "a sub>z", "x", failing_fast=True)
+    await outer.end("a", "failed")
+    assert (await inner.flow_state(), await outer.states()) == (
+        "cancelled",
+        {"a": "failed", "sub": "cancelled", "z": "cancelled"},
+    )
+    await driver.replay(Subject(outer.ids["a"]))
+    snapshot = await outer.flow()
+    assert (snapshot.public_flow_state, snapshot.failed_execution_id) == (c.FlowState.FAILED, outer.ids["sub"])
+    assert await outer.states() == {"a": "cancelled", "sub": "cancelled", "z": "cancelled"}

@@ -76,7 +76,7 @@ end
 -- Its flow failed fast, and ended it with all others.
 local function fell_with_flow(x)
   return x.terminal_outcome == "cancelled" and x.cancelled_by == "flow_cascade"
-    and x.cancellation_reason == "flow_failed" and not x.child_flow_id
+    and x.cancellation_reason == "flow_failed"
 end
 
 -- One that was waiting to start waits for its dependencies again; one that was skipped does so for the first time, and
@@ -108,9 +108,12 @@ function M.reopen(run, task)
   end
 end
 
+-- One that stood for a flow is not brought back, so its own flow cannot succeed any more.
 local function revive_member(run, f, x)
   local uuid, outcome = tasks.uuid(x), x.terminal_outcome
-  if fell_with_flow(x) then
+  if fell_with_flow(x) and x.child_flow_id then
+    join.fail_flow(run, f, "member " .. uuid, x.id)
+  elseif fell_with_flow(x) then
     local g = group.load(f, uuid)
     local waits = g.n > 0 and g.group_state == "pending"
     if g.group_state ~= "impossible" then revive(run, f, x, waits and M.BLOCKED or M.QUEUED) end
