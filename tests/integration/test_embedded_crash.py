@@ -25,7 +25,7 @@ def keeper_pid(directory: Path) -> int:
 
 
 def server_pid(directory: Path) -> int:
-    return int((directory / keeper.SERVER_LOCK).read_text())
+    return int((directory / keeper.SERVER_LOCK).read_text() or 0)  # empty for the moment in which it is rewritten
 
 
 async def test_killed_members_are_not_waited_for(tmp_path: Path) -> None:
@@ -50,19 +50,36 @@ async def test_every_acknowledged_write_survives_a_killed_server(tmp_path: Path)
     client = await open_client(settings)
     acknowledged: set[bytes] = set()
     writers = [asyncio.create_task(_write(client, f"{n}", acknowledged)) for n in range(16)]
-    for target in (500, 1_500, 3_000):
-        await eventually_async(lambda target=target: len(acknowledged) >= target, "writes go on")  # type: ignore[misc]
-        await asyncio.to_thread(kill9, server_pid(tmp_path))
-    await eventually_async(lambda: len(acknowledged) >= 4_000, "writes go on after the last crash")
+    killed = 0
+    for _ in range(3):
+        killed = await _kill_while_it_writes(tmp_path, killed, acknowledged)
+    last = await _writing_server(tmp_path, killed, acknowledged)
     for writer in writers:
         writer.cancel()
     await asyncio.gather(*writers, return_exceptions=True)
-    await asyncio.to_thread(kill9, server_pid(tmp_path))
+    await asyncio.to_thread(kill9, last)
     assert acknowledged <= await _members_of(client)
     await client.close()
     reopened = await open_client(settings)
     assert acknowledged <= await _members_of(reopened)
     await reopened.close()
+
+
+async def _kill_while_it_writes(directory: Path, predecessor: int, acknowledged: set[bytes]) -> int:
+    pid = await _writing_server(directory, predecessor, acknowledged)
+    await asyncio.to_thread(kill9, pid)
+    return pid
+
+
+async def _writing_server(directory: Path, predecessor: int, acknowledged: set[bytes]) -> int:
+    """The server after `predecessor`, once it has acknowledged writes of its own.
+
+    The lock names the dead server until its successor starts, and the dead server's last replies are read after its death.
+    """
+    await eventually_async(lambda: server_pid(directory) not in (0, predecessor), "a successor has started")
+    before = len(acknowledged)
+    await eventually_async(lambda: len(acknowledged) >= before + 500, "writes go on")
+    return server_pid(directory)
 
 
 async def _write(client: Client, name: str, acknowledged: set[bytes]) -> None:
