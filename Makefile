@@ -2,17 +2,25 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
-LUA    := src/flowfabric/backends/valkey/lua
+LOWEST := $(VENV)-lowest
+PIP    := pip install --quiet --disable-pip-version-check
+PYTEST := python -m pytest -q --numprocesses auto --maxprocesses 4 --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo pictures test lint format docs soak bench clean
+.PHONY: help setup demo pictures test lowest lint format docs constraints soak bench clean
 
 help: ## list the targets
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
-$(VENV)/.ready: pyproject.toml
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
+$(VENV)/.ready: pyproject.toml constraints.txt
+	@$(PYTHON) -m scripts.environment $(VENV)
+	$(BIN)/$(PIP) --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+$(LOWEST)/.ready: pyproject.toml $(VENV)/.ready
+	@$(PYTHON) -m scripts.environment $(LOWEST)
+	@$(BIN)/python -m scripts.lowest > $(LOWEST)/constraints.txt
+	$(LOWEST)/bin/$(PIP) --constraint $(LOWEST)/constraints.txt --editable '.[dev]'
 	@touch $@
 
 setup: $(VENV)/.ready ## make the virtual environment
@@ -23,18 +31,21 @@ demo: setup ## a flow that streams, spends and asks, in the dashboard; approve i
 pictures: setup ## take the screenshots of the docs anew, in Chromium
 	$(BIN)/python -m scripts.screenshots
 
-test: setup ## run every test, one process more than there are processors
-	$(BIN)/python -m pytest -q --numprocesses auto --maxprocesses 4 --dist loadfile
+test: setup ## run every test, one process more than there are processors; a browser is fetched if none is there
+	@$(BIN)/python -m scripts.fetch_browser
+	$(BIN)/$(PYTEST)
+
+lowest: $(LOWEST)/.ready ## run the unit and server tests with the lowest versions that pyproject.toml allows
+	$(LOWEST)/bin/$(PYTEST) tests/unit tests/server
 
 lint: setup ## ruff, mypy, layers, Lua, sizes, generated pages
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	@command -v luacheck >/dev/null || { echo "luacheck is missing: apt-get install lua-check"; exit 1; }
-	luacheck --quiet --no-color $(LUA)
 	$(BIN)/python scripts/check_sizes.py
 	$(BIN)/python scripts/generate_docs.py --check
+	$(BIN)/python -m scripts.check_lua
 
 format: setup ## format Python
 	$(BIN)/ruff check --fix .
@@ -43,8 +54,14 @@ format: setup ## format Python
 docs: setup ## write the generated pages of docs/reference and docs/explanation
 	$(BIN)/python scripts/generate_docs.py
 
+constraints: ## write the versions that CI and `make setup` install: the newest that pyproject.toml allows
+	$(PYTHON) -m venv --clear $(VENV)-newest
+	$(VENV)-newest/bin/$(PIP) --upgrade --editable '.[dev]'
+	$(VENV)-newest/bin/pip freeze --exclude-editable > constraints.txt
+	rm -rf $(VENV)-newest
+
 soak: setup ## the long runs: many seeds of the model and race tests, crash loops
-	FLOWFABRIC_SOAK=1 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile tests/conformance tests/integration tests/server -k "schemathesis or fuzz or model or race or composite or crash or failover or starvation or capabilities or stream_load or quota or accounting" -x
+	FLOWFABRIC_SOAK=1 $(BIN)/$(PYTEST) tests/conformance tests/integration tests/server -k "schemathesis or fuzz or model or race or composite or crash or failover or starvation or capabilities or stream_load or quota or accounting" -x
 
 bench: setup ## run the benchmarks: the price of a job, its growth, throughput and latency beside others, waits, streams, flows, idling
 	$(BIN)/python -m benchmarks.lifecycle
@@ -60,4 +77,4 @@ bench: setup ## run the benchmarks: the price of a job, its growth, throughput a
 	$(BIN)/python -m benchmarks.idle
 
 clean: ## remove the virtual environment and caches
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(LOWEST) .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -87,6 +87,7 @@ async def main() -> None:
     IMAGES.mkdir(parents=True, exist_ok=True)
     async with asyncio.timeout(AT_MOST_S), async_playwright() as playwright, stage() as (fabric, url):
         browser = await launch(playwright)
+        assert browser is not None, "no browser starts: install Chromium"
         await play(fabric, url, browser)
         await browser.close()
 

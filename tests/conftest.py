@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -29,7 +28,7 @@ from tests.servers import (
     start_three_node_cluster,
 )
 
-pytest_plugins = ["tests.secrets_in_logs"]
+pytest_plugins = ["tests.secrets_in_logs", "tests.suites"]
 
 # How long an example takes says more about the machine than about the code.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -149,45 +148,3 @@ async def backend(store_url: str, topology: str, lane_shards: int) -> AsyncItera
 @pytest.fixture
 async def clock(backend: ValkeyBackend) -> ManualClock:
     return await ManualClock.start(backend.client)
-
-
-_SUITES = {
-    "conformance/test_state_table": "state table",
-    "conformance/test_model": "model",
-    "conformance/test_races": "races",
-    "conformance/test_bad_input": "bad input",
-    "conformance/test_events": "events",
-    "conformance/": "conformance",
-    "lua/test_refusals": "refusals write nothing",
-    "lua/test_public_wire": "public wire, plain FCALL",
-    "lua/test_library": "library handshake",
-    "lua/": "lua modules and headers",
-    "integration/test_cluster_failover": "failover and migration",
-    "integration/test_cluster_migration": "failover and migration",
-    "integration/test_standalone_failover": "failover and migration",
-    "integration/test_access": "ACL and TLS",
-    "integration/test_worker": "workers",
-    "integration/test_engine": "engine",
-    "integration/": "client, embedded, crashes",
-    "cli/": "command line",
-    "dashboard/": "dashboard in a browser",
-    "unit/": "unit",
-}
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Which suite ran on which topology, and how it went."""
-    counts: dict[str, Counter[str]] = {}
-    for outcome in ("passed", "failed", "error", "skipped"):
-        for report in terminalreporter.stats.get(outcome, []):
-            if outcome == "passed" and report.when != "call":
-                continue
-            suite = next((name for part, name in _SUITES.items() if part in report.nodeid), "other")
-            ids = report.nodeid.partition("[")[2].rstrip("]").split("-")
-            topology = next((word for word in ids if word in (*TOPOLOGIES, "standalone")), "")
-            counts.setdefault(f"{suite}|{topology}", Counter())[outcome] += 1
-    terminalreporter.section("suites")
-    for key, found in sorted(counts.items()):
-        suite, topology = key.split("|")
-        said = ", ".join(f"{number} {outcome}" for outcome, number in found.items())
-        terminalreporter.write_line(f"{suite:<28}{topology or '-':<14}{said}")

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 import socket
 import ssl
-import subprocess
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.servers import HOST, free_port
+import trustme
 
-_CA = "basicConstraints=critical,CA:TRUE\nkeyUsage=critical,keyCertSign,cRLSign\nsubjectKeyIdentifier=hash\n"
-_LEAF = "basicConstraints=CA:FALSE\nsubjectKeyIdentifier=hash\nauthorityKeyIdentifier=keyid\n"
+from tests.servers import HOST, free_port
 
 
 @dataclass(frozen=True)
@@ -30,33 +27,16 @@ class Authority:
 
     def __init__(self, folder: Path, name: str) -> None:
         self._folder = folder
-        own = self._request(name)
-        self._sign(own, name, _CA, "-signkey", str(own.key))
-        self.cert, self._key = own.cert, own.key
+        self._own = trustme.CA(organization_name=name)
+        self.cert = folder / f"{name}.pem"
+        self._own.cert_pem.write_to_path(self.cert)
 
-    def issue(self, name: str, san: str = f"IP:{HOST}") -> Certificate:
-        made = self._request(name)
-        by = ["-CA", str(self.cert), "-CAkey", str(self._key), "-CAcreateserial"]
-        self._sign(made, name, f"{_LEAF}subjectAltName={san}\n", *by)
-        return made
-
-    def _request(self, name: str) -> Certificate:
+    def issue(self, name: str, host: str = HOST) -> Certificate:
         made = Certificate(self._folder / f"{name}.pem", self._folder / f"{name}.key")
-        kind = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", str(made.key)]
-        _openssl("req", "-new", *kind, "-subj", f"/CN={name}", "-out", str(self._folder / f"{name}.csr"))
+        issued = self._own.issue_cert(host, common_name=name)
+        issued.cert_chain_pems[0].write_to_path(made.cert)
+        issued.private_key_pem.write_to_path(made.key)
         return made
-
-    def _sign(self, made: Certificate, name: str, extensions: str, *by: str) -> None:
-        file = self._folder / f"{name}.ext"
-        file.write_text(extensions)
-        request = ["-in", str(self._folder / f"{name}.csr"), "-out", str(made.cert)]
-        _openssl("x509", "-req", "-days", "2", *request, "-extfile", str(file), *by)
-
-
-def _openssl(*arguments: str) -> None:
-    command = shutil.which("openssl")
-    assert command, "these tests need the openssl command"
-    subprocess.run([command, *arguments], check=True, capture_output=True)
 
 
 def _context(certificate: Certificate, clients_of: Authority | None) -> ssl.SSLContext:

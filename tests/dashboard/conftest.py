@@ -16,6 +16,7 @@ from flowfabric.server.listening import listening
 from flowfabric.server.settings import ServerSettings
 from tests.browsers import launch
 from tests.dashboard.pages import Dashboard
+from tests.suites import not_run
 
 _forever = pytest_asyncio.fixture(scope="session", loop_scope="session")
 _for_a_test = pytest_asyncio.fixture(loop_scope="session")
@@ -25,6 +26,8 @@ _for_a_test = pytest_asyncio.fixture(loop_scope="session")
 async def browser() -> AsyncIterator[Browser]:
     async with async_playwright() as playwright:
         opened = await launch(playwright)
+        if opened is None:
+            not_run("no browser")
         yield opened
         await opened.close()
 

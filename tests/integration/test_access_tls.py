@@ -68,7 +68,7 @@ async def test_a_server_that_nobody_we_trust_vouches_for_is_refused(
 
 
 async def test_a_certificate_for_another_host_is_refused(server: TestServer, authority: Authority) -> None:
-    other = authority.issue("other", san="DNS:valkey.example")
+    other = authority.issue("other", host="valkey.example")
     async with tls_proxy(server.port, other) as port:
         with pytest.raises(BackendUnavailable, match="certificate is not trusted"):
             await live_through(f"valkeys://{HOST}:{port}?tls_ca={authority.cert}")

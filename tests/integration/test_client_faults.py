@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 import ssl
-import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -21,6 +19,7 @@ from flowfabric.config import Settings
 from flowfabric.errors import BackendTimeout, BackendUnavailable, BadReply, UnsupportedServer
 from tests.fakes import DROP, OK, SILENCE, Answer, FakeServer, fake
 from tests.servers import HOST, free_port
+from tests.tls import Authority
 
 OLD_HELLO = b"*4\r\n$6\r\nserver\r\n$5\r\nredis\r\n$7\r\nversion\r\n$6\r\n6.2.14\r\n"
 
@@ -243,24 +242,15 @@ async def test_closing_while_connecting_ends_the_attempt() -> None:
 
 
 async def test_tls_checks_the_certificate(tmp_path: Path) -> None:
-    cert = _certificate(tmp_path)
+    authority = Authority(tmp_path, "ca")
+    own = authority.issue("server")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(cert, tmp_path / "key.pem")
+    context.load_cert_chain(own.cert, own.key)
     async with fake(tls=context) as server:
         url = server.url.replace("valkey://", "valkeys://")
-        for option in (f"tls_ca={cert}", "tls_insecure=true"):
+        for option in (f"tls_ca={authority.cert}", "tls_insecure=true"):
             async with client_of(f"{url}?{option}") as client:
                 assert await client.execute("PING") == b"OK"
         async with client_of(url) as client:
             with pytest.raises(BackendUnavailable, match="certificate is not trusted"):
                 await client.execute("PING")
-
-
-def _certificate(folder: Path) -> Path:
-    openssl = shutil.which("openssl")
-    assert openssl, "this test needs the openssl command"
-    command = [openssl, "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
-    command += ["-keyout", str(folder / "key.pem"), "-out", str(folder / "cert.pem"), "-days", "2"]
-    command += ["-subj", "/CN=test", "-addext", f"subjectAltName=IP:{HOST}"]
-    subprocess.run(command, check=True, capture_output=True)
-    return folder / "cert.pem"

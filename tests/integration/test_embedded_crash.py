@@ -74,7 +74,7 @@ async def _kill_while_it_writes(directory: Path, predecessor: int, acknowledged:
 async def _writing_server(directory: Path, predecessor: int, acknowledged: set[bytes]) -> int:
     """The server after `predecessor`, once it has acknowledged writes of its own.
 
-    The lock names the dead server until its successor starts, and the dead server's last replies are read after its death.
+    The lock names the dead server until its successor starts, and its last replies are read after its death.
     """
     await eventually_async(lambda: server_pid(directory) not in (0, predecessor), "a successor has started")
     before = len(acknowledged)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,6 +13,8 @@ from flowfabric import ExecutionFailed, Fabric
 from flowfabric.backends.http.operations import Scope
 from flowfabric.backends.valkey.backend import ValkeyBackend
 from tests.server.guarded import TokenFile, guarded
+from tests.server.nodes import find_node
+from tests.suites import not_run
 
 WORKER = Path(__file__).resolve().parents[2] / "examples" / "javascript" / "worker.mjs"
 WITHIN_S = 30
@@ -27,8 +28,7 @@ def topology() -> str:
 @asynccontextmanager
 async def working(url: str, token: str, lane: str = "default") -> AsyncIterator[asyncio.subprocess.Process]:
     """The worker, once it says that it works."""
-    node = shutil.which("node")
-    assert node is not None, "node is missing: apt-get install nodejs"
+    node = await find_node() or not_run("no node")
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(
         node, str(WORKER), url, lane, env={"FLOWFABRIC_TOKEN": token}, stdout=pipe, stderr=pipe

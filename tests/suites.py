@@ -1,0 +1,96 @@
+"""The table at the end of a run: which suite ran on which topology, how it went, and what did not run."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import NoReturn
+
+import pytest
+
+from scripts.ci import in_ci
+
+_NOT_RUN = "not run: "
+_TOPOLOGIES = ("embedded", "batched", "cluster", "three_nodes", "http", "standalone")
+_SUITES = {
+    "conformance/test_state_table": "state table",
+    "conformance/test_model": "model",
+    "conformance/test_races": "races",
+    "conformance/test_bad_input": "bad input",
+    "conformance/test_events": "events",
+    "conformance/": "conformance",
+    "lua/test_refusals": "refusals write nothing",
+    "lua/test_public_wire": "public wire, plain FCALL",
+    "lua/test_library": "library handshake",
+    "lua/": "lua modules and headers",
+    "integration/test_cluster_failover": "failover and migration",
+    "integration/test_cluster_migration": "failover and migration",
+    "integration/test_standalone_failover": "failover and migration",
+    "integration/test_access": "ACL and TLS",
+    "integration/test_worker": "workers",
+    "integration/test_engine": "engine",
+    "integration/": "client, embedded, crashes",
+    "server/test_javascript_worker": "worker in JavaScript",
+    "server/": "server",
+    "cli/": "command line",
+    "dashboard/": "dashboard in a browser",
+    "unit/test_docs": "docs",
+    "unit/": "unit",
+}
+
+
+def not_run(reason: str) -> NoReturn:
+    """Say that the machine lacks what the test needs. The table shows it; in CI it is a failure."""
+    if in_ci():
+        pytest.fail(f"{_NOT_RUN}{reason}; in CI everything runs", pytrace=False)
+    pytest.skip(_NOT_RUN + reason)
+
+
+class Row:
+    def __init__(self) -> None:
+        self.outcomes: Counter[str] = Counter()
+        self.seconds = 0.0
+
+    def add(self, outcome: str, report: pytest.TestReport) -> None:
+        self.seconds += report.duration
+        if outcome and (outcome != "passed" or report.when == "call"):  # a test that was set up has not passed yet
+            self.outcomes[_reason(report) or outcome] += 1
+
+    @property
+    def wanting(self) -> bool:
+        return any(outcome != "passed" for outcome in self.outcomes)
+
+    def __str__(self) -> str:
+        said = ", ".join(_tell(outcome, number) for outcome, number in self.outcomes.items())
+        return f"{self.seconds:>7.1f} s   {said}"
+
+
+def _tell(outcome: str, number: int) -> str:
+    return f"{outcome} ({number})" if outcome.startswith(_NOT_RUN) else f"{number} {outcome}"
+
+
+def _reason(report: pytest.TestReport) -> str | None:
+    """Why it was not run, in the words of `not_run`."""
+    words = report.longrepr[2] if isinstance(report.longrepr, tuple | list) else ""
+    found = words.partition(_NOT_RUN)[1:]
+    return "".join(found) or None
+
+
+def _row_of(nodeid: str) -> tuple[str, str]:
+    suite = next((name for part, name in _SUITES.items() if part in nodeid), "other")
+    ids = nodeid.partition("[")[2].rstrip("]").split("-")
+    return suite, next((word for word in ids if word in _TOPOLOGIES), "-")
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)  # outermost: the table stands below everything else
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Iterator[None]:
+    yield
+    rows: dict[tuple[str, str], Row] = {}
+    for outcome, reports in terminalreporter.stats.items():
+        for report in reports:
+            if isinstance(report, pytest.TestReport):
+                rows.setdefault(_row_of(report.nodeid), Row()).add(outcome, report)
+    if rows:
+        terminalreporter.section("suites")
+    for (suite, topology), row in sorted(rows.items()):
+        terminalreporter.write_line(f"{suite:<28}{topology:<14}{row}", red=row.wanting)
