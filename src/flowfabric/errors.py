@@ -122,7 +122,7 @@ CODES: dict[str, CodeInfo] = {
         _F.CONFLICT, _C.RETRYABLE, "the waitpoint is pending; buffer the signal"
     ),
     "duplicate_signal": CodeInfo(_F.CONFLICT, _C.INFORMATIONAL, "the signal was delivered before"),
-    "signal_limit_exceeded": CodeInfo(_F.LIMITED, _C.TERMINAL, "max_signals_per_execution is used up"),
+    "signal_limit_exceeded": CodeInfo(_F.LIMITED, _C.TERMINAL, "the execution or the waitpoint takes no more signals"),
     "invalid_waitpoint_key": CodeInfo(_F.INVALID, _C.TERMINAL, "the waitpoint key is malformed"),
     "invalid_token": CodeInfo(_F.INVALID, _C.TERMINAL, "the waitpoint token is not valid"),
     "missing_token": CodeInfo(_F.INVALID, _C.TERMINAL, "a waitpoint token is needed"),

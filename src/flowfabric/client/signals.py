@@ -31,7 +31,10 @@ def by_link(
     idempotency_key: str | None,
     source_type: str = "",
 ) -> c.DeliverSignalArgs:
-    """A signal to the waitpoint of a link; a name that is given goes before the link's own."""
+    """A signal to the waitpoint of a link; a name that is given goes before the link's own.
+
+    A link takes only what is waited for: it may be in anybody's hands.
+    """
     if not isinstance(link, SignalLink):
         link = SignalLink.parse(link)
     name = name or link.signal_name
@@ -42,6 +45,7 @@ def by_link(
         waitpoint_id=link.waitpoint_id,
         waitpoint_token=link.token,
         source_type=source_type,
+        declared_only=True,
         **_content(name, payload, source, idempotency_key),
     )
 

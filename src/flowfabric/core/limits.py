@@ -60,6 +60,7 @@ MAX_RETRIES = 10_000
 MAX_RETRYABLE_CATEGORIES = 64
 MAX_BACKOFF_MULTIPLIER = 1_000
 MAX_POLICY_COUNT = 1_000_000  # reclaims, replays, signals
+MAX_SIGNAL_BYTES = 2**30  # of one waitpoint
 MAX_RETENTION_MAXLEN = 10_000_000
 MAX_BUDGET_IDS = 64
 MAX_FALLBACK_TIERS = 16
@@ -114,7 +115,7 @@ MAX_FRAMES_AT_ONCE = 256  # of one attempt in one call
 MAX_LIVE_FRAMES = 100_000  # best-effort frames of a stream
 DEFAULT_MAX_LIVE_FRAMES = 16_384
 MAX_TAIL_BLOCK_MS = 30_000
-MAX_TAILS = 1_024  # streams that one backend follows at the same time
+MAX_TAILS = 4_096  # streams that one backend follows at the same time; one token of a server gets a part of them
 
 # budgets and quotas
 MAX_DIMENSIONS = 64  # of one budget, and of one call

@@ -169,6 +169,8 @@ class ExecutionPolicy(_Part, frozen=True, kw_only=True):
     dedup_window_ms: int | None = None
     stream_policy: StreamPolicy | None = None
     max_signals_per_execution: int | None = None
+    max_signals_per_waitpoint: int | None = None
+    max_signal_bytes_per_waitpoint: int | None = None
     quota_policy_ids: tuple[QuotaPolicyId, ...] = ()
 
     def __post_init__(self) -> None:
@@ -177,7 +179,9 @@ class ExecutionPolicy(_Part, frozen=True, kw_only=True):
         if self.delay_until is not None:
             _whole("delay_until", self.delay_until, 0, limits.TIMESTAMP_MAX_MS)
         _duration("dedup_window_ms", self.dedup_window_ms, low=1)
-        for name in ("max_reclaim_count", "max_replay_count", "max_signals_per_execution"):
+        if self.max_signal_bytes_per_waitpoint is not None:
+            _whole("max_signal_bytes_per_waitpoint", self.max_signal_bytes_per_waitpoint, 0, limits.MAX_SIGNAL_BYTES)
+        for name in _COUNTS:
             _count(name, getattr(self, name))
         for name, kind in _PARTS.items():
             _instance(name, getattr(self, name), kind, type(None))
@@ -187,6 +191,7 @@ class ExecutionPolicy(_Part, frozen=True, kw_only=True):
         force_setattr(self, "quota_policy_ids", quotas)
 
 
+_COUNTS = ("max_reclaim_count", "max_replay_count", "max_signals_per_execution", "max_signals_per_waitpoint")
 _PARTS = {
     "retry_policy": RetryPolicy,
     "timeout_policy": TimeoutPolicy,

@@ -21,6 +21,8 @@ _SETTINGS: Final = {
     "rate_burst": "how many of them may come at once",
     "payload_body_bytes": "the same where inputs, results, frames or signals are sent",
     "sse_clients": "streams of events that may be open",
+    "streams_per_token": "streams of events that one token or, without tokens, one address may have open",
+    "waits_per_token": "calls that wait (claims, ends, frames) which one token or address may have open",
     "stop_grace_ms": "how long calls may take to end when the server stops",
     "audit_log": "whether what operators do is logged, by `flowfabric.audit`",
 }

@@ -19,11 +19,13 @@ from flowfabric.engine import Engine
 from flowfabric.server.feeds import Feeds
 from flowfabric.server.headers import header
 from flowfabric.server.items import EncodedFrames
+from flowfabric.server.log_hub import LogHub
 from flowfabric.server.measuring import Happened
 from flowfabric.server.metrics import Requests
 from flowfabric.server.origins import check_origin
 from flowfabric.server.rates import Rates
 from flowfabric.server.settings import ServerSettings
+from flowfabric.server.shares import Shares, Turns
 from flowfabric.server.tokens import Token, Tokens, check_scope
 
 if TYPE_CHECKING:
@@ -48,6 +50,10 @@ class Service:
         self.streams: set[EventStream] = set()  # that are open
         self.keeper: asyncio.Task[None] | None = None  # of the streams
         self.feeds = Feeds()
+        self.log_hub = LogHub(backend)
+        self.stream_shares = Shares(settings.streams_per_token, "streams")
+        self.wait_shares = Shares(settings.waits_per_token, "waiting calls")
+        self._turns = Turns()
         self.encoded_frames = EncodedFrames()
         self.document: dict[str, Any] | None = None  # that describes the API; made when it is first asked for
         self._submitters: dict[tuple[str, str], Submitter] = {}
@@ -63,10 +69,18 @@ class Service:
         if not self.settings.tokens:
             check_origin(request, self.settings.origins)
         token = self.tokens.find(header(request, b"authorization"))
-        self.rates.take(token.name if self.settings.tokens else (request.client.host if request.client else ""))
+        self.rates.take(self.name_of(request, token))
         if scope is not None:
             check_scope(token, scope)
         return token
+
+    def name_of(self, request: Request, token: Token) -> str:
+        """By whom a caller is told from others: the token or, on an open server, the address."""
+        return token.name if self.settings.tokens else (request.client.host if request.client else "")
+
+    def turn(self, request: Request, token: Token) -> asyncio.Semaphore:
+        """In which a reader of this caller catches up."""
+        return self._turns.of(self.name_of(request, token))
 
     def visitor(self, request: Request) -> None:
         """Somebody without a token of the server, who counts by address."""

@@ -24,6 +24,8 @@ _BOUNDS: Final[dict[str, tuple[int, int]]] = {
     "rate_per_second": (0, 1_000_000),
     "rate_burst": (1, 1_000_000),
     "sse_clients": (1, 1_000_000),
+    "streams_per_token": (1, 1_000_000),
+    "waits_per_token": (1, 1_000_000),
     "stop_grace_ms": (0, _MINUTE_MS),
 }
 
@@ -44,6 +46,8 @@ class ServerSettings:
     rate_per_second: int = 0  # of one token or, without tokens, one address; 0 is no limit
     rate_burst: int = 200
     sse_clients: int = 5_000
+    streams_per_token: int = 1_000  # or, without tokens, of one address
+    waits_per_token: int = 1_000  # calls that wait for something
     stop_grace_ms: int = 5_000
     audit_log: bool = True
 

@@ -25,6 +25,9 @@ _GRACE_MS: Final = 5_000  # how late the answer of a blocking read may be before
 _FIRST_PAUSE_S: Final = 0.02
 _LONGEST_PAUSE_S: Final = 1.0
 _REARM_PAUSE_S: Final = 0.002
+# A read of many streams costs the server the same for one entry as for many, so with more streams it is rarer.
+_MANY: Final = 64
+_PAUSE_A_STREAM_S: Final = 0.000_01
 _LINGER_S: Final = 1.0  # one wait often follows another: so long a connection is kept for it
 
 
@@ -213,6 +216,8 @@ class _Reader(Generic[S]):
                     self._sources[name.decode()].deliver(entries)
                 if crowded:
                     return
+                if len(self._sources) > _MANY:
+                    await asyncio.sleep(len(self._sources) * _PAUSE_A_STREAM_S)
         finally:
             self._reading, self._connection = frozenset(), None
             await connection.close()

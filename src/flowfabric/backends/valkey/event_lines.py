@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from flowfabric.backends.valkey.calls import FunctionCaller, Value
+from typing import NamedTuple
+
+from flowfabric.backends.valkey.calls import FunctionCaller, Value, at_once
 from flowfabric.backends.valkey.cursors import decode_cursor, encode_cursor
 from flowfabric.backends.valkey.keys import index_of
 from flowfabric.backends.valkey.merge import Place, Source
@@ -71,6 +73,45 @@ def _event(row: list[str], log: int, line: int) -> c.Event:
         cursor=encode_lines({log: line}),
         budget_id=BudgetId.trusted(row[2].rpartition(":")[2]) if is_budget else None,
     )
+
+
+class Line(NamedTuple):
+    """A line as the log has it."""
+
+    number: int
+    at_ms: bytes
+    text: bytes
+
+
+def told(line: Line, tag: str) -> c.Event:
+    """The event of a line that was read from the log of a partition."""
+    name, subject, attempt, epoch, outcome = line.text.decode(errors="surrogateescape").split(" ", 4)
+    row = [str(line.number), name, subject, attempt, epoch or "0", line.at_ms.decode(), outcome]
+    return _event(row, log_number(tag), line.number)
+
+
+async def owners_of(caller: FunctionCaller, events: list[tuple[int, c.Event]]) -> tuple[c.EventOwner, ...]:
+    """Whom events of logs with these numbers are about; each is asked for once."""
+    asked: dict[str, dict[str, list[int]]] = {}
+    for at, (log, event) in enumerate(events):
+        tag = _tag(log)
+        asked.setdefault(tag, {}).setdefault(
+            f"{event.event} {event.execution_id or f'{tag}:{event.budget_id}'}", []
+        ).append(at)
+    replies = await at_once(
+        caller.call_partition("list_event_owners", tag, lines=[*lines]) for tag, lines in asked.items()
+    )
+    found: dict[int, c.EventOwner] = {}
+    for (tag, lines), fields in zip(asked.items(), replies, strict=True):
+        for places, row in zip(lines.values(), fields.rows(0), strict=True):
+            namespace, lane, kind, flow = (each or None for each in row)
+            owner = c.EventOwner(partition=tag, namespace=namespace, lane_id=lane, execution_kind=kind, flow_id=flow)
+            found.update(dict.fromkeys(places, owner))
+    return tuple(found[at] for at in range(len(events)))
+
+
+def _tag(log: int) -> str:
+    return f"{{fp:{log}}}" if log >= 0 else f"{{b:{-1 - log}}}"
 
 
 def log_number(tag: str) -> int:

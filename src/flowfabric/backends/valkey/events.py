@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Final
+from typing import Final, cast
 
+from flowfabric.backends.valkey import keys
 from flowfabric.backends.valkey.calls import FunctionCaller, at_once
-from flowfabric.backends.valkey.event_lines import EventLines, decode_lines, encode_lines, log_number
-from flowfabric.backends.valkey.keys import budget_tags_of, tags_of
+from flowfabric.backends.valkey.client import Client
+from flowfabric.backends.valkey.event_lines import EventLines, decode_lines, encode_lines, log_number, owners_of, told
+from flowfabric.backends.valkey.keys import budget_tags_of, index_of, tags_of
 from flowfabric.backends.valkey.merge import fill, settled
 from flowfabric.backends.valkey.reads import ValkeyReads
 from flowfabric.backends.valkey.tail import EventTail
@@ -27,6 +29,7 @@ class ValkeyEvents(ValkeyReads):
     """What happened, and waiting for what will."""
 
     _caller: FunctionCaller
+    _client: Client
     _tail: EventTail
     partitions: PartitionConfig
 
@@ -35,17 +38,22 @@ class ValkeyEvents(ValkeyReads):
         tags = self._tags(args)
         if args.cursor == END:
             return c.EventPage(cursor=encode_lines(await self._ends(tags)))
-        sources = [EventLines(self._caller, tag, args, places.get(log_number(tag), 0)) for tag in tags]
+        moved = tags if args.cursor is None or len(tags) == 1 else await self._moved(tags, places)
+        sources = [EventLines(self._caller, tag, args, places.get(log_number(tag), 0)) for tag in moved]
         await fill(sources, args.limit)
         found, more = settled(sources, args.limit)
         taken = {place for place, _ in found}
         for source in sources:
             places[source.number] = source.place_after(taken)
+        events = tuple(event for _, (event, _) in found)
         return c.EventPage(
-            events=tuple(event for _, (event, _) in found),
+            events=events,
             cursor=encode_lines(places),
             more=more,
             truncated=any(source.truncated for source in sources),
+            owners=await owners_of(self._caller, [(place[1], event) for place, (event, _) in found])
+            if args.owners
+            else (),
         )
 
     async def history(self, execution_id: ExecutionId, *, cursor: str | None = None, limit: int = 100) -> c.EventPage:
@@ -66,7 +74,7 @@ class ValkeyEvents(ValkeyReads):
             return None
 
     async def tail_events(self, execution_id: ExecutionId, *, cursor: str | None = None) -> AsyncIterator[c.Event]:
-        async with self._tail.listen(execution_id) as listener:
+        async with self._tail.follow(execution_id) as listener:
             while True:
                 listener.clear()
                 state = await self.get_execution_state(execution_id)
@@ -78,7 +86,12 @@ class ValkeyEvents(ValkeyReads):
                     continue
                 if state is None or state in _ENDED:  # known before the page was read: its last line was in it
                     return
-                await listener.wait()
+                async for line in listener.lines(after=decode_lines(cursor).get(index_of(execution_id.tag), 0)):
+                    event = told(line, execution_id.tag)
+                    cursor = event.cursor
+                    yield event
+                    if event.event in ENDINGS:  # a replay may have followed
+                        break
 
     async def _wait(self, execution_id: ExecutionId) -> PublicState:
         async with self._tail.listen(execution_id, endings_only=True) as listener:
@@ -108,6 +121,20 @@ class ValkeyEvents(ValkeyReads):
         if args.partition.tag not in known:
             raise InvalidInput("partition", args.partition.tag, f"must be one of {len(known)}")
         return [args.partition.tag]
+
+    async def _moved(self, tags: list[str], places: dict[int, int]) -> list[str]:
+        """The logs that do not stand where they were left. Nearly all do: to ask each for its lines would cost more."""
+        counters = [keys.event_lines(tag) for tag in tags]
+        counts = (
+            await self._client.execute("MGET", *counters, repeatable=True)
+            if self._client.topology == "standalone"
+            else await at_once(self._client.execute("GET", key, key=key, repeatable=True) for key in counters)
+        )
+        return [
+            tag
+            for tag, count in zip(tags, cast("list[bytes | None]", counts), strict=True)
+            if int(count or 0) != places.get(log_number(tag), 0)
+        ]
 
     async def _ends(self, tags: list[str]) -> dict[int, int]:
         calls = (self._caller.call_partition("read_events", tag, after="$", limit=1) for tag in tags)

@@ -69,6 +69,11 @@ def events(tag: str) -> str:
     return f"ff:part:{tag}:events"
 
 
+def event_lines(tag: str) -> str:
+    """How many lines the partition's event log has had."""
+    return f"ff:part:{tag}:event_lines"
+
+
 def stream(execution_id: ExecutionId, attempt_index: int) -> str:
     return f"ff:stream:{execution_id.tag}:{execution_id}:{attempt_index}"
 

@@ -35,6 +35,7 @@ class ValkeySignals:
             max_signals_per_execution=args.max_signals_per_execution,
             waitpoint_token=args.waitpoint_token.reveal(),
             on_pending="buffer",  # the store sees which of the two it is, in the step that acts on it (D2)
+            on_undeclared="refuse" if args.declared_only else "keep",
         )
         return _outcome(fields)
 

@@ -24,7 +24,7 @@ from flowfabric.core.contracts.edges import (
     ResolveDependencyResult, SetEdgeGroupPolicyArgs, SetEdgeGroupPolicyResult, StageDependencyEdgeArgs,
     StageDependencyEdgeResult,
 )
-from flowfabric.core.contracts.events import Event, EventKind, EventPage, ReadEventsArgs
+from flowfabric.core.contracts.events import Event, EventKind, EventOwner, EventPage, ReadEventsArgs
 from flowfabric.core.contracts.execution import (
     AlreadyTerminal, CancelExecutionArgs, CancelExecutionResult, CancelSource, ChangePriorityArgs, ChangePriorityResult,
     CompleteExecutionArgs, CompleteExecutionResult, CreateExecutionArgs, CreateExecutionResult, DelayExecutionArgs,
@@ -143,7 +143,7 @@ __all__ = [
     "DependencyPending", "DependencySatisfied", "DrainAdmissionsArgs", "DueBudgetsReset", "DuplicateMode",
     "EdgeDependencyPolicy", "EdgeDirection", "EdgeGroupPolicyAlreadySet", "EdgeGroupPolicySet", "EdgeGroupSnapshot",
     "EdgeGroupState", "EdgeSnapshot", "EdgeState", "EngineShares", "EvaluateFlowEligibilityArgs",
-    "EvaluateFlowEligibilityResult", "Event", "EventKind", "EventPage", "ExecutionAddedToFlow",
+    "EvaluateFlowEligibilityResult", "Event", "EventKind", "EventOwner", "EventPage", "ExecutionAddedToFlow",
     "ExecutionAlreadyMember", "ExecutionBlocked", "ExecutionCancelled", "ExecutionCompleted", "ExecutionContext",
     "ExecutionCreated", "ExecutionDelayed", "ExecutionDuplicate", "ExecutionExpired", "ExecutionInfo", "ExecutionInput",
     "ExecutionReplaced", "ExecutionReplayed", "ExecutionResult", "ExecutionResumed", "ExecutionSnapshot",

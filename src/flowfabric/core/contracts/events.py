@@ -120,6 +120,7 @@ class ReadEventsArgs(Checked, frozen=True, kw_only=True):
     partition: Partition | None = None
     cursor: Cursor | None = None
     limit: ScanLimit = 100
+    owners: bool = False  # whose the lines are is told, too
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -131,14 +132,26 @@ class ReadEventsArgs(Checked, frozen=True, kw_only=True):
             raise InvalidInput("partition", self.partition.tag, f"must be the execution's, {self.execution_id.tag}")
 
 
+class EventOwner(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Whom an event is about, by what events are filtered by; what it has not, or has no more, is None."""
+
+    partition: str
+    namespace: str | None = None
+    lane_id: str | None = None
+    execution_kind: str | None = None
+    flow_id: str | None = None
+
+
 class EventPage(msgspec.Struct, frozen=True, kw_only=True):
     """Some lines, oldest first, and where to go on.
 
     A page may be short or empty while `more` is true: each call looks at a bounded number of lines. `truncated` says
-    that lines between the given cursor and this page have fallen off the log; they are gone.
+    that lines between the given cursor and this page have fallen off the log; they are gone. `owners` has one for each
+    event, where they were asked for.
     """
 
     events: tuple[Event, ...] = ()
     cursor: str | None = None
     more: bool = False
     truncated: bool = False
+    owners: tuple[EventOwner, ...] = ()

@@ -85,6 +85,7 @@ class DeliverSignalArgs(BufferSignalArgs, frozen=True, kw_only=True):
     resume_delay_ms: DurationMs | None = None  # None: what the suspension's resume policy says
     max_signals_per_execution: SignalCount | None = None  # None: what the policy says; 0: no limit
     signal_maxlen: SignalStreamLength | None = None
+    declared_only: bool = False  # refuse a name that the wait does not declare, as links do; else it is kept
 
 
 class SignalExecutionArgs(SignalContent, frozen=True, kw_only=True):

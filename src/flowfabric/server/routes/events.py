@@ -12,17 +12,21 @@ from starlette.routing import Route
 
 from flowfabric.backends.http.operations import BY_PORT, PREFIX, Scope
 from flowfabric.core import contracts as c
+from flowfabric.core.contracts.flows import FLOW_ENDINGS
 from flowfabric.core.ids import ExecutionId, FlowId
-from flowfabric.core.partition import flow_partition
+from flowfabric.core.partition import Partition, PartitionFamily
 from flowfabric.errors import ExecutionNotFound, NotFound
+from flowfabric.server import event_sources
 from flowfabric.server.access import check_execution, check_flow, narrowed
 from flowfabric.server.decoding import query_of
-from flowfabric.server.event_sources import ExecutionEvents, FlowEvents, LogEvents
+from flowfabric.server.event_sources import ExecutionEvents, LogSource
 from flowfabric.server.items import Item
+from flowfabric.server.reading import Turn
 from flowfabric.server.service import Service
 from flowfabric.server.sse import Items, last_seen, stream
 
 _READ: Final = BY_PORT["read_events"]
+_FLOW_ENDED: Final = frozenset(FLOW_ENDINGS.values())
 
 
 async def execution_events(request: Request) -> Response:
@@ -36,16 +40,17 @@ async def execution_events(request: Request) -> Response:
     place = last_seen(request)
     if place is not None:  # refused here, where a status can say so
         await service.backend.history(execution_id, cursor=place, limit=1)
-    return stream(request, _of_execution(service, execution_id, place))
+    return stream(request, token, _of_execution(service, execution_id, place, service.turn(request, token)))
 
 
-async def _of_execution(service: Service, execution_id: ExecutionId, place: str | None) -> Items:
+async def _of_execution(service: Service, execution_id: ExecutionId, place: str | None, turn: Turn) -> Items:
     def source() -> ExecutionEvents:
         return ExecutionEvents(service.backend, execution_id)
 
-    async with aclosing(service.feeds.follow(execution_id, source, place)) as texts:
-        async for text in texts:
-            yield text
+    async with aclosing(service.feeds.follow(execution_id, source, place, turn)) as pages:
+        async for told in pages:
+            if told.entries:
+                yield told.text
     state = await service.backend.get_execution_state(execution_id)
     yield Item("end", {"execution_id": execution_id, "public_state": state})
 
@@ -59,23 +64,25 @@ async def flow_events(request: Request) -> Response:
     flow = await service.backend.describe_flow(flow_id)
     if flow is None:
         raise NotFound(f"{flow_id} is not there", code="flow_not_found")
-    place = last_seen(request)
+    source, place = event_sources.flow_events(service.backend, flow_id), last_seen(request)
     if place is not None:
-        partition = flow_partition(flow_id, service.backend.partitions)
-        args = c.ReadEventsArgs(flow_id=flow_id, partition=partition, cursor=place, limit=1)
-        await service.backend.read_events(args)
-    return stream(request, _of_flow(service, flow, place))
+        await service.backend.read_events(replace(source.wanted, cursor=place, limit=1))
+    return stream(request, token, _of_flow(service, flow, source, place, service.turn(request, token)))
 
 
-async def _of_flow(service: Service, flow: c.FlowSnapshot, place: str | None) -> Items:
-    def source() -> FlowEvents:
-        return FlowEvents(service.backend, flow.flow_id)
-
+async def _of_flow(service: Service, flow: c.FlowSnapshot, source: LogSource, place: str | None, turn: Turn) -> Items:
     yield Item("state", _state(flow))
-    async with aclosing(service.feeds.follow(flow.flow_id, source, place)) as texts:
-        async for text in texts:
-            yield text
-    yield Item("end", _state(await service.backend.describe_flow(flow.flow_id) or flow))
+    last, may_be_over = flow, flow.public_flow_state in _FLOW_ENDED
+    async with aclosing(service.log_hub.follow(source, place, turn)) as pages:
+        async for told in pages:
+            if told.entries:
+                yield told.text
+            may_be_over = may_be_over or any(entry.kind in FLOW_ENDINGS for entry in told.entries)
+            if told.is_live and may_be_over:  # unless it was opened again
+                last, may_be_over = await service.backend.describe_flow(flow.flow_id) or last, False
+                if last.public_flow_state in _FLOW_ENDED:
+                    break
+    yield Item("end", _state(last))
 
 
 def _state(flow: c.FlowSnapshot) -> dict[str, object]:
@@ -95,18 +102,34 @@ async def log_events(request: Request) -> Response:
     args = await narrowed(_READ, token, given, service.backend)
     place = last_seen(request) or args.cursor
     if place is not None:
-        await service.backend.read_events(replace(args, cursor=place, limit=1))
-    return stream(request, _of_log(service, replace(args, cursor=None, limit=1), place))
+        await service.backend.read_events(_of_one_log(replace(args, cursor=place, limit=1)))
+    source = LogSource(service.backend, replace(args, cursor=None, limit=1))
+    return stream(request, token, _of_log(service, source, place, service.turn(request, token)))
 
 
-async def _of_log(service: Service, args: c.ReadEventsArgs, place: str | None) -> Items:
-    source = LogEvents(service.backend, args)
-    if place is None:
-        place = (await source.read(None)).place
-    yield Item("ready", {}, place or "")  # from here on nothing is missed, whenever the connection is lost
-    async with aclosing(service.feeds.follow(args, lambda: source, place)) as texts:
-        async for text in texts:
-            yield text
+def _of_one_log(args: c.ReadEventsArgs) -> c.ReadEventsArgs:
+    """Enough to tell whether the cursor is one, without a look at every log."""
+    if args.execution_id or args.flow_id or args.partition:
+        return args
+    return replace(args, partition=Partition(PartitionFamily.FLOW, 0))
+
+
+async def _of_log(service: Service, source: LogSource, place: str | None, turn: Turn) -> Items:
+    async with aclosing(service.log_hub.follow(source, place, turn)) as pages:
+        is_told = place is not None
+        if is_told:
+            yield _ready(place)
+        async for told in pages:
+            if not is_told:
+                yield _ready(told.place)
+            is_told = True
+            if told.entries:
+                yield told.text
+
+
+def _ready(place: str | None) -> Item:
+    """From here on nothing is missed, whenever the connection is lost."""
+    return Item("ready", {}, place or "")
 
 
 ROUTES: Final = [

@@ -12,7 +12,6 @@ from starlette.routing import Route
 
 from flowfabric.backends.http.operations import OPERATIONS, Operation
 from flowfabric.backends.http.shapes import FinishRequest
-from flowfabric.backends.ports import EngineBackend
 from flowfabric.errors import CODES, FlowFabricError
 from flowfabric.server.access import enter, narrowed, without_tokens
 from flowfabric.server.decoding import request_of
@@ -20,9 +19,10 @@ from flowfabric.server.exact import ExactRoute
 from flowfabric.server.leaving import unless_left
 from flowfabric.server.service import Service, answer
 from flowfabric.server.settings import ServerSettings
+from flowfabric.server.tokens import Token
 
 Handler = Callable[[Request], Awaitable[Response]]
-Call = Callable[[Request, EngineBackend, Any], Awaitable[Any]]
+Call = Callable[[Request, Token, Any], Awaitable[Any]]
 
 # What these do not find is 404; None means something else in the answers of others.
 _ABSENT: Final = {
@@ -59,7 +59,7 @@ def handler(operation: Operation) -> Handler:
         await enter(operation, token, request.path_params, service.backend)
         given = await request_of(operation, request, service.settings)
         args = await narrowed(operation, token, given, service.backend)
-        result = await call(request, service.backend, args)
+        result = await call(request, token, args)
         if operation.port == "read_steps":
             result = without_tokens(token, result)
         if operation.is_audited:
@@ -87,17 +87,19 @@ def _call_of(operation: Operation) -> Call:
         return _finish
     port = operation.signature.call
 
-    async def call(_: Request, backend: EngineBackend, args: Any) -> Any:
-        return await port(backend, args)
+    async def call(request: Request, _: Token, args: Any) -> Any:
+        return await port(Service.of(request).backend, args)
 
-    async def wait(request: Request, backend: EngineBackend, args: Any) -> Any:
-        return await unless_left(request, port(backend, _bounded(args, Service.of(request).settings)))
+    async def wait(request: Request, token: Token, args: Any) -> Any:
+        service = Service.of(request)
+        with service.wait_shares.one(service.name_of(request, token)):
+            return await unless_left(request, port(service.backend, _bounded(args, service.settings)))
 
     return wait if operation.waits else call
 
 
-async def _finish(_: Request, backend: EngineBackend, args: FinishRequest) -> Any:
-    return await backend.finish_executions(args.args())
+async def _finish(request: Request, _: Token, args: FinishRequest) -> Any:
+    return await Service.of(request).backend.finish_executions(args.args())
 
 
 def _bounded(args: Any, settings: ServerSettings) -> Any:

@@ -39,7 +39,7 @@ async def execution_stream(request: Request) -> Response:
     if after is not None:
         Place.parse(after)
     attempts = cast("Attempts", streaming.checked_attempts(query.attempts))
-    return stream(request, _frames(service, execution_id, after, attempts, live=query.live))
+    return stream(request, token, _frames(service, execution_id, after, attempts, live=query.live))
 
 
 async def _frames(

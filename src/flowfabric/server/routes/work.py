@@ -55,11 +55,13 @@ class WaitingClaim(Checked, frozen=True, kw_only=True):
 async def claim(request: Request) -> Response:
     """The work that was claimed; none when none came in time."""
     service = Service.of(request)
-    check_store(service.caller(request, Scope.WORK))
+    token = service.caller(request, Scope.WORK)
+    check_store(token)
     wanted = from_json(WaitingClaim, await body_of(request, service.settings))
     found = await _claimed(service.backend, wanted)
     if not found and wanted.wait_ms:
-        found = await _waited(service, request, wanted)
+        with service.wait_shares.one(service.name_of(request, token)):
+            found = await _waited(service, request, wanted)
     return answer(found)
 
 
@@ -100,10 +102,11 @@ async def _heard(listener: WorkListener, over: Sequence[asyncio.Future[Any]], un
 async def wakeups(request: Request) -> Response:
     """Where work was announced: pairs of lane and partition; an empty list means anywhere."""
     service = Service.of(request)
-    check_store(service.caller(request, Scope.WORK))
+    token = service.caller(request, Scope.WORK)
+    check_store(token)
     lanes = tuple(LaneId(each) for each in request.query_params.getlist("lane"))
     capabilities = capability_set(tuple(request.query_params.getlist("capability")), "capability")
-    return stream(request, _wakeups(service.backend, lanes, capabilities))
+    return stream(request, token, _wakeups(service.backend, lanes, capabilities))
 
 
 async def _wakeups(backend: EngineBackend, lanes: tuple[LaneId, ...], capabilities: tuple[str, ...]) -> Items:
@@ -116,8 +119,9 @@ async def _wakeups(backend: EngineBackend, lanes: tuple[LaneId, ...], capabiliti
 async def budget_wakeups(request: Request) -> Response:
     """Where something is to be done about budgets: partitions; an empty list means anywhere."""
     service = Service.of(request)
-    check_store(service.caller(request, Scope.ADMIN))
-    return stream(request, _budget_wakeups(service.backend))
+    token = service.caller(request, Scope.ADMIN)
+    check_store(token)
+    return stream(request, token, _budget_wakeups(service.backend))
 
 
 async def _budget_wakeups(backend: EngineBackend) -> Items:

@@ -35,7 +35,7 @@ return function(K, A)
   if earlier then return earlier end
   local refusal = check(x, s, A, now) or binding.prepare(x, list, now, A.use_pending_waitpoint)
   if refusal then return refusal end
-  local plan, wrong = suspending.plan(A, list, timeout_in_ms, now)
+  local plan, wrong = suspending.plan(x, A, list, timeout_in_ms, now)
   if wrong then return wrong end
 
   suspending.open(x, now, A, list, plan, s)

@@ -1,6 +1,6 @@
 -- A signal reaches a waitpoint: who sends it is authenticated before anything else is looked at (G6). A pending
 -- waitpoint keeps it, an active one of the open suspension evaluates it, in one step; so no wake-up is lost (D2).
--- @uses condition digits event progress record reply resume_policy signal suspension token waitpoint waking
+-- @uses condition digits event progress record reply resume_policy room signal suspension token waitpoint waking
 local M = {}
 
 local BUFFERED = "buffered_for_pending_waitpoint"
@@ -11,6 +11,13 @@ local UNMATCHED = {no_op = true, signal_ignored_not_in_condition = true, signal_
 local function counts(w, now, matched)
   local set = {"signal_count", (w.signal_count or 0) + 1, "last_signal_at", digits.of(now)}
   if matched then set[5], set[6] = "matched_signal_count", (w.matched_signal_count or 0) + 1 end
+  return set
+end
+
+-- The same while more may come: how much room is left for them is counted, too.
+local function counts_so_far(w, now, matched, A)
+  local set = counts(w, now, matched)
+  set[#set + 1], set[#set + 2] = "signal_bytes", digits.of((w.signal_bytes or 0) + room.size(A))
   return set
 end
 
@@ -33,6 +40,16 @@ end
 local function wanted_by(s)
   s.wanted = s.wanted or condition.stored(s.resume_condition_json)
   return s.wanted
+end
+
+-- Somebody who holds no more than a link may say what is waited for, and nothing else. At a pending waitpoint nobody
+-- has said yet what that will be.
+local function check_name(s, w, A)
+  if A.on_undeclared ~= "refuse" or w.state == "pending" then return nil end
+  local wanted = wanted_by(s)
+  if condition.takes(wanted, w.waitpoint_key, A.signal_name) then return nil end
+  local names = table.concat(condition.names(wanted, w.waitpoint_key), ", ")
+  return reply.invalid("signal_name", "a name that is waited for here (" .. names .. ")", A.signal_name)
 end
 
 -- The waitpoints that take a signal: where the execution waits for one of this name, else the pending ones, which keep
@@ -71,7 +88,7 @@ end
 local function buffer(x, now, A, w)
   signal.record(x, now, A, w.id, BUFFERED)
   signal.buffer(w, A.signal_id, A.signal_maxlen)
-  waitpoint.write(w, counts(w, now, false))
+  waitpoint.write(w, counts_so_far(w, now, false, A))
   event.append(x, "signalled", now, BUFFERED .. " " .. A.signal_id)
   return BUFFERED
 end
@@ -93,7 +110,7 @@ local function evaluate(x, now, A, w, s)
     waking.wake(x, now, "signal " .. A.signal_id, delay_ms)
   else
     if w.is_unwritten then suspension.write_waitpoint(x, s, w) end
-    waitpoint.write(w, counts(w, now, not UNMATCHED[effect]))
+    waitpoint.write(w, counts_so_far(w, now, not UNMATCHED[effect], A))
     event.append(x, "signalled", now, effect .. " " .. A.signal_id)
   end
   return effect
@@ -106,7 +123,7 @@ local function accept(x, A, now, place, target_of)
   if earlier then return reply.duplicate(earlier) end
   local s = suspension.open_of(x)
   local w, nowhere = target_of(s)
-  local refusal = taken or nowhere or signal.check_room(x, A)
+  local refusal = taken or nowhere or room.check(x, w, A)
   if refusal then return refusal end
 
   signal.remember(x, place, A)
@@ -120,7 +137,9 @@ function M.deliver(x, A, now, buffers)
   local w = waitpoint.of(x, A.waitpoint_id)
   local refusal = signal.check(A) or token.check(x.tag, A.waitpoint_token, w, now)
   if refusal then return refusal end
-  return accept(x, A, now, w.id, function(s) return w, check_target(x, s, w, now, buffers) end)
+  return accept(x, A, now, w.id, function(s)
+    return w, check_target(x, s, w, now, buffers) or check_name(s, w, A)
+  end)
 end
 
 -- To whichever waitpoint takes it, for callers who need no token. A replay begins without idempotency keys.

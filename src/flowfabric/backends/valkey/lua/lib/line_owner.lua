@@ -2,39 +2,49 @@
 -- @uses flow
 local M = {}
 
-local function fits(wanted, value) return wanted == "" or wanted == value end
-
-local function is_flow_wanted(tag, A, id)
-  if A.lane_id ~= "" or A.execution_kind ~= "" or not fits(A.flow_id, id) then return false end
-  return A.namespace == "" or A.namespace == redis.call("HGET", flow.at(tag, id).core, "namespace")
-end
-
 -- A budget is of the namespace or the lane that it was made for.
-local function is_budget_wanted(tag, A, id)
-  if A.execution_kind ~= "" or A.flow_id ~= "" then return false end
+local function of_budget(tag, id)
   local scope = redis.call("HMGET", "ff:budget:" .. tag .. ":" .. id, "scope_type", "scope_id")
-  return fits(A.namespace, scope[1] == "namespace" and scope[2]) and fits(A.lane_id, scope[1] == "lane" and scope[2])
+  return {namespace = scope[1] == "namespace" and scope[2], lane_id = scope[1] == "lane" and scope[2]}
 end
 
-local function is_execution_wanted(tag, A, id)
+local function of_flow(tag, id)
+  return {namespace = redis.call("HGET", flow.at(tag, id).core, "namespace"), flow_id = id}
+end
+
+local function of_execution(tag, id)
   local core = "ff:exec:" .. tag .. ":" .. id .. ":core"
   local found = redis.call("HMGET", core, "lane_id", "namespace", "execution_kind", "flow_id")
-  return found[1] and fits(A.lane_id, found[1]) and fits(A.namespace, found[2] or "default")
-    and fits(A.execution_kind, found[3]) and fits(A.flow_id, found[4]) or false
+  if not found[1] then return {} end
+  return {lane_id = found[1], namespace = found[2] or "default", execution_kind = found[3], flow_id = found[4]}
 end
 
 -- Whose id stands after the partition's tag in a line, by how the event's name begins.
-local OTHERS = {flow_ = is_flow_wanted, budget_ = is_budget_wanted}
+local OTHERS = {flow_ = of_flow, budget_ = of_budget}
 
--- Whether the execution, the flow or the budget of a line matches; looked up once a call, while its record exists.
+-- Namespace, lane, kind and flow of who a line is about, while its record exists; what it has not is absent or false.
+function M.of(tag, name, id)
+  local of_its_kind = OTHERS[name:match("^%a+_")]
+  if of_its_kind then return of_its_kind(tag, id:sub(#tag + 2)) end
+  return of_execution(tag, id)
+end
+
+local WANTED = {"namespace", "lane_id", "execution_kind", "flow_id"}
+
+local function fits(owner, A)
+  for i = 1, #WANTED do
+    local name = WANTED[i]
+    if A[name] ~= "" and A[name] ~= owner[name] then return false end
+  end
+  return true
+end
+
+-- Whether who a line is about matches; looked up once a call.
 function M.filter(tag, A)
   if A.namespace .. A.lane_id .. A.execution_kind .. A.flow_id == "" then return function() return true end end
   local known = {}
   return function(name, id)
-    if known[id] == nil then
-      local of_its_kind = OTHERS[name:match("^%a+_")]
-      known[id] = (of_its_kind or is_execution_wanted)(tag, A, of_its_kind and id:sub(#tag + 2) or id)
-    end
+    if known[id] == nil then known[id] = fits(M.of(tag, name, id), A) end
     return known[id]
   end
 end

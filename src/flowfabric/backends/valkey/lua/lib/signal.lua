@@ -1,8 +1,8 @@
 -- Signals: what an execution was told, each kept under its own key and listed with the execution.
--- @uses composite digits hash policy reply waitpoint
+-- @uses composite digits hash reply waitpoint
 local M = {}
 
-local MAX_PAYLOAD, DEFAULT_LIMIT = 262144, 10000
+local MAX_PAYLOAD = 262144
 local OPTIONAL = {"signal_category", "source_type", "source_identity", "correlation_id", "idempotency_key"}
 
 function M.key(tag, id) return "ff:signal:" .. tag .. ":" .. id end
@@ -36,21 +36,6 @@ function M.earlier(x, place, A)
   if found == 0 or found == 1 and x.signals > 0 then return nil end
   if x.signals > 0 and redis.call("ZSCORE", list, A.signal_id) then return A.signal_id end
   return nil, reply.invalid("signal_id", "an id that is not in use", A.signal_id)
-end
-
--- What the call says, else what the policy says; 0 is no limit.
-local function limit_of(x, A)
-  if A.max_signals_per_execution then return A.max_signals_per_execution end
-  return policy.count(policy.stored(x), "max_signals_per_execution", DEFAULT_LIMIT)
-end
-
--- May one more be kept? The first one always may.
-function M.check_room(x, A)
-  if x.signals == 0 then return nil end
-  local limit = limit_of(x, A)
-  if limit > 0 and x.signals >= limit then
-    return reply.refuse("signal_limit_exceeded", limit)
-  end
 end
 
 -- The time of its arrival; those of one millisecond follow one another by thousandths of it.

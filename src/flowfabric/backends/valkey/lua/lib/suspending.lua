@@ -1,5 +1,5 @@
 -- The beginning of a suspension: what is asked for is checked, kept, and credited with the signals that came early.
--- @uses binding condition digits hash progress record reply resume_policy state suspension token waitpoint
+-- @uses binding condition digits hash progress record reply resume_policy room state suspension token waitpoint
 local M = {}
 
 local BEHAVIORS = {
@@ -24,8 +24,8 @@ function M.step(reason_code)
   return {event = "suspended", state = vector, clear = record.LEASE}
 end
 
--- The plan of a suspension, or nil and a refusal. list: its waitpoints.
-function M.plan(A, list, timeout_in_ms, now)
+-- The plan of a suspension of x, or nil and a refusal. list: its waitpoints.
+function M.plan(x, A, list, timeout_in_ms, now)
   if not waitpoint.is_id(A.suspension_id) then
     return nil, reply.invalid("suspension_id", "an id without ':'", A.suspension_id)
   end
@@ -33,6 +33,8 @@ function M.plan(A, list, timeout_in_ms, now)
   if not BEHAVIORS[behavior] then return nil, reply.invalid("timeout_behavior", "a known behavior", behavior) end
   local wanted, refusal = condition.parse(A.resume_condition_json, binding.keys(list))
   if refusal then return nil, refusal end
+  local endless = room.check_condition(x, wanted)
+  if endless then return nil, endless end
   local text, unwritable = condition.text(wanted)
   if unwritable then return nil, unwritable end
   local policy_text, wrong = resume_policy.read(A.resume_policy_json)

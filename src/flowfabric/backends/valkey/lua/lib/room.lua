@@ -1,0 +1,66 @@
+-- How much may be said: so many signals to an execution, and so many signals and bytes of them at one waitpoint, by
+-- every door. A waitpoint's token may be in a stranger's hands, so by default one keeps less than a megabyte. The
+-- policy may say otherwise; 0 is no limit. What came so far stands with the waitpoint, as signal_count and signal_bytes.
+-- @uses policy reply
+local M = {}
+
+local PER_EXECUTION, PER_WAITPOINT, BYTES_PER_WAITPOINT = 10000, 1000, 819200
+-- The record of a signal takes so much beside its content.
+local OVERHEAD = 512
+-- The first signal of a waitpoint fits without a look at the policy when it is no bigger than this.
+local SMALL = 4096
+local CONTENT = {
+  "payload", "signal_name", "signal_category", "source_type", "source_identity", "correlation_id", "payload_encoding",
+}
+
+-- What a signal counts. Its idempotency key is kept twice, in the record and as a key of its own.
+function M.size(A)
+  local size = OVERHEAD + #A.signal_id + 2 * #A.idempotency_key
+  for i = 1, #CONTENT do size = size + #A[CONTENT[i]] end
+  return size
+end
+
+local function of_execution(A, rules)
+  return A.max_signals_per_execution or policy.count(rules, "max_signals_per_execution", PER_EXECUTION)
+end
+
+local function of_waitpoint(rules)
+  return policy.count(rules, "max_signals_per_waitpoint", PER_WAITPOINT),
+    policy.count(rules, "max_signal_bytes_per_waitpoint", BYTES_PER_WAITPOINT)
+end
+
+local function exceeds(limit, wanted) return limit > 0 and wanted > limit end
+
+-- A refusal, or nil when one more may be kept. x.signals: how many the execution has.
+function M.check(x, w, A)
+  local size = M.size(A)
+  if x.signals == 0 and not w.signal_count and size <= SMALL then return nil end
+  local rules = policy.stored(x)
+  local limit = of_execution(A, rules)
+  if x.signals > 0 and exceeds(limit, x.signals + 1) then return reply.refuse("signal_limit_exceeded", limit) end
+  local most, most_bytes = of_waitpoint(rules)
+  if exceeds(most, (w.signal_count or 0) + 1) or exceeds(most_bytes, (w.signal_bytes or 0) + size) then
+    return reply.refuse("signal_limit_exceeded", most, "waitpoint", most_bytes)
+  end
+end
+
+local function check_node(node, most)
+  for _, member in ipairs(node.members or {}) do
+    local refusal = check_node(member, most)
+    if refusal then return refusal end
+  end
+  local fits = #(node.waitpoints or {}) * most
+  if node.kind == "Count" and node.count_kind ~= "DistinctWaitpoints" and node.n > fits then
+    return reply.invalid("resume_condition_json", "n of at most " .. fits .. ", which max_signals_per_waitpoint allows",
+      node.n)
+  end
+end
+
+-- A condition that needs more signals than its waitpoints may take could never be met (D5).
+function M.check_condition(x, wanted)
+  if not wanted.tree then return nil end
+  local most = of_waitpoint(policy.stored(x))
+  return most > 0 and check_node(wanted.tree, most) or nil
+end
+
+return M
