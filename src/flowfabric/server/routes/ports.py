@@ -56,10 +56,9 @@ def handler(operation: Operation) -> Handler:
     async def handle(request: Request) -> Response:
         service = Service.of(request)
         token = service.caller(request, operation.scope)
-        await enter(operation, token, request.path_params, service.backend)
-        given = await request_of(operation, request, service.settings)
-        args = await narrowed(operation, token, given, service.backend)
-        result = await call(request, service.backend, args)
+        enter(operation, token)
+        args = narrowed(operation, token, await request_of(operation, request, service.settings))
+        result = await call(request, service.store(token), args)
         if operation.port == "read_steps":
             result = without_tokens(token, result)
         if operation.is_audited:

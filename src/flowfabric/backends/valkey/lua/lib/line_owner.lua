@@ -1,24 +1,28 @@
 -- Whose a line of an event log is: an execution, a flow or a budget, and whether a reader asked for it.
--- @uses flow
+-- @uses flow tenant
 local M = {}
 
 local function fits(wanted, value) return wanted == "" or wanted == value end
 
 local function is_flow_wanted(tag, A, id)
   if A.lane_id ~= "" or A.execution_kind ~= "" or not fits(A.flow_id, id) then return false end
-  return A.namespace == "" or A.namespace == redis.call("HGET", flow.at(tag, id).core, "namespace")
+  if A.namespace == "" and not tenant.scope then return true end
+  local namespace = redis.call("HGET", flow.at(tag, id).core, "namespace") or nil
+  return fits(A.namespace, namespace) and namespace ~= nil and not tenant.hides(namespace)
 end
 
 -- A budget is of the namespace or the lane that it was made for.
 local function is_budget_wanted(tag, A, id)
   if A.execution_kind ~= "" or A.flow_id ~= "" then return false end
-  local scope = redis.call("HMGET", "ff:budget:" .. tag .. ":" .. id, "scope_type", "scope_id")
+  local scope = redis.call("HMGET", "ff:budget:" .. tag .. ":" .. id, "scope_type", "scope_id", "namespace")
+  if tenant.hides_limit(scope[3] or scope[1] == "namespace" and scope[2] or nil) then return false end
   return fits(A.namespace, scope[1] == "namespace" and scope[2]) and fits(A.lane_id, scope[1] == "lane" and scope[2])
 end
 
 local function is_execution_wanted(tag, A, id)
   local core = "ff:exec:" .. tag .. ":" .. id .. ":core"
   local found = redis.call("HMGET", core, "lane_id", "namespace", "execution_kind", "flow_id")
+  if tenant.hides(found[2] or nil) then return false end
   return found[1] and fits(A.lane_id, found[1]) and fits(A.namespace, found[2] or "default")
     and fits(A.execution_kind, found[3]) and fits(A.flow_id, found[4]) or false
 end
@@ -28,7 +32,7 @@ local OTHERS = {flow_ = is_flow_wanted, budget_ = is_budget_wanted}
 
 -- Whether the execution, the flow or the budget of a line matches; looked up once a call, while its record exists.
 function M.filter(tag, A)
-  if A.namespace .. A.lane_id .. A.execution_kind .. A.flow_id == "" then return function() return true end end
+  if not tenant.scope and A.namespace .. A.lane_id .. A.execution_kind .. A.flow_id == "" then return function() return true end end
   local known = {}
   return function(name, id)
     if known[id] == nil then
