@@ -238,11 +238,11 @@ class TestManyAtOnce:
 
     async def test_few_connections_serve_more_partitions_by_turns(self, driver: Driver) -> None:
         backend = driver.backend
-        tails = FrameTails(backend.client, backend._tail, backend._read_after, connections=2)
+        tails = FrameTails(backend.client, backend._tail, connections=2)
         subjects = [await running(driver, lane_id=lane) for lane in LANES]
 
         async def watch(x: Subject) -> list[bytes]:
-            async with tails.follow(follow_args(x)) as follower:
+            async with tails.follow(follow_args(x), backend._read_after) as follower:
                 return await everything(follower)
 
         tasks = [asyncio.create_task(watch(x)) for x in subjects]
@@ -256,14 +256,14 @@ class TestManyAtOnce:
 
     async def test_beyond_the_limit_another_stream_is_refused(self, driver: Driver) -> None:
         backend = driver.backend
-        tails = FrameTails(backend.client, backend._tail, backend._read_after, most=1)
+        tails = FrameTails(backend.client, backend._tail, most=1)
         x, other = await running(driver), await running(driver)
-        async with tails.follow(follow_args(x)), tails.follow(follow_args(x)):
+        async with tails.follow(follow_args(x), backend._read_after), tails.follow(follow_args(x), backend._read_after):
             with pytest.raises(Limited) as caught:
-                async with tails.follow(follow_args(other)):
+                async with tails.follow(follow_args(other), backend._read_after):
                     pass
             assert (caught.value.code, caught.value.retryable) == ("tail_limit_exceeded", True)
-        async with tails.follow(follow_args(other)):
+        async with tails.follow(follow_args(other), backend._read_after):
             pass
         await tails.close()
 
@@ -297,10 +297,10 @@ class TestTrouble:
 
     async def test_the_reading_stops_when_nobody_follows(self, driver: Driver) -> None:
         backend = driver.backend
-        tails = FrameTails(backend.client, backend._tail, backend._read_after, block_ms=20)
+        tails = FrameTails(backend.client, backend._tail, block_ms=20)
         x = await running(driver)
         await driver.append(x)
-        async with tails.follow(follow_args(x)) as follower:
+        async with tails.follow(follow_args(x), backend._read_after) as follower:
             await follower.next()
             await eventually_async(lambda: tails.connections == 1, "it reads")
         await eventually_async(lambda: tails.connections == 0, "it has stopped")

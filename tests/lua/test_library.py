@@ -122,6 +122,7 @@ def faulty() -> Bundle:
     lib = {
         "args.lua": "return {check_core = function() end}",
         "collector.lua": "return {slow_down = function() end}",
+        "tenant.lua": "return {keep = function() end}",
     }
     return build(lib, {"broken.lua": source, "version.lua": "--- V.\n-- @keys\nreturn function(_, _, v) return v end"})
 

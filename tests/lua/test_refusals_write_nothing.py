@@ -432,6 +432,8 @@ SCENARIOS: list[tuple[str, str, Step, Step]] = [
      lambda x: x.fcall("ff_count_executions", [f"ff:part:{x.tag}:events"], "", "", 1001)),
     ("trim_executions", "invalid_input", completed,
      lambda x: x.fcall("ff_trim_executions", [f"ff:part:{x.tag}:events"], "", 0, 0, "", "", "", 10)),
+    ("within", "invalid_input", running, lambda x: x.fcall("ff_within", [x.core], 1, "ns", "ff_trim_executions")),
+    ("look_within", "invalid_input", running, lambda x: x.fcall("ff_look_within", [x.core], "x")),
     *STREAM_SCENARIOS,
     *SUSPENSION_SCENARIOS,
     *FLOW_SCENARIOS,

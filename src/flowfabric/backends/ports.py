@@ -18,7 +18,7 @@ from flowfabric.backends.stream_ports import StreamPort
 from flowfabric.backends.suspension_ports import SecretPort, SignalPort, SuspensionPort
 from flowfabric.core import batch as b
 from flowfabric.core import contracts as c
-from flowfabric.core.ids import ExecutionId, LaneId, WorkerInstanceId
+from flowfabric.core.ids import ExecutionId, LaneId, Namespace, WorkerInstanceId
 from flowfabric.core.partition import Partition, PartitionConfig
 from flowfabric.core.states import PublicState
 from flowfabric.core.tokens import SigningSecret
@@ -372,6 +372,14 @@ class EngineBackend(
     @property
     def partitions(self) -> PartitionConfig:
         """The partition counts this store was set up with."""
+        ...
+
+    def within(self, namespaces: Sequence[Namespace]) -> EngineBackend:
+        """The store as a tenant sees it: what is not of these namespaces is not there, and cannot be made.
+
+        Each call carries the namespaces, and the atomic step itself looks at them. What serves the whole store (queues,
+        workers, limits, upkeep) is refused. It is closed with the store.
+        """
         ...
 
     async def kept_secret(self) -> SigningSecret | None:

@@ -57,6 +57,7 @@ class Service:
         self.encoded_frames = EncodedFrames()
         self.document: dict[str, Any] | None = None  # that describes the API; made when it is first asked for
         self._submitters: dict[tuple[str, str], Submitter] = {}
+        self._tenants: dict[tuple[str, ...], EngineBackend] = {}
 
     @classmethod
     def of(cls, request: Request) -> Service:
@@ -81,6 +82,16 @@ class Service:
     def turn(self, request: Request, token: Token) -> asyncio.Semaphore:
         """In which a reader of this caller catches up."""
         return self._turns.of(self.name_of(request, token))
+
+    def store(self, token: Token) -> EngineBackend:
+        """The store as far as the token goes: what is of other namespaces is not there."""
+        if token.is_for_all:
+            return self.backend
+        found = self._tenants.get(token.namespaces)
+        if found is None:
+            found = self.backend.within([Namespace(each) for each in token.namespaces])
+            self._tenants[token.namespaces] = found
+        return found
 
     def visitor(self, request: Request) -> None:
         """Somebody without a token of the server, who counts by address."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final, Self
 
@@ -18,7 +18,7 @@ from flowfabric.core import batch as b
 from flowfabric.core import contracts as c
 from flowfabric.core.capability import capability_set
 from flowfabric.core.cursor import StreamCursor
-from flowfabric.core.ids import ExecutionId, FlowId, LaneId, WorkerInstanceId
+from flowfabric.core.ids import ExecutionId, FlowId, LaneId, Namespace, WorkerInstanceId
 from flowfabric.core.partition import Partition, PartitionConfig
 from flowfabric.errors import BadReply, FlowFabricError, InvalidInput, NotFound
 
@@ -75,6 +75,11 @@ class HttpBackend:
 
     async def close(self) -> None:
         await self._transport.close()
+
+    def within(self, namespaces: Sequence[Namespace]) -> HttpBackend:
+        """The server knows the namespaces of a token: connect with one that is for these alone."""
+        problem = "cannot be chosen over HTTP; connect with a token that is for these namespaces alone"
+        raise InvalidInput("namespaces", ", ".join(namespaces), problem)
 
     async def kept_secret(self) -> None:
         """The server's store keeps its own."""

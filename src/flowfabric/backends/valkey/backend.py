@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
+from copy import copy
 
 from msgspec.structs import replace
 
@@ -36,6 +38,7 @@ from flowfabric.backends.valkey.url import ServerAddress, parse_url
 from flowfabric.backends.valkey.wakeups import Announcements, ValkeyWakeups
 from flowfabric.backends.valkey.workers import ValkeyWorkers
 from flowfabric.config import Settings
+from flowfabric.core.ids import Namespace
 from flowfabric.core.partition import PartitionConfig
 from flowfabric.core.tokens import SigningSecret
 from flowfabric.errors import InvalidInput, PartitionMismatch
@@ -76,7 +79,7 @@ class ValkeyBackend(
         self._library = library
         self._caller = FunctionCaller(library)
         self._tail = EventTail(client)
-        self._frame_tails = FrameTails(client, self._tail, self._read_after)
+        self._frame_tails = FrameTails(client, self._tail)
         self._announcements = Announcements(client)
         self._turns = {}
         self.partitions = partitions
@@ -98,6 +101,11 @@ class ValkeyBackend(
     def client(self) -> Client:
         """The connection underneath, for the test kit; nothing else of ours goes past the ports."""
         return self._client
+
+    def within(self, namespaces: Sequence[Namespace]) -> ValkeyBackend:
+        view = copy(self)
+        view._caller = FunctionCaller(self._library, tuple(namespaces))
+        return view
 
     async def kept_secret(self) -> SigningSecret | None:
         if self._address.kind != "embedded":

@@ -132,7 +132,9 @@ def _add_function(writer: _Writer, spec: FunctionSpec, source: str) -> None:
 def _registration(spec: FunctionSpec) -> str:
     """Straight-line code that checks the arity, reads the arguments by name and calls the function."""
     body = [f"if #keys < {spec.required_keys} then return lib.args.too_few_keys({spec.required_keys}, #keys) end"]
-    named_keys = [f"{key.name} = keys[{at}]" for at, key in enumerate(spec.keys, 1) if not key.derived]
+    named_keys = [
+        f"{key.name} = keys" + ("" if key.rest else f"[{at}]") for at, key in enumerate(spec.keys, 1) if not key.derived
+    ]
     named_args = []
     for at, arg in enumerate(spec.args, 1):
         if arg.type == "text":
@@ -147,10 +149,13 @@ def _registration(spec: FunctionSpec) -> str:
         body.append("if wrong then return wrong end")
     body.append(f"return fn({{{', '.join(named_keys)}}}, {{{', '.join(named_args)}}}, VERSION)")
     flags = f", flags = {{{', '.join(repr(flag) for flag in spec.flags)}}}" if spec.flags else ""
-    code = " ".join(body)
+    # The server passes no scope, so each call has its own or none: not even a fault leaves one behind.
+    code = f"if is_new then is_new = lib.collector.slow_down() end lib.tenant.scope = scope {' '.join(body)}"
+    subject = f"'{spec.subject}'" if spec.subject else "nil"
+    kept = f"lib.tenant.keep('{spec.function}', call, {subject}) " if spec.is_for_tenants else ""
     return (
-        f"redis.register_function{{function_name = '{spec.function}'{flags}, "
-        f"callback = function(keys, argv) if is_new then is_new = lib.collector.slow_down() end {code} end}}"
+        f"local call = function(keys, argv, scope) {code} end {kept}"
+        f"redis.register_function{{function_name = '{spec.function}'{flags}, callback = call}}"
     )
 
 

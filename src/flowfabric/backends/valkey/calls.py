@@ -88,9 +88,15 @@ class Fields:
 class FunctionCaller:
     """Calls functions of the loaded library; the contract of each file is the only source of positions."""
 
-    def __init__(self, library: Library) -> None:
+    def __init__(self, library: Library, namespaces: Sequence[str] | None = None) -> None:
+        """With namespaces, every call is a tenant's: what is not of them is not there for it."""
         self._library = library
         self._functions = library.bundle.functions
+        self._namespaces = namespaces
+
+    def sees(self, namespace: str) -> bool:
+        """Whether things of this namespace are there for the caller."""
+        return self._namespaces is None or namespace in self._namespaces
 
     def call_execution(self, operation: str, execution_id: ExecutionId, **args: Value) -> Coroutine[Any, Any, Fields]:
         """Call a function whose first key is the execution's core key."""
@@ -111,7 +117,7 @@ class FunctionCaller:
     ) -> Fields:
         """Call a function whose success is a status word without the leading number, as the public wire has one."""
         spec = self._functions[operation]
-        reply = await self._library.invoke(spec, key_list(spec, named_keys), argument_list(spec, args))
+        reply = await self._send(spec, key_list(spec, named_keys), argument_list(spec, args))
         is_bare = isinstance(reply, list) and reply and isinstance(reply[0], bytes)
         return parse_envelope(operation, [1, *reply] if is_bare else reply, subject)  # type: ignore[misc]
 
@@ -122,8 +128,11 @@ class FunctionCaller:
         return self._invoke(spec, key_list(spec, named_keys), args, subject)
 
     async def _invoke(self, spec: FunctionSpec, listed: list[str], args: Mapping[str, Value], subject: str) -> Fields:
-        reply = await self._library.invoke(spec, listed, argument_list(spec, args))
+        reply = await self._send(spec, listed, argument_list(spec, args))
         return parse_envelope(spec.operation, reply, subject)
+
+    def _send(self, spec: FunctionSpec, listed: list[str], args: list[str | bytes | int]) -> Coroutine[Any, Any, Reply]:
+        return self._library.invoke(spec, listed, args, self._namespaces)
 
 
 def key_list(spec: FunctionSpec, named: Mapping[str, str]) -> list[str]:

@@ -13,8 +13,9 @@ the named tables `K` and `A`; Python calls by the same names. Nobody writes KEYS
     -- @uses    clock lease record reply
 
 `~name` is a key the function derives itself: callers must fill the position (other programs do), we fill it with
-a placeholder. An argument is `name[:type][?|=default]`: `?` makes an empty or absent one nil, `=` gives a default
-to an absent one. Types: text (the default), id (not empty), int, nat (from 0), pos (from 1). `*name` takes the rest.
+a placeholder. `*name` takes all keys. An argument is `name[:type][?|=default]`: `?` makes an empty or absent one nil,
+`=` gives a default to an absent one. Types: text (the default), id (not empty), int, nat (from 0), pos (from 1).
+`*name` takes the rest.
 """
 
 from __future__ import annotations
@@ -29,12 +30,20 @@ ArgType = Literal["text", "id", "int", "nat", "pos"]
 _ARG = re.compile(r"(?P<rest>\*)?(?P<name>[a-z][a-z0-9_]*)(:(?P<type>[a-z]+))?(?P<opt>\?|=(?P<default>\S*))?")
 _TAGS = frozenset({"keys", "args", "reply", "errors", "events", "repeat", "flags", "uses"})
 _TYPES = frozenset({"text", "id", "int", "nat", "pos"})
+# Keys that name an execution or a flow, functions that make one, and those that look at a tenant's scope themselves.
+_NAMED = frozenset({"core", "flow_core"})
+_CREATING = frozenset({"create_execution", "create_flow", "submit_flow"})
+_LOOKING = frozenset({
+    "submit_batch", "list_executions", "list_flows", "read_events", "read_attempt_stream", "read_summary",
+    "describe_budget", "describe_quota_policy",
+})  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
     name: str
     derived: bool
+    rest: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +78,26 @@ class FunctionSpec:
     def function(self) -> str:
         return f"ff_{self.operation}"
 
+    @property
+    def called_within(self) -> str:
+        """The function that calls it for namespaces; of those, a server without writes answers one that has none."""
+        return "ff_look_within" if "no-writes" in self.flags else "ff_within"
+
     @cached_property
     def positions(self) -> dict[str, int]:
         """Where each argument stands, by its name."""
         return {arg.name: at for at, arg in enumerate(self.args)}
+
+    @cached_property
+    def is_for_tenants(self) -> bool:
+        """Whether it keeps to the namespaces of a scope: by what its first key names, or because it looks itself."""
+        return self.subject is not None or self.operation in _CREATING | _LOOKING
+
+    @cached_property
+    def subject(self) -> str | None:
+        """The kind of what its first key names and must be there: `core` of an execution, `flow_core` of a flow."""
+        first = self.keys[0].name if self.keys else ""
+        return first if first in _NAMED and self.operation not in _CREATING else None
 
     @cached_property
     def defaults(self) -> tuple[str, ...]:
@@ -82,7 +107,7 @@ class FunctionSpec:
     @cached_property
     def required_keys(self) -> int:
         """How many must be sent: everything before those at the end that the function derives itself."""
-        return max((at for at, key in enumerate(self.keys, 1) if not key.derived), default=0)
+        return max((at for at, key in enumerate(self.keys, 1) if not key.derived and not key.rest), default=0)
 
     @cached_property
     def sent_keys(self) -> tuple[str, ...]:
@@ -106,7 +131,7 @@ def parse_contract(operation: str, source: str) -> FunctionSpec:
     return FunctionSpec(
         operation=operation,
         summary=lines[0].removeprefix("---").strip(),
-        keys=tuple(Key(word.lstrip("~"), word.startswith("~")) for word in tags.get("keys", [])),
+        keys=tuple(Key(word.lstrip("~*"), word[0] == "~", word[0] == "*") for word in tags.get("keys", [])),
         args=args,
         reply=tuple(tags.get("reply", [])),
         errors=tuple(tags.get("errors", [])),

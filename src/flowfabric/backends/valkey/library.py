@@ -72,9 +72,18 @@ class Library:
         words = ("FUNCTION", "LOAD", "REPLACE") if replace else ("FUNCTION", "LOAD")
         await node.execute(*words, self.bundle.text, repeatable=True)  # the second time it is there already
 
-    async def invoke(self, spec: FunctionSpec, keys: Sequence[str], args: Sequence[str | bytes | int]) -> Reply:
-        """FCALL; a server that lost the library (new node, FUNCTION FLUSH) gets it again, once."""
-        command = ("FCALL", spec.function, len(keys), *keys, *args)
+    async def invoke(
+        self,
+        spec: FunctionSpec,
+        keys: Sequence[str],
+        args: Sequence[str | bytes | int],
+        namespaces: Sequence[str] | None = None,
+    ) -> Reply:
+        """FCALL, for namespaces or for all; a server that lost the library (new node, FUNCTION FLUSH) gets it again."""
+        function = spec.function
+        if namespaces is not None:
+            function, args = spec.called_within, (len(namespaces), *namespaces, spec.function, *args)
+        command = ("FCALL", function, len(keys), *keys, *args)
         route = keys[0] if keys else None
         try:
             return await self.client.execute(*command, key=route, repeatable=spec.repeatable)

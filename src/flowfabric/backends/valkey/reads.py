@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from flowfabric.backends.valkey import keys
 from flowfabric.backends.valkey.calls import FunctionCaller, flat_to_dict
-from flowfabric.backends.valkey.client import Client
+from flowfabric.backends.valkey.client import Client, Reply
 from flowfabric.core import contracts as c
 from flowfabric.core.ids import (
     AttemptId,
@@ -30,6 +30,8 @@ from flowfabric.core.states import (
 from flowfabric.errors import ExecutionNotFound, InvalidInput
 
 Record = dict[str, str]
+
+_DEFAULT = "default"  # the namespace of a record that names none
 
 _HOLDS_ATTEMPT = {
     AttemptState.RUNNING_ATTEMPT,
@@ -60,12 +62,14 @@ class ValkeyReads:
     async def get_execution(self, execution_id: ExecutionId) -> c.ExecutionInfo | None:
         key = keys.core(execution_id)
         record = flat_to_dict(await self._client.execute("HGETALL", key, key=key, repeatable=True))
-        return _info(execution_id, record) if record else None
+        return _info(execution_id, record) if record and self._caller.sees(_namespace(record)) else None
 
     async def get_execution_state(self, execution_id: ExecutionId) -> PublicState | None:
         key = keys.core(execution_id)
-        reply = await self._client.execute("HGET", key, "public_state", key=key, repeatable=True)
-        return PublicState(reply.decode()) if isinstance(reply, bytes) else None
+        reply = await self._client.execute("HMGET", key, "public_state", "namespace", key=key, repeatable=True)
+        state, namespace = reply if isinstance(reply, list) else (None, None)
+        is_there = isinstance(state, bytes) and self._caller.sees(_named(namespace))
+        return PublicState(state.decode()) if is_there else None  # type: ignore[union-attr]  # it is bytes then
 
     async def get_execution_result(self, execution_id: ExecutionId) -> c.ExecutionResult | None:
         fields = await self._caller.call_execution("get_execution_result", execution_id)
@@ -105,7 +109,11 @@ def _attempt_index(record: Record) -> int | None:
 
 
 def _namespace(record: Record) -> Namespace:
-    return Namespace(record.get("namespace") or "default")
+    return Namespace(record.get("namespace") or _DEFAULT)
+
+
+def _named(namespace: Reply) -> str:
+    return namespace.decode() if isinstance(namespace, bytes) and namespace else _DEFAULT
 
 
 def _flow(record: Record) -> FlowId | None:

@@ -92,7 +92,7 @@ class ValkeyStreams:
         return (await self._read_page(args, from_id, args.to_id.to_wire(), begins_at)).frames
 
     async def tail_attempt_stream(self, args: c.TailFramesArgs) -> c.StreamFrames:
-        async with self._frame_tails.follow(args) as follower:
+        async with self._frame_tails.follow(args, self._read_after) as follower:
             page = await follower.peek()
             if page.frames or page.is_closed or args.block_ms == 0:
                 return page
@@ -104,7 +104,7 @@ class ValkeyStreams:
 
     @asynccontextmanager
     async def follow_attempt_stream(self, args: c.FollowFramesArgs) -> AsyncIterator[Follower]:
-        async with self._frame_tails.follow(args) as follower:
+        async with self._frame_tails.follow(args, self._read_after) as follower:
             yield follower
 
     async def describe_stream(self, execution_id: ExecutionId, attempt_index: int) -> c.StreamInfo:

@@ -66,8 +66,9 @@ class _Channel(Source):
 class Follower:
     """Somebody who reads one stream as it grows."""
 
-    def __init__(self, tails: FrameTails, args: c.FollowFramesArgs) -> None:
+    def __init__(self, tails: FrameTails, args: c.FollowFramesArgs, read: ReadPage) -> None:
         self._tails = tails
+        self._read = read
         self._args = args
         self._key = keys.stream(args.execution_id, args.attempt_index)
         self._cursor = str(args.after)  # what was handed out ends here
@@ -101,7 +102,7 @@ class Follower:
 
     async def peek(self) -> c.StreamFrames:
         """What there is now, without waiting."""
-        return (await self._tails.read(self._args, self._cursor)).frames
+        return (await self._read(self._args, self._cursor)).frames
 
     async def close(self) -> None:
         self._leave()
@@ -147,7 +148,7 @@ class Follower:
 
     async def _catch_up(self) -> c.StreamFrames:
         """One page from the cursor on; when it is the last one, what follows comes from the channel."""
-        page, has_stream = await self._tails.read(self._args, self._cursor)
+        page, has_stream = await self._read(self._args, self._cursor)
         if has_stream:
             await self._stop_watching()
         elif self._watch is None and not page.is_closed:
@@ -206,14 +207,12 @@ class FrameTails:
         self,
         client: Client,
         events: EventTail,
-        read: ReadPage,
         *,
         most: int = limits.MAX_TAILS,
         block_ms: int = 5_000,
         connections: int = 16,
     ) -> None:
         self.events = events
-        self.read = read
         self._most = most
         self._followed: Counter[str] = Counter()  # how many follow each stream
         self._reads = BlockingReads(
@@ -230,13 +229,14 @@ class FrameTails:
         return self._reads.connections
 
     @asynccontextmanager
-    async def follow(self, args: c.FollowFramesArgs) -> AsyncIterator[Follower]:
+    async def follow(self, args: c.FollowFramesArgs, read: ReadPage) -> AsyncIterator[Follower]:
+        """`read` gets the pages of whoever is behind; what it refuses is not followed."""
         key = keys.stream(args.execution_id, args.attempt_index)
         if len(self._followed) >= self._most and key not in self._followed:
             problem = f"{self._most} streams are followed at once already; try again when some have ended"
             raise Limited(problem, code="tail_limit_exceeded", limit=self._most)
         self._followed[key] += 1
-        follower = Follower(self, args)
+        follower = Follower(self, args, read)
         try:
             yield follower
         finally:

@@ -17,7 +17,7 @@ from flowfabric.core.ids import ExecutionId, FlowId
 from flowfabric.core.partition import Partition, PartitionFamily
 from flowfabric.errors import ExecutionNotFound, NotFound
 from flowfabric.server import event_sources
-from flowfabric.server.access import check_execution, check_flow, narrowed
+from flowfabric.server.access import narrowed
 from flowfabric.server.decoding import query_of
 from flowfabric.server.event_sources import ExecutionEvents, LogSource
 from flowfabric.server.items import Item
@@ -34,8 +34,7 @@ async def execution_events(request: Request) -> Response:
     service = Service.of(request)
     token = service.caller(request, Scope.READ)
     execution_id = ExecutionId(request.path_params["execution_id"])
-    await check_execution(token, execution_id, service.backend)
-    if await service.backend.get_execution_state(execution_id) is None:
+    if await service.store(token).get_execution_state(execution_id) is None:
         raise ExecutionNotFound(f"{execution_id} is not there")
     place = last_seen(request)
     if place is not None:  # refused here, where a status can say so
@@ -60,8 +59,7 @@ async def flow_events(request: Request) -> Response:
     service = Service.of(request)
     token = service.caller(request, Scope.READ)
     flow_id = FlowId(request.path_params["flow_id"])
-    await check_flow(token, flow_id, service.backend)
-    flow = await service.backend.describe_flow(flow_id)
+    flow = await service.store(token).describe_flow(flow_id)
     if flow is None:
         raise NotFound(f"{flow_id} is not there", code="flow_not_found")
     source, place = event_sources.flow_events(service.backend, flow_id), last_seen(request)
@@ -99,7 +97,7 @@ async def log_events(request: Request) -> Response:
     service = Service.of(request)
     token = service.caller(request, Scope.READ)
     given = query_of(_READ, request, leave_out=("after",))
-    args = await narrowed(_READ, token, given, service.backend)
+    args = narrowed(_READ, token, given)
     place = last_seen(request) or args.cursor
     if place is not None:
         await service.backend.read_events(_of_one_log(replace(args, cursor=place, limit=1)))

@@ -20,7 +20,7 @@ from flowfabric.core.ids import ExecutionId, LaneId, Namespace
 from flowfabric.core.states import PublicState
 from flowfabric.errors import ExecutionNotFound
 from flowfabric.scheduling.explain import explain
-from flowfabric.server.access import check_execution, check_store
+from flowfabric.server.access import check_store
 from flowfabric.server.service import Service, answer
 
 _WORKERS: Final = 1_000
@@ -76,9 +76,8 @@ async def why(request: Request) -> Response:
     service = Service.of(request)
     token = service.caller(request, Scope.READ)
     execution_id = ExecutionId(request.path_params["execution_id"])
-    await check_execution(token, execution_id, service.backend)
     facts, page = await asyncio.gather(
-        service.backend.explain_execution(execution_id),
+        service.store(token).explain_execution(execution_id),
         service.backend.list_workers(c.ListWorkersArgs(limit=_WORKERS)),
     )
     sentence = explain(facts, page.workers)

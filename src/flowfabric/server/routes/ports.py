@@ -56,9 +56,8 @@ def handler(operation: Operation) -> Handler:
     async def handle(request: Request) -> Response:
         service = Service.of(request)
         token = service.caller(request, operation.scope)
-        await enter(operation, token, request.path_params, service.backend)
-        given = await request_of(operation, request, service.settings)
-        args = await narrowed(operation, token, given, service.backend)
+        enter(operation, token)
+        args = narrowed(operation, token, await request_of(operation, request, service.settings))
         result = await call(request, token, args)
         if operation.port == "read_steps":
             result = without_tokens(token, result)
@@ -87,19 +86,19 @@ def _call_of(operation: Operation) -> Call:
         return _finish
     port = operation.signature.call
 
-    async def call(request: Request, _: Token, args: Any) -> Any:
-        return await port(Service.of(request).backend, args)
+    async def call(request: Request, token: Token, args: Any) -> Any:
+        return await port(Service.of(request).store(token), args)
 
     async def wait(request: Request, token: Token, args: Any) -> Any:
         service = Service.of(request)
         with service.wait_shares.one(service.name_of(request, token)):
-            return await unless_left(request, port(service.backend, _bounded(args, service.settings)))
+            return await unless_left(request, port(service.store(token), _bounded(args, service.settings)))
 
     return wait if operation.waits else call
 
 
-async def _finish(request: Request, _: Token, args: FinishRequest) -> Any:
-    return await Service.of(request).backend.finish_executions(args.args())
+async def _finish(request: Request, token: Token, args: FinishRequest) -> Any:
+    return await Service.of(request).store(token).finish_executions(args.args())
 
 
 def _bounded(args: Any, settings: ServerSettings) -> Any:

@@ -15,7 +15,6 @@ from flowfabric.client import streaming
 from flowfabric.client.streaming import Attempts, Place
 from flowfabric.core.codec import from_plain
 from flowfabric.core.ids import ExecutionId
-from flowfabric.server.access import check_execution
 from flowfabric.server.items import Item
 from flowfabric.server.service import Service
 from flowfabric.server.sse import Items, last_seen, stream
@@ -33,8 +32,7 @@ async def execution_stream(request: Request) -> Response:
     token = service.caller(request, Scope.READ)
     execution_id = ExecutionId(request.path_params["execution_id"])
     query = from_plain(_Query, dict(request.query_params), texts=True)
-    await check_execution(token, execution_id, service.backend)
-    await streaming.latest_attempt(service.backend, execution_id)
+    await streaming.latest_attempt(service.store(token), execution_id)
     after = last_seen(request)
     if after is not None:
         Place.parse(after)

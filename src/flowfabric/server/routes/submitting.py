@@ -93,7 +93,7 @@ async def submit_bulk(request: Request) -> Response:
     token = service.caller(request, Scope.SUBMIT)
     bulk = from_json(Bulk, await body_of(request, service.settings, takes_payloads=True))
     args = [_args(service, token, each) for each in bulk.submissions]
-    outcomes = await service.backend.submit_executions(args)
+    outcomes = await service.store(token).submit_executions(args)
     return answer([each if isinstance(each, FlowFabricError) else _submitted(each) for each in outcomes])
 
 

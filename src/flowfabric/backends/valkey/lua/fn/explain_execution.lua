@@ -5,7 +5,7 @@
 -- @errors  execution_not_found
 -- @flags   no-writes
 -- @repeat  safe
--- @uses    admission attached clock dependency grant index_key index keyed lanes offering record reply waiting
+-- @uses    admission attached clock dependency grant index_key index keyed lanes offering record reply tenant waiting
 local function add(facts, name, value)
   if value == nil or value == false then return end
   facts[#facts + 1] = name
@@ -32,7 +32,11 @@ local function add_queue(facts, x)
   if x.lifecycle_phase ~= "runnable" or x.eligibility_state ~= "eligible_now" then return end
   local key = index.queue_key(x)
   add(facts, "ahead", redis.call("ZRANK", key, x.id))
-  add(facts, "first_in_queue", redis.call("ZRANGE", key, 0, 0)[1])
+  local first = redis.call("ZRANGE", key, 0, 0)[1]
+  -- Whoever else waits in the lane: their number is told to all, their ids to those who may name them.
+  if first and (first == x.id or not tenant.scope or record.load("ff:exec:" .. x.tag .. ":" .. first .. ":core")) then
+    add(facts, "first_in_queue", first)
+  end
 end
 
 local function add_grant(facts, x, now)

@@ -6,7 +6,7 @@
 -- @errors  invalid_input
 -- @flags   no-writes
 -- @repeat  safe
--- @uses    listing reply
+-- @uses    listing reply tenant
 local MAX_PAGE = 1000
 local BUDGET = 500
 local FIELDS = {"namespace", "lane_id", "execution_kind", "public_state", "priority", "created_at"}
@@ -43,7 +43,7 @@ local function fits(wanted, value) return wanted == "" or wanted == value end
 local function summary(tag, A, id)
   local found = redis.pcall("HMGET", "ff:exec:" .. tag .. ":" .. id .. ":core", unpack(FIELDS))
   if not found[6] or not fits(A.namespace, found[1] or "default") or not fits(A.lane_id, found[2])
-    or not fits(A.execution_kind, found[3]) or not fits(A.public_state, found[4]) then
+    or not fits(A.execution_kind, found[3]) or not fits(A.public_state, found[4]) or tenant.hides(found[1] or nil) then
     return nil
   end
   return {id, found[1] or "", found[2], found[3] or "", found[4], found[5] or "0", found[6]}

@@ -5,7 +5,7 @@
 -- @errors  invalid_input
 -- @flags   no-writes
 -- @repeat  safe
--- @uses    index_key listing reply
+-- @uses    index_key listing reply tenant
 local MAX_PAGE, BUDGET = 1000, 500
 local FIELDS = {"namespace", "flow_kind", "public_flow_state", "node_count", "created_at", "ended_at"}
 local ACTIVE = {open = true, running = true, blocked = true}
@@ -18,7 +18,7 @@ local function is_state(wanted, state) return fits(wanted, state) or wanted == "
 local function summary(tag, A, id)
   local found = redis.pcall("HMGET", "ff:flow:" .. tag .. ":" .. id .. ":core", unpack(FIELDS))
   if not found[5] or not fits(A.namespace, found[1]) or not fits(A.flow_kind, found[2])
-    or not is_state(A.public_flow_state, found[3]) then
+    or not is_state(A.public_flow_state, found[3]) or tenant.hides(found[1] or nil) then
     return nil
   end
   return {id, found[1], found[2] or "", found[3], found[4] or "0", found[5], found[6] or ""}

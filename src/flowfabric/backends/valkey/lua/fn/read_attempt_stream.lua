@@ -5,7 +5,7 @@
 -- @errors  invalid_input
 -- @flags   no-writes
 -- @repeat  safe
--- @uses    record reply stream
+-- @uses    record reply stream tenant
 local MAX_PAGE, CHUNK = 10000, 100
 
 local function is_best_effort(entry)
@@ -41,10 +41,14 @@ local function read(key, A)
   end
 end
 
+local function execution_of(key)
+  local tag, id, index = key:match("^ff:stream:(%b{}):(.+):(%d+)$")
+  return id and record.load("ff:exec:" .. tag .. ":" .. id .. ":core"), index
+end
+
 -- An attempt that never emitted has no stream to close: its records tell.
 local function from_record(key)
-  local tag, id, index = key:match("^ff:stream:(%b{}):(.+):(%d+)$")
-  local x = id and record.load("ff:exec:" .. tag .. ":" .. id .. ":core")
+  local x, index = execution_of(key)
   if not x then return "", "", "nothing" end
   local at, reason = stream.ended(x, tonumber(index))
   return at or "", reason or "", "execution"
@@ -58,6 +62,9 @@ return function(K, A)
   end
   if A.visibility ~= "" and A.visibility ~= "all" and A.visibility ~= "exclude_best_effort" then
     return reply.invalid("visibility", "all or exclude_best_effort", A.visibility)
+  end
+  if tenant.scope and (not execution_of(K.stream) or K.stream_meta ~= K.stream .. ":meta") then
+    return {1, "OK", {}, "", "", "", "0", "nothing"}
   end
   local entries, reached, more = read(K.stream, A)
   if not entries then return reached end

@@ -8,7 +8,7 @@
 -- @events  created blocked unblocked skipped cancelled completed failed claimed resumed flow_completed flow_failed
 --          flow_cancelled
 -- @repeat  safe
--- @uses    batch clock flow flow_making flow_work graph_request graph_writing record reply
+-- @uses    batch clock flow flow_making flow_work graph_request graph_writing record reply tenant
 local TEXTS = {"flow_kind", "namespace", "failure_policy", "parent_execution_id"}
 
 local function check(r)
@@ -16,14 +16,18 @@ local function check(r)
   for _, name in ipairs(TEXTS) do
     if type(r[name]) ~= "string" then return reply.invalid(name, "text", r[name]) end
   end
-  return flow_making.check_policy(r.failure_policy)
+  return flow_making.check_policy(r.failure_policy) or tenant.check_own(r.namespace)
 end
 
 -- The flow as it is; a new one has nothing.
 local function find(K, A, r)
   local f, refusal = flow.of_key(K.flow_core, A.flow_id)
   if refusal then return nil, refusal end
-  if flow.fill(f) then return f end
+  if flow.fill(f) then
+    local taken = flow.check_taken(f)
+    if taken then return nil, r.create and taken or reply.refuse("flow_not_found") end
+    return f
+  end
   if not r.create then return nil, reply.refuse("flow_not_found") end
   f.is_new = true
   return f
@@ -47,7 +51,7 @@ local function find_parent(f, r)
     return nil, reply.invalid("parent_execution_id", "a member for this flow", id)
   end
   if parent.lifecycle_phase == "terminal" then return nil, reply.refuse("flow_already_terminal", "parent_ended") end
-  return parent
+  return parent, tenant.check_member(parent.namespace, f.is_new and r.namespace or f.namespace)
 end
 
 local function answer(word, f, now)
@@ -67,6 +71,7 @@ return function(K, A)
   if refusal then return refusal end
   local parent, bad_parent = find_parent(f, r)
   if bad_parent then return bad_parent end
+  f.namespace = f.namespace or r.namespace
   local graph, wrong = graph_request.read(f, r, A.payloads, now)
   if wrong then return wrong end
 

@@ -96,7 +96,7 @@ function M.ended(run, x, outcome, down)
   else
     tasks.add(run, "ended", x.flow, tasks.uuid(x), 0, x)
   end
-  if x.child_flow_id then tasks.add(run, "cancel_child", x.flow, "-", 0, nil, x.child_flow_id) end
+  if x.child_flow_id then tasks.add(run, "cancel_child", x.flow, "-", 0, x) end
   if run.owner ~= x or run.is_driven then return end
   if run.is_own then M.drive(run) else carry_out(run) end
 end

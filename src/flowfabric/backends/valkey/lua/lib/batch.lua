@@ -32,7 +32,7 @@ end
 
 function M.at(tag, uuid, collected) return M.at_id(tag, tag .. ":" .. uuid, collected) end
 
-function M.load(tag, uuid, collected) return record.fill(M.at_id(tag, tag .. ":" .. uuid, collected)) end
+function M.load(tag, uuid, collected) return record.named(M.at_id(tag, tag .. ":" .. uuid, collected)) end
 
 -- What the members of an item must be, from the first of them on: text, or a whole number where `numbers` says so.
 function M.shape(first, names, numbers)

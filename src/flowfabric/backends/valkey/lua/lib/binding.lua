@@ -1,5 +1,5 @@
 -- The waitpoints that a suspension is bound to: new ones, or pending ones that were made before the wait.
--- @uses args reply signal token waitpoint
+-- @uses args reply signal tenant token waitpoint
 local M = {}
 
 -- Each new one is signed, which takes the server a fifth of a millisecond.
@@ -64,6 +64,7 @@ end
 local function find(x, each, now, mode, at, tokens_later)
   local is_new = mode ~= "1" and (mode ~= "by_key" or each.key ~= "")
   local w = not each.is_free and waitpoint.load(x.tag, each.id) or nil
+  if w and w.execution_id ~= x.id and tenant.scope and not is_new then w = nil end
   if w and w.execution_id ~= x.id then return reply.refuse("invalid_waitpoint_for_execution") end
   if is_new then return mint(x, each, w, now, at, tokens_later) end
   local refusal = check_pending(x, w, now, mode == "1")

@@ -50,7 +50,7 @@ end
 
 -- A stand-in whose flow is on its way: that is cancelled as its parent is, and ends the stand-in.
 local function cancel_alike(run, x, policy)
-  local child = tasks.flow(run, x.child_flow_id)
+  local child = tasks.child(run, x)
   if child and not flow.has_ended(child) then M.cancel_flow(run, child, policy, "parent_ended") end
   return child
 end
@@ -102,7 +102,7 @@ end
 
 -- The task "cancel_child": the member that stands for a flow has ended.
 function M.cancel_child(run, task)
-  local child = tasks.flow(run, task.child_flow_id)
+  local child = tasks.child(run, task.x)
   if child and not flow.has_ended(child) then M.cancel_flow(run, child, "cancel_all", "parent_ended") end
 end
 
@@ -118,7 +118,7 @@ local ORPHANED = {event = "failed", stream_reason = "attempt_failure"}
 -- The task "orphan": a member stands for a flow that never came.
 function M.orphan(run, task)
   local x = tasks.member(run, task.f, task.uuid)
-  if not x or x.lifecycle_phase == "terminal" or tasks.flow(run, x.child_flow_id) then return end
+  if not x or x.lifecycle_phase == "terminal" or tasks.child(run, x) then return end
   run.finish(x, run.now, ORPHANED, {"failure_reason", "its flow never came", "failure_category", "flow_missing"})
 end
 

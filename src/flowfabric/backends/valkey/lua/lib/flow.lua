@@ -1,5 +1,5 @@
 -- A flow's record: its keys, what is read of it at once, and what changes in it.
--- @uses reply
+-- @uses reply tenant
 local M = {}
 
 -- Those that are absent are 0.
@@ -61,7 +61,13 @@ function M.fill(f)
   return as_stored(f)
 end
 
-function M.load(tag, id) return M.fill(M.at(tag, id)) end
+-- One that the caller names: nil also when it is hidden from the caller.
+function M.named(f)
+  local found = M.fill(f)
+  return found and not tenant.hides(found.namespace) and found or nil
+end
+
+function M.load(tag, id) return M.named(M.at(tag, id)) end
 
 -- The same for a step of a flow, which grows by nothing: of one that is plain, what the step needs.
 function M.load_step(tag, id)
@@ -74,11 +80,16 @@ function M.load_step(tag, id)
   return as_stored(f)
 end
 
+-- A new flow cannot have the id of one that the caller may not name. A refusal or nil.
+function M.check_taken(f)
+  if tenant.hides(f.namespace) then return reply.invalid("flow_id", "an id that is not taken", f.id) end
+end
+
 -- The flow of a core key, or nil and a refusal.
 function M.find(core, id)
   local f, refusal = M.of_key(core, id)
   if refusal then return nil, refusal end
-  if not M.fill(f) then return nil, reply.refuse("flow_not_found") end
+  if not M.named(f) then return nil, reply.refuse("flow_not_found") end
   return f
 end
 

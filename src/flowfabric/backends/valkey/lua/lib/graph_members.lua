@@ -1,5 +1,5 @@
 -- The new members of a graph, as one call brings them: checked, and not written yet.
--- @uses batch content reply submission
+-- @uses batch content reply submission tenant
 local M = {}
 
 function M.is_id(text) return text ~= "" and not text:find("[%s:]") end
@@ -12,6 +12,8 @@ local function read_member(f, item, payload, now)
   if item[3] == "" then return nil, reply.invalid("lane_id", "text that is not empty", "") end
   local A = submission.arguments(item, payload)
   if item[9] and item[9] ~= "" then return nil, reply.invalid("idempotency_key", "none on a member", item[9]) end
+  local foreign = tenant.check_member(f.namespace, A.namespace)
+  if foreign then return nil, foreign end
   local new, refusal = content.read(A, now, now)
   if refusal then return nil, refusal end
   return {uuid = item[1], x = batch.at(f.tag, item[1]), A = A, new = new}

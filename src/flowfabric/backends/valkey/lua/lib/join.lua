@@ -32,7 +32,7 @@ local function release_child_flow(run, f, x)
   update.write(x, run.now, {"child_released_at", run.now})
   member.arrives(x, run.now, before)
   f.is_started = true
-  local child = tasks.flow(run, x.child_flow_id)
+  local child = tasks.child(run, x)
   if not child then member.add_work(f, "orphan", tasks.uuid(x), 0, run.now + member.ABANDONED_MS) end
   if child and child.staged == "held" then
     flow.set(child, "staged", nil)

@@ -1,22 +1,30 @@
 -- Whose a line of an event log is: an execution, a flow or a budget, and whether a reader asked for it.
--- @uses flow
+-- @uses flow tenant
 local M = {}
 
 -- A budget is of the namespace or the lane that it was made for.
 local function of_budget(tag, id)
-  local scope = redis.call("HMGET", "ff:budget:" .. tag .. ":" .. id, "scope_type", "scope_id")
-  return {namespace = scope[1] == "namespace" and scope[2], lane_id = scope[1] == "lane" and scope[2]}
+  local scope = redis.call("HMGET", "ff:budget:" .. tag .. ":" .. id, "scope_type", "scope_id", "namespace")
+  local namespace = scope[1] == "namespace" and scope[2]
+  return {
+    namespace = namespace, lane_id = scope[1] == "lane" and scope[2],
+    is_hidden = tenant.hides_limit(scope[3] or namespace or nil),
+  }
 end
 
 local function of_flow(tag, id)
-  return {namespace = redis.call("HGET", flow.at(tag, id).core, "namespace"), flow_id = id}
+  local namespace = redis.call("HGET", flow.at(tag, id).core, "namespace")
+  return {namespace = namespace, flow_id = id, is_hidden = not namespace or tenant.hides(namespace)}
 end
 
 local function of_execution(tag, id)
   local core = "ff:exec:" .. tag .. ":" .. id .. ":core"
   local found = redis.call("HMGET", core, "lane_id", "namespace", "execution_kind", "flow_id")
-  if not found[1] then return {} end
-  return {lane_id = found[1], namespace = found[2] or "default", execution_kind = found[3], flow_id = found[4]}
+  if not found[1] then return {is_hidden = true} end
+  return {
+    lane_id = found[1], namespace = found[2] or "default", execution_kind = found[3], flow_id = found[4],
+    is_hidden = tenant.hides(found[2] or nil),
+  }
 end
 
 -- Whose id stands after the partition's tag in a line, by how the event's name begins.
@@ -32,6 +40,7 @@ end
 local WANTED = {"namespace", "lane_id", "execution_kind", "flow_id"}
 
 local function fits(owner, A)
+  if tenant.scope and owner.is_hidden then return false end
   for i = 1, #WANTED do
     local name = WANTED[i]
     if A[name] ~= "" and A[name] ~= owner[name] then return false end
@@ -41,7 +50,8 @@ end
 
 -- Whether who a line is about matches; looked up once a call.
 function M.filter(tag, A)
-  if A.namespace .. A.lane_id .. A.execution_kind .. A.flow_id == "" then return function() return true end end
+  local is_any = A.namespace .. A.lane_id .. A.execution_kind .. A.flow_id == ""
+  if is_any and not tenant.scope then return function() return true end end
   local known = {}
   return function(name, id)
     if known[id] == nil then known[id] = fits(M.of(tag, name, id), A) end

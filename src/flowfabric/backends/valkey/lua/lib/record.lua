@@ -1,5 +1,5 @@
 -- One execution's record: the core hash. Few fields, nothing empty, absent means its default.
--- @uses state
+-- @uses state tenant
 local M = {}
 
 M.DIMENSIONS = {"ownership_state", "eligibility_state", "blocking_reason", "terminal_outcome", "attempt_state"}
@@ -54,7 +54,13 @@ function M.fill(x)
   return x
 end
 
-function M.load(core) return M.fill(M.at(core)) end
+-- One that the caller names: nil also when it is hidden from the caller.
+function M.named(x)
+  local found = M.fill(x)
+  return found and not tenant.hides(found.namespace) and found or nil
+end
+
+function M.load(core) return M.named(M.at(core)) end
 
 -- One that an index led to: nil also when its record cannot be read, which then stands in nobody's way.
 function M.found(x)

@@ -1,5 +1,5 @@
 -- Accepting an execution: what create does for one, and submit for many.
--- @uses content event index parked record replace reply state tags turns writes update
+-- @uses content event index parked record replace reply state tags tenant turns writes update
 local M = {}
 
 -- What a submit makes of an execution that its idempotency key belongs to; true: it may replace it.
@@ -17,6 +17,17 @@ end
 -- Most batches hold only new ids, which one question settles; then only those of the batch itself can be repeated.
 function M.look_ahead(collected, cores)
   if #cores > 0 and redis.call("EXISTS", unpack(cores)) == 0 then collected.accepted = {} end
+end
+
+-- A tenant makes executions of its own namespaces, under ids that are not somebody else's; the refusal says no more
+-- than that. A refusal or nil.
+local function check_scope(x, A, existing)
+  local wrong = tenant.check_own(A.namespace)
+  if wrong or not existing then return wrong end
+  local collected = x.writes or x.beside
+  if collected and collected.accepted and collected.accepted[existing] then return nil end  -- of this very batch
+  if record.load("ff:exec:" .. x.tag .. ":" .. existing .. ":core") then return nil end
+  return reply.refuse("execution_already_exists", x.id)
 end
 
 local function check_mode(A, idempotency)
@@ -111,6 +122,8 @@ function M.create(x, idempotency, A, now)
   local wrong = mode ~= "return_existing" and check_mode(A, idempotency)
   if wrong then return wrong end
   local existing = known_id(x, idempotency)
+  local foreign = tenant.scope and check_scope(x, A, existing)
+  if foreign then return foreign end
   if existing and (mode == "return_existing" or existing == x.id) then return reply.duplicate(existing) end
   if existing and mode == "reject" then return reply.refuse("execution_already_exists", existing) end
   if existing then return replace_waiting(x, idempotency, A, existing, now) end

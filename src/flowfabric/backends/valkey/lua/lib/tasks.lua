@@ -37,6 +37,12 @@ function M.flow(run, id)
   return f or nil
 end
 
+-- The flow that a member stands for, once it has come: one that names another parent, or none, is not its child.
+function M.child(run, x)
+  local core = flow.at(run.tag, x.child_flow_id).core
+  return redis.call("HGET", core, "parent_execution_id") == x.id and M.flow(run, x.child_flow_id) or nil
+end
+
 -- A flow that was read or made before.
 function M.know(run, f)
   run.flows[f.id] = f
@@ -63,9 +69,9 @@ end
 -- What is done when all joins are decided, or open again, that can be.
 local LAST = {siblings = true, revive = true}
 
--- x: the member itself, where it is at hand. child_flow_id: of a task that is about another flow.
-function M.add(run, kind, f, uuid, from, x, child_flow_id)
-  local task = {kind = kind, f = f, uuid = uuid, from = from, x = x, child_flow_id = child_flow_id}
+-- x: the member itself, where it is at hand.
+function M.add(run, kind, f, uuid, from, x)
+  local task = {kind = kind, f = f, uuid = uuid, from = from, x = x}
   local list = LAST[kind] and run.last or run.todo
   list[#list + 1] = task
 end

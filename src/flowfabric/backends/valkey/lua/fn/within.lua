@@ -1,0 +1,8 @@
+--- Call a function for the namespaces of a tenant: what it names and is not of them is answered as if it were not there.
+-- @keys    *keys
+-- @args    *words
+-- @reply
+-- @errors  invalid_input
+-- @repeat  safe
+-- @uses    tenant
+return function(K, A) return tenant.call(K.keys, A.words) end

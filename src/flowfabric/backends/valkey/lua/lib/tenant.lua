@@ -1,0 +1,58 @@
+-- Whose things a call may name. A call without a scope is trusted and may name all; one with a scope names what is of
+-- its namespaces, and everything else is as good as not there.
+--
+-- Only what the caller names is hidden. What an index leads to is not: the end of an execution lets the next of its lane
+-- go, whosever that is.
+-- @uses reply
+local M = {scope = nil, functions = {}, subjects = {}}
+
+local DEFAULT = "default"
+local ABSENT = {core = "execution_not_found", flow_core = "flow_not_found"}
+
+-- A namespace as it is compared: one that nobody named is the default one.
+function M.name(namespace) return namespace and namespace ~= "" and namespace or DEFAULT end
+
+-- Is an execution, or a flow, of this namespace hidden from the caller?
+function M.hides(namespace)
+  local scope = M.scope
+  return scope ~= nil and not scope[M.name(namespace)]
+end
+
+-- The same for a limit. nil: it is the store's own, which is for those who may see all of it.
+function M.hides_limit(owner) return M.scope ~= nil and not M.scope[owner or ""] end
+
+-- A refusal, or nil for a namespace that the caller may create things in.
+function M.check_own(namespace)
+  if M.hides(namespace) then return reply.invalid("namespace", "one of the caller's", namespace) end
+end
+
+-- A refusal, or nil for an execution of the flow's own namespace: all members of a flow are of one.
+function M.check_member(flow_namespace, namespace)
+  local own = M.name(flow_namespace)
+  if own ~= M.name(namespace) then return reply.invalid("namespace", own .. ", as of the flow", M.name(namespace)) end
+end
+
+-- `subject`: the kind of its first key, where that names an execution or a flow that must be there.
+function M.keep(name, call, subject) M.functions[name], M.subjects[name] = call, subject end
+
+-- Why the execution or the flow of the first key cannot be named; nil when it can.
+local function refuse_subject(kind, key, scope)
+  if redis.call("EXISTS", key) == 1 and scope[M.name(redis.call("HGET", key, "namespace") or nil)] then return nil end
+  return reply.refuse(ABSENT[kind])
+end
+
+-- Call a function for these namespaces. words: how many, each of them, the function, and its own arguments.
+function M.call(keys, words)
+  local count = tonumber((words[1] or ""):match("^%d+$"))
+  if not count or #words < count + 2 then
+    return reply.invalid("namespaces", "their number, each of them, and a function", words[1])
+  end
+  local name, scope, argv = words[count + 2], {}, {}
+  if not M.functions[name] then return reply.invalid("function", "one that keeps to namespaces", name) end
+  for i = 2, count + 1 do scope[words[i]] = true end
+  for i = count + 3, #words do argv[i - count - 2] = words[i] end
+  local kind = keys[1] and M.subjects[name]
+  return kind and refuse_subject(kind, keys[1], scope) or M.functions[name](keys, argv, scope)
+end
+
+return M
