@@ -13,7 +13,9 @@ from importlib.resources import files
 from flowfabric.backends.valkey.contract import Arg, FunctionSpec, parse_contract, uses_of
 
 LIBRARY_NAME = "flowfabric"
-# Raised whenever the text of the bundle changes in a release. The Rust line counts from 1; ours starts above it.
+# The Rust line counts its library of the same name from 1; ours starts above it.
+FIRST_VERSION = 100
+# Raised whenever the text of the bundle changes in a release.
 LIBRARY_VERSION = 100
 
 _FAULT = re.compile(r"user_function:(\d+)")
@@ -149,8 +151,9 @@ def _registration(spec: FunctionSpec) -> str:
     flags = f", flags = {{{', '.join(repr(flag) for flag in spec.flags)}}}" if spec.flags else ""
     code = " ".join(body)
     return (
-        f"redis.register_function{{function_name = '{spec.function}'{flags}, "
-        f"callback = function(keys, argv) if is_new then is_new = lib.collector.slow_down() end {code} end}}"
+        f"local call = function(keys, argv) if is_new then is_new = lib.collector.slow_down() end {code} end\n"
+        f"redis.register_function{{function_name = '{spec.function}', callback = call{flags}}}\n"
+        f"redis.register_function{{function_name = '{spec.own_function}', callback = call{flags}}}"
     )
 
 
