@@ -195,14 +195,13 @@ CODES: dict[str, CodeInfo] = {
     "invariant_violation": CodeInfo(_F.INTERNAL, _C.BUG, "stored state contradicts itself"),
     "corruption": CodeInfo(_F.INTERNAL, _C.BUG, "stored state is unreadable"),
     # workers
-    "worker_instance_in_use": CodeInfo(
-        _F.CONFLICT, _C.TERMINAL, "another worker lives under this instance id; choose another one"
-    ),
+    "worker_instance_in_use": CodeInfo(_F.CONFLICT, _C.TERMINAL, "another worker lives under this instance id"),
     # the store itself
     "backend_unavailable": CodeInfo(_F.UNAVAILABLE, _C.RETRYABLE, "the store cannot be reached"),
     "backend_timeout": CodeInfo(_F.UNAVAILABLE, _C.RETRYABLE, "the store did not answer in time"),
     "unsupported_server": CodeInfo(_F.UNAVAILABLE, _C.TERMINAL, "the server is too old or lacks a feature"),
     "partition_mismatch": CodeInfo(_F.UNAVAILABLE, _C.TERMINAL, "the store was set up with other partition counts"),
+    "layout_mismatch": CodeInfo(_F.UNAVAILABLE, _C.TERMINAL, "another program wrote this store or record"),
     "script_fault": CodeInfo(_F.INTERNAL, _C.BUG, "a server function failed"),
     "bad_reply": CodeInfo(_F.INTERNAL, _C.BUG, "the store answered something unexpected"),
 }

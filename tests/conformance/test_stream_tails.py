@@ -301,8 +301,9 @@ class TestTrouble:
         x = await running(driver)
         await driver.append(x)
         async with tails.follow(follow_args(x), backend._read_after) as follower:
-            await follower.next()
+            reading = asyncio.create_task(everything(follower))
             await eventually_async(lambda: tails.connections == 1, "it reads")
+            reading.cancel()
         await eventually_async(lambda: tails.connections == 0, "it has stopped")
 
     @pytest.mark.parametrize("emitted", [0, 1])
@@ -315,7 +316,7 @@ class TestTrouble:
         other = await ValkeyBackend.open(Settings(url=store_url), bundle(manual_clock=True))
         async with other.follow_attempt_stream(follow_args(x)) as follower:
             reading = asyncio.create_task(everything(follower))
-            await until_blocked(other, 1 if emitted else 2)
+            await until_blocked(other, 2)
             await other.close()
             with pytest.raises(BackendUnavailable):
                 await reading

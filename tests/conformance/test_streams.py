@@ -311,7 +311,7 @@ ENDS: dict[str, tuple[Callable[[Driver, Subject], Awaitable[Any]], str]] = {
     "attempt_timeout": (_time_out, "expired"),
     "lease_expired": (_lose, "lease_expired"),
     "lease_revoked": (Driver.revoke, "lease_revoked"),
-    "reclaim": (_reclaim, "lease_expired"),
+    "reclaim": (_reclaim, "reclaimed"),
     "reclaim_at_cap": (_reclaim_at_cap, "lease_expired"),
     "suspension_timeout": (_suspend_too_long, "suspension_timeout"),
     "requeue": (_requeue, "lease_expired"),
@@ -335,7 +335,8 @@ class TestEnds:
         finish, reason = ENDS[end]
         await finish(driver, x)
         page = await read(driver, x, 0)
-        expected = {"reclaim_at_cap": "attempt_failure", "suspension_timeout": "attempt_failure"}.get(end, reason)
+        by_record = {"reclaim": "lease_expired", "reclaim_at_cap": "attempt_failure"}
+        expected = {**by_record, "suspension_timeout": "attempt_failure"}.get(end, reason)
         assert (page.frames, page.is_end, page.closed_reason) == ((), True, expected)
         assert await of_streams(driver) == []
 

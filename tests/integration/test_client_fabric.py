@@ -329,6 +329,29 @@ async def test_a_result_in_another_encoding_is_left_as_bytes(fabric: Fabric, wor
     assert (found.payload, found.encoding) == (b"\x00raw", "application/octet-stream")
 
 
+@pytest.mark.parametrize(
+    ("left", "read"),
+    [(b'{"ok":true}', {"ok": True}), (b"42", 42), (b"plain text", "plain text"), (b"\xff\x00", b"\xff\x00")],
+)
+async def test_a_result_without_an_encoding_is_json_or_text(
+    fabric: Fabric, worker: HandWorker, left: bytes, read: object
+) -> None:
+    submitted = await fabric.submit(research, "x")
+    await worker.complete(await worker.claim(), left, None)
+    assert await soon(fabric.handle(submitted.id)) == read
+
+
+async def test_a_result_without_an_encoding_has_the_type_of_its_task(fabric: Fabric, worker: HandWorker) -> None:
+    for left in (b'{"topic":"x","pages":3}', b"plain text"):
+        handle = await fabric.submit(research, "x")
+        await worker.complete(await worker.claim(), left, None)
+        if left == b"plain text":
+            with pytest.raises(InvalidInput, match="result of research"):
+                await soon(handle)
+        else:
+            assert await soon(handle) == Report("x", 3)
+
+
 async def test_a_result_of_another_type_is_refused_with_its_place(fabric: Fabric, worker: HandWorker) -> None:
     handle = await fabric.submit(research, "x")
     await worker.complete(await worker.claim(), b'{"topic":"x","pages":"many"}')

@@ -52,6 +52,13 @@ def suspended_and_then_with_a_broken_secret(x: Waiting) -> None:
     x.client.hset(x.secrets, "secret:k1", "not hex")
 
 
+def with_an_expired_kid(x: Waiting) -> None:
+    suspended(x)
+    x.rotate("k2", "cd" * 32, 0)
+    while x.kids()[3] != "0":
+        pass
+
+
 def pending(x: Waiting) -> None:
     running(x)
     x.pending()
@@ -163,6 +170,7 @@ def signals(name: str, send: str) -> list[Scenario]:
         (name, "payload_too_large", suspended, large(send)),
         (name, "missing_token", suspended, sent(send, token="")),
         (name, "invalid_token", suspended, sent(send, token="k1:" + "0" * 40)),
+        (name, "token_expired", with_an_expired_kid, sent(send)),
         (name, "hmac_secret_not_initialized", suspended_and_then_without_a_secret, sent(send)),
         (name, "hmac_secret_not_initialized", suspended_and_then_without_a_secret, sent(send, waitpoint="none")),
         (name, "target_not_signalable", lambda x: (suspended(x), x.cancel()), sent(send)),

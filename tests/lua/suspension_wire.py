@@ -62,8 +62,8 @@ class Waiting(Execution):
     def rotate(self, kid: str, secret: str, grace: object = 60_000, *extra: object) -> Reply:
         return self.fcall("ff_rotate_waitpoint_hmac_secret", [self.secrets], kid, secret, grace, *extra)
 
-    def kids(self) -> Reply:
-        return self.fcall("ff_list_waitpoint_hmac_kids", [self.secrets])
+    def kids(self, *form: str) -> Reply:
+        return self.fcall("ff_list_waitpoint_hmac_kids", [self.secrets], *form)
 
     def started(self) -> Waiting:
         self.seed()

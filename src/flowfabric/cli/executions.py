@@ -18,7 +18,7 @@ from flowfabric.cli.parsing import age_text, span_text, time_text
 from flowfabric.cli.running import on_store
 from flowfabric.cli.suspensions import open_waitpoints, print_waitpoints
 from flowfabric.client.fabric import Fabric
-from flowfabric.client.payloads import ENCODING, to_json
+from flowfabric.client.payloads import ENCODING, as_json, to_json
 from flowfabric.core import contracts as c
 from flowfabric.core.ids import ExecutionId
 from flowfabric.core.states import PublicState
@@ -142,6 +142,8 @@ def _content(payload: bytes, encoding: str | None) -> dict[str, Any]:
     """A payload: its value where it is JSON, base64 where it is not."""
     if encoding == ENCODING and payload:
         return {"encoding": encoding, "value": msgspec.Raw(payload)}
+    if encoding is None and payload and (text := as_json(payload)) is not None:
+        return {"encoding": None, "value": msgspec.Raw(text)}
     return {"encoding": encoding, "base64": base64.b64encode(payload).decode()}
 
 

@@ -218,12 +218,13 @@ class Handle(Generic[R]):
     def _decoded(self, found: c.ExecutionResult) -> R:
         if not found.payload:  # completed by hand, without a result
             return cast("R", None)
-        if found.encoding != payloads.ENCODING:
+        if found.encoding not in (payloads.ENCODING, None):
             problem = f"must be {payloads.ENCODING!r} to be read; raw_result() has the bytes"
             raise InvalidInput("result_encoding", found.encoding, problem)
-        if self._task is None:
-            return cast("R", payloads.decode(found.payload, payloads.decode_any, "result"))
-        return self._task.decode_result(found.payload)
+        if self._task is not None:
+            return self._task.decode_result(found.payload, is_labelled=found.encoding is not None)
+        decode = payloads.decode if found.encoding else payloads.decode_unlabelled
+        return cast("R", decode(found.payload, payloads.decode_any, "result"))
 
     def _not_found(self) -> ExecutionNotFound:
         return ExecutionNotFound(f"{self.id}: no such execution", execution_id=str(self.id))

@@ -64,6 +64,28 @@ def decode(data: bytes | msgspec.Raw, decoded: Decode, field: str) -> Any:
         raise InvalidInput(field + (place[1] if place else ""), _shown(data), problem) from cause
 
 
+def decode_unlabelled(data: bytes, decoded: Decode, field: str) -> Any:
+    """The value in bytes that another program left without an encoding: JSON, else text, else the bytes."""
+    for read in (decoded, lambda each: decoded(to_json(each.decode()))):
+        try:
+            return read(data)
+        except UNREADABLE:
+            continue
+    return data if decoded is decode_any else decode(data, decoded, field)
+
+
+def as_json(data: bytes) -> bytes | None:
+    """Bytes without an encoding as JSON: they are JSON already, or they are text. None: they are neither."""
+    try:
+        decode_any(data)
+    except UNREADABLE:
+        try:
+            return to_json(data.decode())
+        except UnicodeDecodeError:
+            return None
+    return data
+
+
 def schema(kind: Any) -> dict[str, Any] | None:
     """The JSON schema of a type; None for one that has none."""
     try:

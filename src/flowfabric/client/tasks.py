@@ -112,8 +112,10 @@ class Task(Generic[P, R]):
     def encode_result(self, value: R) -> bytes:
         return payloads.encode(value, f"result of {self.name}")
 
-    def decode_result(self, payload: bytes) -> R:
-        return cast("R", payloads.decode(payload, self._typed.result, f"result of {self.name}"))
+    def decode_result(self, payload: bytes, *, is_labelled: bool = True) -> R:
+        """The result in a payload; one that another program left without an encoding may also be text."""
+        decode = payloads.decode if is_labelled else payloads.decode_unlabelled
+        return cast("R", decode(payload, self._typed.result, f"result of {self.name}"))
 
     @property
     def result_type(self) -> Any:

@@ -39,7 +39,18 @@ def _given(inputs: Sequence[ExecutionInput]) -> Inputs:
     for each in inputs:
         if each.payload:
             _check_encoding(f"result of {each.upstream_execution_id}", each.encoding)
-    return as_inputs({each.data_passing_ref: each.payload for each in inputs})
+    return as_inputs({each.data_passing_ref: _as_json(each) for each in inputs})
+
+
+def _as_json(given: ExecutionInput) -> bytes | None:
+    """What a worker of another program returned says no encoding."""
+    if not given.payload or given.encoding is not None:
+        return given.payload
+    text = payloads.as_json(given.payload)
+    if text is None:
+        reason = f"the result of {given.upstream_execution_id} is neither JSON nor text"
+        raise Fail(reason, category=INVALID_PAYLOAD, retryable=False)
+    return text
 
 
 def _check_encoding(what: str, encoding: str | None) -> None:

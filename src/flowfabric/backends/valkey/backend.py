@@ -19,6 +19,7 @@ from flowfabric.backends.valkey.explanations import ValkeyExplanations
 from flowfabric.backends.valkey.flow_events import ValkeyFlowEvents
 from flowfabric.backends.valkey.flows import ValkeyEdges, ValkeyFlows
 from flowfabric.backends.valkey.lanes import ValkeyLanes
+from flowfabric.backends.valkey.layout import LAYOUT, refuse_another_layout
 from flowfabric.backends.valkey.leases import ValkeyLeases
 from flowfabric.backends.valkey.library import Library
 from flowfabric.backends.valkey.listing import ValkeyListing
@@ -46,6 +47,7 @@ from flowfabric.errors import InvalidInput, PartitionMismatch
 _RECORD = keys.PARTITION_RECORD
 _COUNTS = ("num_flow_partitions", "num_budget_partitions", "num_quota_partitions")
 _LANE_SHARDS = "lane_shards"
+_LAYOUT = "layout"
 _CLUSTER_SHARDS = 8
 
 
@@ -86,11 +88,12 @@ class ValkeyBackend(
 
     @classmethod
     async def open(cls, settings: Settings, source: Bundle | None = None) -> ValkeyBackend:
-        """Connect, refuse a store that is partitioned otherwise, and load the function library."""
+        """Connect, refuse a store of another program or with other partitions, and load the function library."""
         client = await open_client(settings)
         try:
-            partitions = await agree_on_partitions(client, settings)
             library = Library(client, source or bundle(), force=settings.force_library_load)
+            await refuse_another_layout(library, await _stored_counts(client), force=settings.force_library_load)
+            partitions = await agree_on_partitions(client, settings)
             await library.ensure()
         except BaseException:
             await client.close()
@@ -124,8 +127,9 @@ async def agree_on_partitions(client: Client, settings: Settings) -> PartitionCo
     ours = _first_counts(client, settings)
     # lane_shards goes first into a new record: one without it is another program's, whose lanes have one partition.
     names = _COUNTS if await _stored_counts(client) else (_LANE_SHARDS, *_COUNTS)
-    for name in names:
-        await client.execute("HSETNX", _RECORD, name, getattr(ours, name), key=_RECORD, repeatable=True)
+    first = {name: getattr(ours, name) for name in names} | {_LAYOUT: LAYOUT}
+    for name, value in first.items():
+        await client.execute("HSETNX", _RECORD, name, value, key=_RECORD, repeatable=True)
     stored = {_LANE_SHARDS: "1", **await _stored_counts(client)}
     for name in (*_COUNTS, _LANE_SHARDS) if settings.lane_shards else _COUNTS:
         if stored.get(name) != str(getattr(ours, name)):

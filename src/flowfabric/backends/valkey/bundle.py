@@ -13,7 +13,9 @@ from importlib.resources import files
 from flowfabric.backends.valkey.contract import Arg, FunctionSpec, parse_contract, uses_of
 
 LIBRARY_NAME = "flowfabric"
-# Raised whenever the text of the bundle changes in a release. The Rust line counts from 1; ours starts above it.
+# The Rust line counts its library of the same name from 1; ours starts above it.
+FIRST_VERSION = 100
+# Raised whenever the text of the bundle changes in a release.
 LIBRARY_VERSION = 100
 
 _FAULT = re.compile(r"user_function:(\d+)")
@@ -154,8 +156,9 @@ def _registration(spec: FunctionSpec) -> str:
     subject = f"'{spec.subject}'" if spec.subject else "nil"
     kept = f"lib.tenant.keep('{spec.function}', call, {subject}) " if spec.is_for_tenants else ""
     return (
-        f"local call = function(keys, argv, scope) {code} end {kept}"
-        f"redis.register_function{{function_name = '{spec.function}'{flags}, callback = call}}"
+        f"local call = function(keys, argv, scope) {code} end {kept}\n"
+        f"redis.register_function{{function_name = '{spec.function}', callback = call{flags}}}\n"
+        f"redis.register_function{{function_name = '{spec.own_function}', callback = call{flags}}}"
     )
 
 

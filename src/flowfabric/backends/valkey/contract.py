@@ -81,7 +81,7 @@ class FunctionSpec:
     @property
     def called_within(self) -> str:
         """The function that calls it for namespaces; of those, a server without writes answers one that has none."""
-        return "ff_look_within" if "no-writes" in self.flags else "ff_within"
+        return "ffpy_look_within" if "no-writes" in self.flags else "ffpy_within"
 
     @cached_property
     def positions(self) -> dict[str, int]:
@@ -110,6 +110,11 @@ class FunctionSpec:
         return max((at for at, key in enumerate(self.keys, 1) if not key.derived and not key.rest), default=0)
 
     @cached_property
+    def own_function(self) -> str:
+        """Its second name, which no other program's library has; our own calls use it."""
+        return f"ffpy_{self.operation}"
+
+    @cached_property
     def sent_keys(self) -> tuple[str, ...]:
         """The names of these."""
         return tuple(key.name for key in self.keys[: self.required_keys])
@@ -128,6 +133,8 @@ def parse_contract(operation: str, source: str) -> FunctionSpec:
     args = tuple(_arg(operation, word) for word in tags.get("args", []))
     if any(arg.rest for arg in args[:-1]):
         _refuse(operation, "@args", "only the last argument may take the rest")
+    if any(word.startswith("*") for word in tags.get("reply", [])[:-1]):
+        _refuse(operation, "@reply", "nothing may follow a list that callers read to the end")
     return FunctionSpec(
         operation=operation,
         summary=lines[0].removeprefix("---").strip(),

@@ -7,17 +7,10 @@ from typing import cast
 from flowfabric.backends.valkey.client import Reply
 from flowfabric.core import contracts as c
 
-_MARK = b"closed_reason"  # with it begins the entry that marks the end of a stream (lua/lib/stream.lua)
 _USUAL = [b"frame_type", b"ts", b"payload", b"encoding"]
 _USUAL_LENGTH = 2 * len(_USUAL)
 
 Head = tuple[str | int | float, ...]
-
-
-def closing_of(entry: Reply) -> tuple[int, str] | None:
-    """When and why the stream was closed, if this is the entry that says so."""
-    _, fields = cast("tuple[bytes, list[bytes]]", entry)
-    return (int(fields[3]), fields[1].decode()) if fields[0] == _MARK else None
 
 
 def frame_of(entry: Reply) -> c.StreamFrame:

@@ -3,21 +3,29 @@
 The handshake with each primary: absent, it is loaded; older, it is replaced; same or newer, it is used as it is.
 An older build never replaces a newer one, so that two releases can run side by side during a deployment.
 
+The Rust original has a library of the same name with functions of the same names, which know other records. Our own
+calls use names that only our library has. When a program of the original replaces the library, our next call finds no
+function, nothing runs with another meaning, and the library is put back; nobody pays for a check.
+
     python -m flowfabric.backends.valkey.library        prints the bundle, for operators who load it themselves
 """
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Sequence
 
-from flowfabric.backends.valkey.bundle import Bundle, bundle
+from flowfabric.backends.valkey.bundle import FIRST_VERSION, Bundle, bundle
 from flowfabric.backends.valkey.client import Client, Node, Reply
 from flowfabric.backends.valkey.connection import ServerReplyError
 from flowfabric.backends.valkey.contract import FunctionSpec
-from flowfabric.errors import BadReply, ScriptFault, UnsupportedServer
+from flowfabric.errors import BadReply, FlowFabricError, ScriptFault, Unavailable, UnsupportedServer
 
 _LOAD_ATTEMPTS = 3
+_FOREIGN_RECORD = "layout_mismatch: "  # lua/lib/record.lua
+
+_log = logging.getLogger(__name__)
 
 
 class Library:
@@ -52,6 +60,13 @@ class Library:
             if version is not None and version >= self.bundle.version and not self._force:
                 return
             replace = replace or version is not None
+            if is_foreign(version):
+                _log.warning(
+                    "another program has loaded its function library, version %d; it is replaced by ours, version %d. "
+                    "Programs that share this server must not load functions: see docs/howto/other-languages.md",
+                    version,
+                    self.bundle.version,
+                )
             try:
                 await self._load(node, replace=replace)
             except ServerReplyError as error:
@@ -80,7 +95,7 @@ class Library:
         namespaces: Sequence[str] | None = None,
     ) -> Reply:
         """FCALL, for namespaces or for all; a server that lost the library (new node, FUNCTION FLUSH) gets it again."""
-        function = spec.function
+        function = spec.own_function
         if namespaces is not None:
             function, args = spec.called_within, (len(namespaces), *namespaces, spec.function, *args)
         command = ("FCALL", function, len(keys), *keys, *args)
@@ -96,12 +111,19 @@ class Library:
         except ServerReplyError as error:
             raise self._fault(spec.function, error) from error
 
-    def _fault(self, operation: str, error: ServerReplyError) -> ScriptFault:
+    def _fault(self, operation: str, error: ServerReplyError) -> FlowFabricError:
+        if _FOREIGN_RECORD in str(error):
+            return Unavailable(f"{operation}: {error}", code="layout_mismatch")
         place = self.bundle.locate_fault(str(error))
         if place is None:
             return ScriptFault(f"{operation}: {error}", operation=operation)
         file, line = place
         return ScriptFault(f"{operation}: {file}:{line}: {error}", operation=operation, file=file, line=line)
+
+
+def is_foreign(version: int | None) -> bool:
+    """Is this the library of the Rust original?"""
+    return version is not None and version < FIRST_VERSION
 
 
 def _is_missing(error: ServerReplyError) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from flowfabric.backends.valkey import keys
 from flowfabric.backends.valkey.calls import FunctionCaller, flat_to_dict
 from flowfabric.backends.valkey.client import Client, Reply
+from flowfabric.backends.valkey.layout import FOREIGN_FIELD
 from flowfabric.core import contracts as c
 from flowfabric.core.ids import (
     AttemptId,
@@ -27,7 +28,7 @@ from flowfabric.core.states import (
     StateVector,
     TerminalOutcome,
 )
-from flowfabric.errors import ExecutionNotFound, InvalidInput
+from flowfabric.errors import ExecutionNotFound, InvalidInput, Unavailable
 
 Record = dict[str, str]
 
@@ -57,12 +58,12 @@ class ValkeyReads:
             fields = await self._caller.call_execution("describe_execution", execution_id)
         except ExecutionNotFound:
             return None
-        return _snapshot(execution_id, fields.mapping(0), fields.mapping(1))
+        return _snapshot(execution_id, _own(fields.mapping(0)), fields.mapping(1))
 
     async def get_execution(self, execution_id: ExecutionId) -> c.ExecutionInfo | None:
         key = keys.core(execution_id)
         record = flat_to_dict(await self._client.execute("HGETALL", key, key=key, repeatable=True))
-        return _info(execution_id, record) if record and self._caller.sees(_namespace(record)) else None
+        return _info(execution_id, _own(record)) if record and self._caller.sees(_namespace(record)) else None
 
     async def get_execution_state(self, execution_id: ExecutionId) -> PublicState | None:
         key = keys.core(execution_id)
@@ -97,6 +98,14 @@ class ValkeyReads:
             _current_attempt(core) if not put_away else _past_attempt(index, put_away)
             for index, put_away in enumerate(fields.mappings(2), from_index)
         ]
+
+
+def _own(record: Record) -> Record:
+    """The Rust original writes a field that ours have not; nothing else of its records means the same either."""
+    if FOREIGN_FIELD in record:
+        problem = f"{record.get('execution_id')}: the record was written by the Rust original and cannot be read"
+        raise Unavailable(problem, code="layout_mismatch")
+    return record
 
 
 def _number(record: Record, name: str) -> int | None:

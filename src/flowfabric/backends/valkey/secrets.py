@@ -50,20 +50,19 @@ class ValkeySecrets:
         return c.RotateWaitpointHmacSecretAllReport(entries=tuple(entries))
 
     async def list_waitpoint_hmac_kids(self, args: c.ListWaitpointHmacKidsArgs) -> c.WaitpointHmacKids:
-        fields = await self._call_secrets("list_waitpoint_hmac_kids", args.partition)
+        fields = await self._call_secrets("list_waitpoint_hmac_kids", args.partition, form="algorithms")
         current, count = fields.text(0), fields.number(1)
-        algorithms = [fields.text(2 + 2 * count + at) for at in range(count + 1)]
         verifying = [
             c.VerifyingKid(
-                kid=Kid.trusted(fields.text(2 + 2 * at)),
-                expires_at_ms=fields.number(3 + 2 * at),
-                algorithm=TokenAlgorithm(algorithms[1 + at]),
+                kid=Kid.trusted(fields.text(at)),
+                expires_at_ms=fields.number(at + 1),
+                algorithm=TokenAlgorithm(fields.text(at + 2)),
             )
-            for at in range(count)
+            for at in range(3, 3 + 3 * count, 3)
         ]
         return c.WaitpointHmacKids(
             current_kid=Kid.trusted(current) if current else None,
-            current_algorithm=TokenAlgorithm(algorithms[0]) if current else None,
+            current_algorithm=TokenAlgorithm(fields.text(2)) if current else None,
             verifying=tuple(sorted(verifying, key=lambda each: (each.expires_at_ms, each.kid))),
         )
 

@@ -12,7 +12,7 @@ from flowfabric.backends.valkey import keys
 from flowfabric.backends.valkey.calls import Fields, FunctionCaller, at_once, parse_envelope
 from flowfabric.backends.valkey.executions import fence_args
 from flowfabric.backends.valkey.frame_entries import frame_of, group_item
-from flowfabric.backends.valkey.tailing import Follower, FrameTails, Page
+from flowfabric.backends.valkey.tailing import Follower, FrameTails
 from flowfabric.core import batch as b
 from flowfabric.core import contracts as c
 from flowfabric.core.codec import to_msgpack
@@ -89,7 +89,7 @@ class ValkeyStreams:
     async def read_attempt_stream(self, args: c.ReadFramesArgs) -> c.StreamFrames:
         from_id = args.from_id.to_wire() if args.after is None else f"({args.after}"
         begins_at = "0-0" if args.after is None else str(args.after)
-        return (await self._read_page(args, from_id, args.to_id.to_wire(), begins_at)).frames
+        return await self._read_page(args, from_id, args.to_id.to_wire(), begins_at)
 
     async def tail_attempt_stream(self, args: c.TailFramesArgs) -> c.StreamFrames:
         async with self._frame_tails.follow(args, self._read_after) as follower:
@@ -138,12 +138,12 @@ class ValkeyStreams:
             first_applied_ms=fields.number(4),
         )
 
-    async def _read_after(self, args: c.FollowFramesArgs, after: str) -> Page:
+    async def _read_after(self, args: c.FollowFramesArgs, after: str) -> c.StreamFrames:
         return await self._read_page(args, f"({after}", "+", after)
 
     async def _read_page(
         self, args: c.FollowFramesArgs | c.ReadFramesArgs, from_id: str, to_id: str, begins_at: str
-    ) -> Page:
+    ) -> c.StreamFrames:
         stream = keys.stream(args.execution_id, args.attempt_index)
         fields = await self._caller.call(
             "read_attempt_stream",
@@ -159,7 +159,7 @@ class ValkeyStreams:
         )
         if fields.text(5) == "nothing":
             raise ExecutionNotFound(f"{args.execution_id}: no such execution", execution_id=args.execution_id)
-        return Page(_frames_from(fields, begins_at), fields.text(5) == "stream")
+        return _frames_from(fields, begins_at)
 
 
 def _frames_from(fields: Fields, begins_at: str) -> c.StreamFrames:

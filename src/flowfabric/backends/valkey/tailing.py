@@ -2,7 +2,7 @@
 
 Who is behind, because they came late, read from an older place or take long, reads pages through the client until they
 have caught up; from then on the blocking read hands them what comes. So memory is bounded, nobody holds up another, and
-nothing is missed or seen twice.
+nothing is missed or seen twice. A stream holds frames alone: that it was closed is told by the events of its execution.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ import asyncio
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Final, NamedTuple
+from typing import Final
 
 from msgspec.structs import replace
 
 from flowfabric.backends.valkey import keys
 from flowfabric.backends.valkey.blocking import BlockingReads, Source
 from flowfabric.backends.valkey.client import Client, Reply
-from flowfabric.backends.valkey.frame_entries import closing_of, frame_of, id_order
+from flowfabric.backends.valkey.frame_entries import frame_of, id_order
 from flowfabric.backends.valkey.tail import EventTail, Listener
 from flowfabric.core import contracts as c
 from flowfabric.core import limits
@@ -30,14 +30,7 @@ _MOST_HELD_FRAMES: Final = 1_000
 _MOST_HELD_BYTES: Final = 1_048_576
 
 
-class Page(NamedTuple):
-    """Frames as they were read, and whether the attempt has a stream at all."""
-
-    frames: c.StreamFrames
-    has_stream: bool
-
-
-ReadPage = Callable[[c.FollowFramesArgs, str], Awaitable[Page]]
+ReadPage = Callable[[c.FollowFramesArgs, str], Awaitable[c.StreamFrames]]
 
 
 class _Channel(Source):
@@ -52,11 +45,10 @@ class _Channel(Source):
         return bool(self.followers)
 
     def deliver(self, entries: list[Reply]) -> None:
-        closing = closing_of(entries[-1])
-        frames = [frame_of(entry) for entry in (entries[:-1] if closing else entries)]
-        self.position = entries[-1][0].decode()  # type: ignore[index,union-attr]
+        frames = [frame_of(entry) for entry in entries]
+        self.position = frames[-1].id
         for follower in tuple(self.followers):
-            follower.take(frames, closing)
+            follower.take(frames)
 
     def fail(self, error: Exception) -> None:
         for follower in tuple(self.followers):
@@ -74,13 +66,13 @@ class Follower:
         self._cursor = str(args.after)  # what was handed out ends here
         self._held: deque[c.StreamFrame] = deque()
         self._held_bytes = 0
-        self._closing: tuple[int, str] | None = None  # known, but what is held comes first
         self._end: c.StreamFrames | None = None
         self._channel: _Channel | None = None  # None: behind
         self._skip_to: tuple[int, int] | None = None  # the channel has yet to tell what was read up to here
         self._wake = asyncio.Event()
         self._error: Exception | None = None
         self._watching = AsyncExitStack()
+        self._events = 0  # how often the execution has moved since it is watched
         self._watch: asyncio.Task[None] | None = None
 
     async def next(self) -> c.StreamFrames:
@@ -89,8 +81,7 @@ class Follower:
                 return self._end
             if self._error is not None:
                 raise self._error
-            if self._held or self._closing:
-                await self._stop_watching()
+            if self._held:
                 return self._hand_out()
             if self._channel is not None:
                 self._wake.clear()
@@ -102,7 +93,7 @@ class Follower:
 
     async def peek(self) -> c.StreamFrames:
         """What there is now, without waiting."""
-        return (await self._read(self._args, self._cursor)).frames
+        return await self._read(self._args, self._cursor)
 
     async def close(self) -> None:
         self._leave()
@@ -111,7 +102,7 @@ class Follower:
 
     # What the channel calls.
 
-    def take(self, frames: list[c.StreamFrame], closing: tuple[int, str] | None) -> None:
+    def take(self, frames: list[c.StreamFrame]) -> None:
         self._wake.set()
         for frame in frames:
             if self._skip_to is not None:
@@ -124,7 +115,6 @@ class Follower:
             if frame.mode != c.StreamMode.BEST_EFFORT or self._args.visibility is c.Visibility.ALL:
                 self._held.append(frame)
                 self._held_bytes += len(frame.payload)
-        self._closing = closing
 
     def fail(self, error: Exception) -> None:
         self._error = error
@@ -133,13 +123,9 @@ class Follower:
     def _hand_out(self) -> c.StreamFrames:
         frames = tuple(self._held.popleft() for _ in range(min(len(self._held), self._args.count_limit)))
         self._held_bytes -= sum(len(frame.payload) for frame in frames)
-        if frames:
-            self._cursor = frames[-1].id
-        more = bool(self._held) or (self._channel is None and self._closing is None)
-        closed_at, reason = (None, None) if more else self._closing or (None, None)
-        return self._note_end(
-            c.StreamFrames(frames=frames, cursor=self._cursor, more=more, closed_at=closed_at, closed_reason=reason)
-        )
+        self._cursor = frames[-1].id
+        more = bool(self._held) or self._channel is None
+        return c.StreamFrames(frames=frames, cursor=self._cursor, more=more)
 
     def _note_end(self, page: c.StreamFrames) -> c.StreamFrames:
         if page.is_end:
@@ -147,17 +133,17 @@ class Follower:
         return page
 
     async def _catch_up(self) -> c.StreamFrames:
-        """One page from the cursor on; when it is the last one, what follows comes from the channel."""
-        page, has_stream = await self._read(self._args, self._cursor)
-        if has_stream:
-            await self._stop_watching()
-        elif self._watch is None and not page.is_closed:
-            await self._start_watching()
-            return c.StreamFrames()  # it may have ended before: look again
+        """One page from the cursor on; when nothing is left, what follows comes from the channel."""
+        seen = self._events
+        page = await self._read(self._args, self._cursor)
         self._cursor = page.cursor
-        if not page.more and not page.is_closed:
+        if page.more or page.is_closed:
+            return self._note_end(page)
+        if self._watch is not None and seen == self._events:
             self._join(page.cursor)
-        return self._note_end(page)
+        elif self._watch is None and not page.frames:
+            await self._start_watching()  # it may have ended before: look again
+        return page
 
     def _join(self, cursor: str) -> None:
         """From the cursor on the channel tells; not yet, when it has told what follows to others already."""
@@ -176,7 +162,7 @@ class Follower:
             self._channel.followers.discard(self)
             self._channel = None
 
-    # An attempt that ends before its first frame has no stream to be closed: its execution's events tell.
+    # That no more frames will come is told by the events of the execution: whatever ends an attempt is one.
 
     async def _start_watching(self) -> None:
         listener = await self._watching.enter_async_context(self._tails.events.listen(self._args.execution_id))
@@ -188,6 +174,7 @@ class Follower:
             while True:
                 await listener.wait()
                 listener.clear()
+                self._events += 1
                 self._leave()
                 self._wake.set()
         except Exception as error:  # whatever it is, nobody is left waiting for nothing

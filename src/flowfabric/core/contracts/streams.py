@@ -44,6 +44,7 @@ FramePayload: TypeAlias = Annotated[bytes, Rule(_frame_payload)]
 MetadataJson: TypeAlias = Annotated[str, Rule(_metadata)]
 RetentionMaxlen: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=limits.MAX_RETENTION_MAXLEN)]
 PayloadLimit: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=limits.MAX_FRAME_PAYLOAD_BYTES)]
+LiveFloor: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=limits.MAX_LIVE_FRAMES)]
 LiveCount: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=limits.MAX_LIVE_FRAMES)]
 Alpha: TypeAlias = Annotated[float, Rule(_alpha)]
 FrameNumber: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=limits.MAX_SAFE_INTEGER)]
@@ -79,7 +80,7 @@ class LiveFrames(Checked, frozen=True, kw_only=True):
     """
 
     ttl_ms: DurationMs = 0
-    maxlen_floor: LiveCount = 64
+    maxlen_floor: LiveFloor = 64
     maxlen_ceiling: LiveCount = limits.DEFAULT_MAX_LIVE_FRAMES
     ema_alpha: Alpha = 0.2  # how much the latest frames weigh in the rate
 

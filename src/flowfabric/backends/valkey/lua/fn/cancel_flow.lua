@@ -1,7 +1,7 @@
 --- Close a flow; from now on nothing of it can be claimed. Its members follow, as the policy says, within the budget.
 -- @keys    flow_core ~members ~flow_index
 -- @args    flow_id:id reason cancellation_policy now_ms= grace_ms=30000 form=
--- @reply   cancellation_policy members
+-- @reply   cancellation_policy *members
 -- @errors  invalid_input invalid_grace_ms flow_not_found flow_already_terminal
 -- @events  cancelled blocked completed failed skipped unblocked claimed resumed flow_completed flow_failed
 --          flow_cancelled

@@ -8,7 +8,7 @@
 --          concurrency_limit_exceeded invalid_claim_grant claim_grant_expired
 -- @events  resumed
 -- @repeat  unsafe
--- @uses    attempt claim clock grant record reply
+-- @uses    attempt claim clock grant record reply satisfied
 return function(K, A)
   local now = clock.now_ms()
   local x = record.load(K.core)
@@ -20,6 +20,7 @@ return function(K, A)
   grant.consume(x)
   A.attempt_timeout_ms = A.remaining_attempt_timeout_ms
   attempt.resume(x, now, A)
+  satisfied.show(x)
 
   return reply.ok(A.lease_id, x.current_lease_epoch, x.lease_expires_at, x.current_attempt_id,
     x.current_attempt_index, "resumed")

@@ -6,7 +6,7 @@
 --          dedup_ttl_ms:nat=86400000 resume_delay_ms:nat? signal_maxlen:nat=1000 max_signals_per_execution:nat?
 --          waitpoint_token on_pending=refuse on_undeclared=keep
 -- @reply   signal_id effect
--- @errors  invalid_input execution_not_found payload_too_large missing_token invalid_token
+-- @errors  invalid_input execution_not_found payload_too_large missing_token invalid_token token_expired
 --          hmac_secret_not_initialized target_not_signalable waitpoint_pending_use_buffer_script waitpoint_closed
 --          signal_limit_exceeded
 -- @events  signalled woken resumed

@@ -6,12 +6,10 @@
 -- @flags   no-writes
 -- @repeat  safe
 -- @uses    digits record reply stream summary
--- The frame at one end of the stream; the entry that marks a closed one is none.
+-- The frame at one end of the stream.
 local function frame_at(command, key, from, to)
-  for _, entry in ipairs(redis.call(command, key, from, to, "COUNT", 2)) do
-    if not stream.is_end(entry) then return entry[1] end
-  end
-  return ""
+  local entry = redis.call(command, key, from, to, "COUNT", 1)[1]
+  return entry and entry[1] or ""
 end
 
 return function(K, A)
@@ -22,12 +20,10 @@ return function(K, A)
   local key = stream.key(x, index)
   local meta = redis.call("HGETALL", key .. ":meta")
   local closed = redis.call("HMGET", key .. ":meta", "closed_at", "closed_reason")
-  local length, last = redis.call("XLEN", key), redis.call("XREVRANGE", key, "+", "-", "COUNT", 1)[1]
-  if last and stream.is_end(last) then length = length - 1 end
   local at, reason = closed[1], closed[2]
   if #meta == 0 then at, reason = stream.ended(x, A.attempt_index) end
   return {
-    1, "OK", meta, tostring(length), frame_at("XRANGE", key, "-", "+"), frame_at("XREVRANGE", key, "+", "-"), at or "",
+    1, "OK", meta, tostring(redis.call("XLEN", key)), frame_at("XRANGE", key, "-", "+"), frame_at("XREVRANGE", key, "+", "-"), at or "",
     reason or "", redis.call("HGET", summary.key(x, index), "version") or "0",
   }
 end

@@ -10,7 +10,7 @@
 --          capability_mismatch
 -- @events  claimed resumed
 -- @repeat  safe
--- @uses    admission attached attempt capability claim clock grant index offering record reply
+-- @uses    admission attached attempt capability claim clock grant index offering record reply satisfied
 local function refuse_state(x, now)
   if x.lifecycle_phase ~= "runnable" or x.terminal_outcome ~= "none" then
     return reply.refuse("execution_not_eligible", record.public_state(x))
@@ -57,6 +57,7 @@ return function(K, A)
   local kind = "resumed"
   if x.attempt_state == "attempt_interrupted" then
     attempt.resume(x, now, A)
+    satisfied.show(x)
   else
     kind = attempt.next_kind(x)
     attempt.start(x, now, A, kind)

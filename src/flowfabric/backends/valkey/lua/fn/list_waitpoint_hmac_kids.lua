@@ -1,29 +1,31 @@
---- List the kids of a partition's waitpoint secrets: the current one, those in their grace, and the algorithm of each.
+--- List the kids of a partition's waitpoint secrets: the current one and those in their grace, and how each signs.
 -- @keys    hmac_secrets
--- @args
--- @reply   current_kid count kids_and_expiries algorithms
+-- @args    form=
+-- @reply   current_kid count *kids
 -- @errors  invalid_input
 -- @flags   no-writes
 -- @repeat  safe
 -- @uses    clock reply secret
-return function(K)
-  local now, key = clock.now_ms(), K.hmac_secrets
+-- Other programs read pairs of kid and expiry to the end of the reply, so nothing may follow them: who wants the
+-- algorithms asks for them, and gets each kid with its own, the current one first.
+return function(K, A)
+  local now, key, with_algorithms = clock.now_ms(), K.hmac_secrets, A.form == "algorithms"
 
   local refusal = secret.check_key(key)
   if refusal then return refusal end
 
   local flat, fields = redis.call("HGETALL", key), {}
   for i = 1, #flat, 2 do fields[flat[i]] = flat[i + 1] end
-  local current, out, algorithms = fields.current_kid or "", {}, {}
-  algorithms[1] = current ~= "" and (fields["algorithm:" .. current] or "sha1") or ""
+  local current, out, count = fields.current_kid or "", {}, 0
+  local function algorithm(kid) return kid ~= "" and (fields["algorithm:" .. kid] or "sha1") or "" end
+  if with_algorithms then out[1] = algorithm(current) end
   for i = 1, #flat, 2 do
     local kid = flat[i]:match("^expires_at:(.+)$")
     if kid and kid ~= current and (tonumber(flat[i + 1]) or 0) >= now then
-      out[#out + 1], out[#out + 2] = kid, flat[i + 1]
-      algorithms[#algorithms + 1] = fields["algorithm:" .. kid] or "sha1"
+      count, out[#out + 1], out[#out + 2] = count + 1, kid, flat[i + 1]
+      if with_algorithms then out[#out + 1] = algorithm(kid) end
     end
   end
-  for _, algorithm in ipairs(algorithms) do out[#out + 1] = algorithm end
 
-  return reply.ok(current, (#out - #algorithms) / 2, unpack(out))
+  return reply.ok(current, count, unpack(out))
 end

@@ -30,7 +30,7 @@ local function read(key, A)
     local chunk = redis.pcall("XRANGE", key, from, A.to_id, "COUNT", wanted)
     if chunk.err then return nil, reply.invalid("from_id, to_id", "entry ids, - or +", A.from_id .. " " .. A.to_id) end
     for _, entry in ipairs(chunk) do
-      local hidden = stream.is_end(entry) or A.visibility == "exclude_best_effort" and is_best_effort(entry)
+      local hidden = A.visibility == "exclude_best_effort" and is_best_effort(entry)
       if not hidden then out[#out + 1], bytes = entry, bytes + (A.max_bytes and size_of(entry) or 0) end
       seen, reached = seen + 1, entry[1]
       if A.max_bytes and bytes >= A.max_bytes then return out, reached, "1" end

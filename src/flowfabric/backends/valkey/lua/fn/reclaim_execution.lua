@@ -21,7 +21,7 @@ return function(K, A)
 
   grant.consume(x)
   attempt.archive(x, "interrupted_reclaimed", now, x.ownership_state, "infra_crash")
-  stream.close(x, x.current_attempt_index, "reclaimed", now)
+  stream.close_reclaimed(x, x.current_attempt_index, now)
   attempt.start(x, now, A, "reclaim", tonumber(x.lease_reclaim_count or 0) + 1)
 
   return reply.ok(A.lease_id, x.current_lease_epoch, x.lease_expires_at, A.attempt_id, x.current_attempt_index,

@@ -44,7 +44,7 @@ end
 
 -- The attempt's policy snapshot as flat fields: one per top-level member, nested values as JSON.
 function M.attempt_policy(text)
-  if text == "" then return {} end
+  if text == "" or text == "null" then return {} end
   local ok, object = pcall(cjson.decode, text)
   if not ok or type(object) ~= "table" then return nil, reply.invalid("attempt_policy_json", "a JSON object", text) end
   local fields = {}

@@ -35,7 +35,8 @@ function M.read(A, now, created_at)
   local is_delayed = due ~= nil and due > now
   local priority = order.clamp_priority(A.priority)
   return {
-    state = is_delayed and DELAYED or WAITING, labels = labels, payload = A.input_payload, policy = A.policy_json,
+    state = is_delayed and DELAYED or WAITING, labels = labels, payload = A.input_payload,
+    policy = A.policy_json ~= "null" and A.policy_json or "",
     deadline = A.execution_deadline_at or (digest.execution_deadline_ms and now + digest.execution_deadline_ms),
     concurrency_key = A.concurrency_key ~= "" and A.concurrency_key or nil,
     fields = {

@@ -8,7 +8,7 @@ M.DELTAS = 64
 local AT_ONCE, SAFETY = 1000, 2
 
 -- How many best-effort frames stay: what comes within their time to live, twice. live: ttl_ms, floor, ceiling, alpha.
--- s.rate is how many came a second, smoothed; it starts so that the floor comes out.
+-- s.rate is how many came a second, smoothed; it starts so that the floor comes out. The newest always stays.
 function M.most(s, live, count, now)
   local window = live.ttl_ms > 0 and live.ttl_ms or 1
   if s.rate then
@@ -20,7 +20,7 @@ function M.most(s, live, count, now)
   end
   s.rate_at = now
   local most = math.ceil(s.rate * window * SAFETY / 1000)
-  return math.max(live.floor, math.min(most, math.max(live.ceiling, live.floor)))
+  return math.max(1, live.floor, math.min(most, math.max(live.ceiling, live.floor)))
 end
 
 -- Note the new entries in their list, and delete the oldest that are too many.

@@ -72,7 +72,7 @@ end
 -- What create keeps at hand of a policy text: {required_capabilities, attempt_timeout_ms, execution_deadline_ms,
 -- retention_ttl_ms, budget_ids, quota_policy_ids}.
 function M.digest(text)
-  if text == "" or text == "{}" then return {required_capabilities = ""} end
+  if text == "" or text == "{}" or text == "null" then return {required_capabilities = ""} end
   local ok, policy = pcall(cjson.decode, text)
   if not ok or type(policy) ~= "table" then return nil, reply.refuse("invalid_policy_json", "malformed") end
   local csv, refusal = required_capabilities(policy)

@@ -19,6 +19,11 @@ function M.at(core)
   }
 end
 
+-- The Rust original writes all of the state, and fields of its own beside it.
+local function refuse_foreign(x)
+  if x.partition_id then error("layout_mismatch: " .. x.core .. " was written by another program", 0) end
+end
+
 local function fill_in(x, defaults)
   x.ownership_state = x.ownership_state or defaults.ownership_state
   x.eligibility_state = x.eligibility_state or defaults.eligibility_state
@@ -44,6 +49,7 @@ function M.fill(x)
   local defaults = state.defaults(x.lifecycle_phase, x.public_state)
   if x.ownership_state or x.eligibility_state or x.blocking_reason or x.terminal_outcome or x.attempt_state then
     x.is_unusual = true
+    refuse_foreign(x)
     fill_in(x, defaults)
   else
     M.take_over(x, defaults)

@@ -15,7 +15,7 @@ end
 
 -- The members of a resume policy that are not usual, as text; or nil and a refusal.
 function M.read(text)
-  if text == "" then return "" end
+  if text == "" or text == "null" then return "" end
   local function refuse() return nil, reply.invalid("resume_policy_json", "a resume policy in JSON", text) end
   local ok, object = pcall(cjson.decode, text)
   if not ok or type(object) ~= "table" or not read_delay(object.resume_delay_ms) then return refuse() end

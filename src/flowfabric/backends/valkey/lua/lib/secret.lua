@@ -58,14 +58,16 @@ end
 -- Tells a secret from a later one of the same kid, and cannot be turned back into it.
 function M.mark(secret_hex) return redis.sha1hex(secret_hex):sub(1, 8) end
 
--- The mark of the secret by which tokens of this kid are accepted now, false when none are; and how long their digests
--- are. Or nil, nil and a refusal, which depends on the keystore alone.
+-- The mark of the secret by which tokens of this kid are accepted now, false when none are; how long their digests
+-- are; and the mark of the secret although its time may be over. Or nil, nil, nil and a refusal, which depends on the
+-- keystore alone.
 function M.verifies(tag, kid, now)
   local found = redis.call("HMGET", M.key(tag), "current_kid", "secret:" .. kid, "expires_at:" .. kid,
     "algorithm:" .. kid)
-  if not found[1] then return nil, nil, reply.refuse("hmac_secret_not_initialized") end
-  local counts = found[2] and (kid == found[1] or (tonumber(found[3]) or 0) >= now)
-  return counts and M.mark(found[2]), found[4] == "sha256" and 64 or 40
+  if not found[1] then return nil, nil, nil, reply.refuse("hmac_secret_not_initialized") end
+  local mark = found[2] and M.mark(found[2])
+  local counts = mark and (kid == found[1] or (tonumber(found[3]) or 0) >= now)
+  return counts and mark, found[4] == "sha256" and 64 or 40, mark
 end
 
 return M

@@ -56,22 +56,25 @@ local function note(b, execution_id, list)
   redis.call("PEXPIRE", key, LEDGER_MS)
 end
 
--- Count the amounts. Answers the first dimension whose soft limit this crossed, and the first that is over its hard
--- limit now; every crossing is told. execution_id: whose ledger they go to, or "".
+-- Count the amounts. Answers the first dimension that is above its soft limit now, and the first over its hard limit;
+-- every crossing is told once. execution_id: whose ledger they go to, or "".
 function M.count(b, list, now, execution_id, dedup)
-  local crossed, over = {}, nil
+  local crossed, soft, over = {}, nil, nil
   for _, each in ipairs(list) do
     local was_above = budget.is_above_soft(b, each.name)
     if each.amount > 0 then redis.call("HINCRBY", b.usage, each.name, digits.of(each.amount)) end
     b.used[each.name] = budget.used(b, each.name) + each.amount
-    if not was_above and budget.is_above_soft(b, each.name) then crossed[#crossed + 1] = each.name end
+    if budget.is_above_soft(b, each.name) then
+      soft = soft or each.name
+      if not was_above then crossed[#crossed + 1] = each.name end
+    end
     if not over and budget.is_over(b, each.name, 0) then over = each.name end
   end
   if execution_id ~= "" and #list > 0 then note(b, execution_id, list) end
   redis.call("HSET", b.key, "last_updated_at", digits.of(now))
   for _, name in ipairs(crossed) do budget.pass_soft(b, name, now) end
   if dedup ~= "" then redis.call("SET", dedup, "1", "PX", DEDUP_MS) end
-  return crossed[1], over
+  return soft, over
 end
 
 -- The answers that all ways of spending share.

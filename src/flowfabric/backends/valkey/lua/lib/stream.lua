@@ -24,20 +24,20 @@ function M.next_id(now, last)
   return digits.of(last_ms > now and last_ms or now) .. "-*"
 end
 
--- The last entry of a closed stream is no frame: it wakes whoever waits for one. Other programs, which read the stream
--- as it is, find a frame type in it, too.
-function M.is_end(entry) return entry[2][1] == "closed_reason" end
-
--- Close the attempt's stream where it has one and it is still open.
+-- Close the attempt's stream where it has one and it is still open. The stream itself holds frames alone, since other
+-- programs read it as it is; whoever waits for the end is woken by the event of the same step.
 function M.close(x, index, reason, now)
   if not index or x.stream_attempt_index ~= index then return end
-  local key = M.key(x, index)
-  local found = redis.call("HMGET", key .. ":meta", "closed_at", "last_sequence")
-  if found[1] then return end
-  local at = digits.of(now)
-  redis.call("HSET", key .. ":meta", "closed_at", at, "closed_reason", reason)
-  redis.call("XADD", key, M.next_id(now, found[2]), "closed_reason", reason, "closed_at", at, "frame_type", "closed",
-    "payload", "")
+  local meta = M.key(x, index) .. ":meta"
+  if redis.call("HSETNX", meta, "closed_at", digits.of(now)) == 1 then redis.call("HSET", meta, "closed_reason", reason) end
+end
+
+-- Another attempt has taken its place, which says more than that its lease was lost.
+function M.close_reclaimed(x, index, now)
+  M.close(x, index, "reclaimed", now)
+  if index and x.stream_attempt_index == index then
+    redis.call("HSET", M.key(x, index) .. ":meta", "closed_reason", "reclaimed")
+  end
 end
 
 -- When and why an attempt ended that never emitted, as the records tell it; nothing while it may still emit.

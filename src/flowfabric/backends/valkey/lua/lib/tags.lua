@@ -4,7 +4,7 @@ local M = {}
 
 -- Flat list of field, value from a JSON object of scalars; nested values and nulls are refused.
 function M.from_json(text)
-  if text == "" or text == "{}" then return {} end
+  if text == "" or text == "{}" or text == "null" then return {} end
   local ok, object = pcall(cjson.decode, text)
   if not ok or type(object) ~= "table" then return nil, reply.invalid("tags_json", "a JSON object", text) end
   local fields = {}

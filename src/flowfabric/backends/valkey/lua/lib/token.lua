@@ -39,16 +39,18 @@ function M.counts(tag, minted, now) return secret.verifies(tag, minted.kid, now)
 function M.fingerprint(minted) return redis.sha1hex(minted.digest):sub(1, 16) end
 
 -- A refusal, or nil when the token is the waitpoint's and what signed it still counts. w: nil when there is no
--- waitpoint. The answer and the work are the same then, and for another kid, as for a wrong token (G6).
+-- waitpoint. The answer and the work are the same then, and for another kid, as for a wrong token (G6): only who has
+-- the waitpoint's own token learns that its secret has expired.
 function M.check(tag, text, w, now)
   if text == "" then return reply.refuse("missing_token") end
   local kid, digest = text:match("^([^:]+):(.+)$")
-  local mark, length, refusal = secret.verifies(tag, kid or "", now)
+  local mark, length, signed, refusal = secret.verifies(tag, kid or "", now)
   if refusal then return refusal end
   local minted = w and M.of(w)
   if not minted or minted.kid ~= kid then minted = {digest = ("-"):rep(length)} end
   local is_right = hmac.equal(digest or "", minted.digest)
-  if not (mark and is_right and mark == minted.mark) then return reply.refuse("invalid_token") end
+  if not (signed and is_right and signed == minted.mark) then return reply.refuse("invalid_token") end
+  if not mark then return reply.refuse("token_expired") end
 end
 
 return M
