@@ -10,20 +10,15 @@ import asyncio
 import os
 import sys
 
-from playwright.async_api import async_playwright
-
 from scripts import apt, bounded
-from tests.browsers import launch
+from tests.browsers import opened_browser
 
 _DOWNLOAD_S = 300
 
 
 async def _starts() -> bool:
-    async with async_playwright() as playwright:
-        browser = await launch(playwright)
-        if browser is not None:
-            await browser.close()
-    return browser is not None
+    async with opened_browser() as browser:
+        return browser is not None
 
 
 def starts() -> bool:

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
-from playwright.async_api import Browser, async_playwright
+from playwright.async_api import Browser
 
 from examples.demo.__main__ import TOKENS, draw, send_letters
 from examples.demo.agents import LANE, worker
@@ -15,7 +15,7 @@ from flowfabric import Engine, Fabric, FlowHandle
 from flowfabric.core import contracts as c
 from flowfabric.server.listening import listening
 from flowfabric.server.settings import ServerSettings
-from tests.browsers import launch
+from tests.browsers import opened_browser
 
 IMAGES = Path(__file__).resolve().parent.parent / "docs" / "images"
 DESK, PHONE = (1280, 860), (390, 844)
@@ -85,11 +85,9 @@ async def suspended(fabric: Fabric) -> None:
 
 async def main() -> None:
     IMAGES.mkdir(parents=True, exist_ok=True)
-    async with asyncio.timeout(AT_MOST_S), async_playwright() as playwright, stage() as (fabric, url):
-        browser = await launch(playwright)
+    async with asyncio.timeout(AT_MOST_S), opened_browser() as browser, stage() as (fabric, url):
         assert browser is not None, "no browser starts: install Chromium"
         await play(fabric, url, browser)
-        await browser.close()
 
 
 if __name__ == "__main__":

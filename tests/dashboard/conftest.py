@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, async_playwright
+from playwright.async_api import Browser
 
 from flowfabric import Fabric
 from flowfabric.backends.valkey.backend import ValkeyBackend
@@ -14,7 +14,7 @@ from flowfabric.backends.valkey.embedded import EmbeddedServer
 from flowfabric.core.partition import PartitionConfig
 from flowfabric.server.listening import listening
 from flowfabric.server.settings import ServerSettings
-from tests.browsers import launch
+from tests.browsers import opened_browser
 from tests.dashboard.pages import Dashboard
 from tests.suites import not_run
 
@@ -24,12 +24,10 @@ _for_a_test = pytest_asyncio.fixture(loop_scope="session")
 
 @_forever
 async def browser() -> AsyncIterator[Browser]:
-    async with async_playwright() as playwright:
-        opened = await launch(playwright)
+    async with opened_browser() as opened:
         if opened is None:
             not_run("no browser")
         yield opened
-        await opened.close()
 
 
 @_forever

@@ -12,8 +12,8 @@ import pytest
 from flowfabric import ExecutionFailed, Fabric
 from flowfabric.backends.http.operations import Scope
 from flowfabric.backends.valkey.backend import ValkeyBackend
+from tests.nodes import find_node
 from tests.server.guarded import TokenFile, guarded
-from tests.server.nodes import find_node
 from tests.suites import not_run
 
 WORKER = Path(__file__).resolve().parents[2] / "examples" / "javascript" / "worker.mjs"
@@ -28,7 +28,7 @@ def topology() -> str:
 @asynccontextmanager
 async def working(url: str, token: str, lane: str = "default") -> AsyncIterator[asyncio.subprocess.Process]:
     """The worker, once it says that it works."""
-    node = await find_node() or not_run("no node")
+    node = find_node() or not_run("no node")
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(
         node, str(WORKER), url, lane, env={"FLOWFABRIC_TOKEN": token}, stdout=pipe, stderr=pipe

@@ -8,11 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from playwright.async_api import async_playwright
 
 from scripts import apt, bounded, environment
 from scripts.ci import in_ci
-from tests.browsers import launch
+from tests.browsers import opened_browser
 from tests.servers import eventually, is_alive
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -76,8 +75,8 @@ def test_apt_get_downloads_before_it_installs(bare: Path, monkeypatch: pytest.Mo
 
 async def test_a_browser_that_does_not_start_is_passed_over(bare: Path) -> None:
     put(bare, "chromium", "exit 127")
-    async with async_playwright() as playwright:
-        assert await launch(playwright) is None
+    async with opened_browser() as browser:
+        assert browser is None
 
 
 @pytest.mark.parametrize(("ci", "code"), [("", 0), ("false", 0), ("true", 1)])
