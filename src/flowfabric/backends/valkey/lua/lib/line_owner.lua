@@ -14,9 +14,10 @@ end
 -- A budget is of the namespace or the lane that it was made for.
 local function is_budget_wanted(tag, A, id)
   if A.execution_kind ~= "" or A.flow_id ~= "" then return false end
-  local scope = redis.call("HMGET", "ff:budget:" .. tag .. ":" .. id, "scope_type", "scope_id", "namespace")
-  if tenant.hides_limit(scope[3] or scope[1] == "namespace" and scope[2] or nil) then return false end
-  return fits(A.namespace, scope[1] == "namespace" and scope[2]) and fits(A.lane_id, scope[1] == "lane" and scope[2])
+  local found = redis.call("HMGET", "ff:budget:" .. tag .. ":" .. id, "scope_type", "scope_id", "namespace")
+  local def = {scope_type = found[1] or nil, scope_id = found[2] or nil, namespace = found[3] or nil}
+  if tenant.hides_limit(def) then return false end
+  return fits(A.namespace, tenant.owner(def)) and fits(A.lane_id, def.scope_type == "lane" and def.scope_id)
 end
 
 local function is_execution_wanted(tag, A, id)
