@@ -12,7 +12,7 @@ from flowfabric.cli import parsing
 from flowfabric.cli.options import AsJson, Limit, Url
 from flowfabric.cli.output import Cell, Output, Styled
 from flowfabric.cli.running import on_store, options_go_behind
-from flowfabric.cli.scopes import OfExecution, OfFlow, OfLane, OfNamespace, scope, scope_text
+from flowfabric.cli.scopes import OfExecution, OfFlow, OfLane, OfNamespace, Owner, scope, scope_text
 from flowfabric.client.fabric import Fabric
 from flowfabric.core.contracts import BudgetStatus, OnHardLimit
 
@@ -58,6 +58,7 @@ def create(
     on_breach: OnBreach = OnHardLimit.REJECT,
     reset_every: ResetEvery = None,
     budget_id: OwnId = None,
+    owner: Owner = None,
     namespace: OfNamespace = None,
     lane: OfLane = None,
     flow: OfFlow = None,
@@ -74,6 +75,7 @@ def create(
             on_hard_limit=on_breach,
             reset_every=parsing.optional_duration("--reset-every", reset_every),
             budget_id=budget_id,
+            owner=owner,
             **scope(namespace, lane, flow, execution),
         )
         if out.as_json:

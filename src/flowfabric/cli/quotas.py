@@ -12,7 +12,7 @@ from flowfabric.cli import parsing
 from flowfabric.cli.options import AsJson, Limit, Url
 from flowfabric.cli.output import Cell, Output
 from flowfabric.cli.running import on_store, options_go_behind
-from flowfabric.cli.scopes import OfExecution, OfFlow, OfLane, OfNamespace, scope, scope_text
+from flowfabric.cli.scopes import OfExecution, OfFlow, OfLane, OfNamespace, Owner, scope, scope_text
 from flowfabric.client.fabric import Fabric
 from flowfabric.core.contracts import QuotaKey, QuotaStatus
 
@@ -52,6 +52,7 @@ def create(
     window: Window = None,
     key_by: KeyBy = None,
     quota_policy_id: OwnId = None,
+    owner: Owner = None,
     namespace: OfNamespace = None,
     lane: OfLane = None,
     flow: OfFlow = None,
@@ -68,6 +69,7 @@ def create(
             window=parsing.optional_duration("--window", window),
             key_by=key_by,
             quota_policy_id=quota_policy_id,
+            owner=owner,
             **scope(namespace, lane, flow, execution),
         )
         if out.as_json:

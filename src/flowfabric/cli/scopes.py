@@ -12,6 +12,9 @@ OfNamespace: TypeAlias = Annotated[str | None, typer.Option("--namespace", metav
 OfLane: TypeAlias = Annotated[str | None, typer.Option("--lane", metavar="LANE", help="For a lane.")]
 OfFlow: TypeAlias = Annotated[str | None, typer.Option("--flow", metavar="ID", help="For a flow.")]
 OfExecution: TypeAlias = Annotated[str | None, typer.Option("--execution", metavar="ID", help="For one execution.")]
+Owner: TypeAlias = Annotated[
+    str | None, typer.Option("--owner", metavar="NAME", help="The namespace whose executions alone may use it.")
+]
 
 
 def scope(namespace: str | None, lane: str | None, flow: str | None, execution: str | None) -> Scope:

@@ -8,7 +8,7 @@ from typing import TypeAlias, TypedDict, Unpack
 from flowfabric.backends.ports import EngineBackend
 from flowfabric.client.options import Duration, ms
 from flowfabric.core import contracts as c
-from flowfabric.core.ids import BudgetId, ExecutionId, QuotaPolicyId
+from flowfabric.core.ids import BudgetId, ExecutionId, Namespace, QuotaPolicyId
 from flowfabric.errors import InvalidInput
 
 BudgetIds: TypeAlias = list[BudgetId]  # spelt here, where `list` is not yet a method
@@ -62,12 +62,14 @@ class Budgets:
         on_hard_limit: c.OnHardLimit | str = c.OnHardLimit.REJECT,
         reset_every: Duration | None = None,
         budget_id: str | None = None,
+        owner: str | None = None,
         **scope: Unpack[Scope],
     ) -> BudgetId:
         """Make a budget for a namespace, lane, flow or execution; without one, for those submitted with it.
 
         A total may reach its limit and not pass it; passing a soft one is told. With a `budget_id` of your own the call
-        can be repeated: a budget that exists is left as it is.
+        can be repeated: a budget that exists is left as it is. One for a namespace is of that namespace, any other of
+        its `owner`: a namespace whose executions alone may use it, or without one the store.
         """
         soft, found = soft or {}, _scope(scope)
         names = tuple(dict.fromkeys((*limits, *soft)))
@@ -81,6 +83,7 @@ class Budgets:
                 soft_limits=tuple(soft.get(name, 0) for name in names),
                 on_hard_limit=on_hard_limit,  # type: ignore[arg-type]  # checked there
                 reset_interval_ms=0 if reset_every is None else ms("reset_every", reset_every, low=1),
+                namespace=None if owner is None else Namespace(owner),
             )
         )
         return made.budget_id
@@ -176,12 +179,13 @@ class Quotas:
         jitter: Duration = 0,
         key_by: c.QuotaKey | str | None = None,
         quota_policy_id: str | None = None,
+        owner: str | None = None,
         **scope: Unpack[Scope],
     ) -> QuotaPolicyId:
         """Make a quota: so many running at once, so many starts (`rate`) within each `window` of whole seconds.
 
         It is for a namespace, lane, flow or execution, or without one for those submitted with it; over all of them, or
-        with `key_by` for each by itself.
+        with `key_by` for each by itself. `owner` is as with budgets.
         """
         found = _scope(scope)
         quota_id = QuotaPolicyId.new() if quota_policy_id is None else QuotaPolicyId(quota_policy_id)
@@ -195,6 +199,7 @@ class Quotas:
                 key_by=key_by,  # type: ignore[arg-type]  # checked there
                 scope_type=found[0] if found else None,
                 scope_id=found[1] if found else None,
+                namespace=None if owner is None else Namespace(owner),
             )
         )
         return made.quota_policy_id

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 from uuid import uuid4
 
 from flowfabric.core import contracts as c
-from flowfabric.core.ids import BudgetId, ReservationId
+from flowfabric.core.ids import BudgetId, Namespace, ReservationId
 from flowfabric.errors import BudgetExceeded
 from flowfabric.worker.budget_pause import decide
 from flowfabric.worker.journal import Journal, is_in_step
@@ -33,6 +33,7 @@ class WorkerPurse:
         self._journal = journal
         self._spent = Spent(journal)
         self._budget_ids: tuple[BudgetId, ...] | None = None
+        self._namespace: Namespace | None = None  # of the execution, when its budgets are known
         self._holds: dict[ReservationId, Occurrence] = {}
 
     async def use(self, amounts: Amounts, budget: str | None) -> Usage:
@@ -71,6 +72,7 @@ class WorkerPurse:
             dimensions=tuple(amounts),
             deltas=tuple(amounts.values()),
             dedup_key=key,
+            namespace=self._namespace,
         )
         return _told(budget_id, await self._journal.home.backend.report_usage_and_check(args))
 
@@ -108,6 +110,7 @@ class WorkerPurse:
             reservation_id=hold.reservation_id,
             dimensions=tuple(amounts),
             amounts=tuple(amounts.values()),
+            namespace=self._namespace,
         )
         return await self._journal.home.backend.reserve_budget(args)
 
@@ -127,6 +130,7 @@ class WorkerPurse:
             reservation_id=hold.reservation_id,
             dimensions=tuple(spent),
             amounts=tuple(spent.values()),
+            namespace=self._namespace,
         )
         _told(budget_id, await self._journal.home.backend.settle_reservation(args))
 
@@ -166,7 +170,8 @@ class WorkerPurse:
             return (BudgetId(budget),)
         if self._budget_ids is None:
             found = self._journal.home.backend.explain_execution(self._journal.attempt.execution_id)
-            self._budget_ids = (await self._journal.ask(found)).budget_ids
+            known = await self._journal.ask(found)
+            self._budget_ids, self._namespace = known.budget_ids, known.namespace
         return self._budget_ids
 
     async def _together(self, calls: Sequence[Awaitable[T]]) -> list[T]:

@@ -19,7 +19,15 @@ from flowfabric.core import capability
 from flowfabric.core import contracts as c
 from flowfabric.core.codec import to_msgpack
 from flowfabric.core.ids import BudgetId, QuotaPolicyId
-from flowfabric.errors import BackendUnavailable, Conflict, FlowFabricError, Unavailable, error_class_for
+from flowfabric.errors import (
+    CODES,
+    BackendUnavailable,
+    Conflict,
+    FlowFabricError,
+    NotFound,
+    Unavailable,
+    error_class_for,
+)
 
 
 class Answers(NamedTuple):
@@ -32,6 +40,8 @@ class Answers(NamedTuple):
 
 class ValkeyAsking(ValkeyAdmissions):
     """Passing admission, for claims."""
+
+    _whole: ValkeyAsking  # the store itself, of which this may be a tenant's view
 
     async def ask_limits(self, tag: str, offers: Sequence[Offer]) -> Answers:
         """Ask all limits of these offers. The refused are blocked by then, and wait in the order of their lane."""
@@ -99,6 +109,11 @@ class ValkeyAsking(ValkeyAdmissions):
         except FlowFabricError as error:
             _refuse_all(asking, name, error.code, error.message, BUDGET_SAFETY_MS, refused)
             return
+        owner = fields.text(6)
+        if owner and (foreign := [offer for offer in asking if offer.names[0] != owner]):
+            detail = f"budget {budget_id}: {CODES['budget_not_found'].meaning} of its namespace"
+            _refuse_all(foreign, name, "budget_not_found", detail, BUDGET_SAFETY_MS, refused)
+            asking = [offer for offer in asking if offer not in foreign]
         if fields.text(0) == "0":
             detail = f"budget {budget_id}: {fields.text(1)} is at {fields.text(2)} of {fields.text(3)}"
             _refuse_all(asking, name, "budget_exceeded", detail, BUDGET_SAFETY_MS, refused)
@@ -125,7 +140,11 @@ class ValkeyAsking(ValkeyAdmissions):
             return []
         admitted = []
         for offer, reply in zip(asking, fields.values[0], strict=True):  # type: ignore[arg-type]
-            outcome = parse_envelope("admit_batch", reply, offer.execution_id)
+            try:
+                outcome = parse_envelope("admit_batch", reply, offer.execution_id)
+            except NotFound as error:  # it is of another namespace
+                _refuse_all([offer], name, error.code, error.message, BUDGET_SAFETY_MS, refused)
+                continue
             if outcome.status in ("ADMITTED", "ALREADY_ADMITTED"):
                 admitted.append((offer, name + outcome.text(0) if outcome.text(2) == "1" else ""))
             else:

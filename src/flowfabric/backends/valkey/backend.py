@@ -84,6 +84,7 @@ class ValkeyBackend(
         self._frame_tails = FrameTails(client, self._tail)
         self._announcements = Announcements(client)
         self._turns = {}
+        self._whole = self
         self.partitions = partitions
 
     @classmethod

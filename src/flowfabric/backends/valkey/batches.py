@@ -15,6 +15,7 @@ from flowfabric.backends.valkey.client import Reply
 from flowfabric.backends.valkey.debts import Offer
 from flowfabric.backends.valkey.executions import create_items, created_from
 from flowfabric.backends.valkey.parking import ValkeyParkedClaim
+from flowfabric.backends.valkey.tenancy import ValkeyTenancy
 from flowfabric.core import batch as b
 from flowfabric.core import capability
 from flowfabric.core import contracts as c
@@ -29,7 +30,7 @@ _PER_CALL = 100
 _NOTHING = to_msgpack(())
 
 
-class ValkeyBatches(ValkeyAsking):
+class ValkeyBatches(ValkeyAsking, ValkeyTenancy):
     """Many at once."""
 
     _turns: dict[LaneId, int]  # the shard with which the next claim of a lane starts
@@ -37,8 +38,11 @@ class ValkeyBatches(ValkeyAsking):
     async def submit_executions(self, batch: Sequence[c.CreateExecutionArgs]) -> list[b.SubmitOutcome]:
         outcomes: list[b.SubmitOutcome | None] = [None] * len(batch)
         groups: dict[str, list[int]] = defaultdict(list)
+        for at, problem in (await self.unseen_limits(batch)).items():
+            outcomes[at] = problem
         for at, args in enumerate(batch):
-            groups[args.execution_id.tag].append(at)
+            if outcomes[at] is None:
+                groups[args.execution_id.tag].append(at)
 
         async def submit(tag: str, places: list[int]) -> None:
             items = to_msgpack([create_items(batch[at]) for at in places])

@@ -34,7 +34,7 @@ class ValkeyBudgets(ValkeyAdmissions):
             reset_interval_ms=args.reset_interval_ms,
             now_ms=0,
             dimension_count=len(args.dimensions),
-            dimensions=_limits(args),
+            dimensions=[*_limits(args), args.namespace or ""],
         )
         await self.attach_created(c.LimitKind.BUDGET, args.budget_id, args.scope_type, args.scope_id)
         if fields.status == "ALREADY_SATISFIED":
@@ -54,14 +54,14 @@ class ValkeyBudgets(ValkeyAdmissions):
         return [BudgetId(each) for each in sorted(each for ids in found for each in ids)[:limit]]
 
     async def report_usage_and_check(self, args: c.ReportUsageArgs) -> c.ReportUsageResult:
-        return await self._report(args, args.execution_id)
+        return await self._report(args, args.execution_id, args.namespace or "")
 
     async def report_usage_admin(self, args: c.ReportUsageAdminArgs) -> c.ReportUsageResult:
-        return await self._report(args, "")
+        return await self._report(args, "", "")
 
     async def record_spend(self, args: c.RecordSpendArgs) -> c.ReportUsageResult:
         dedup = self._dedup_key(args.budget_id, args.dedup_key)
-        spend = [*_pairs(args.dimensions, args.deltas), "0", dedup, args.execution_id or ""]
+        spend = [*_pairs(args.dimensions, args.deltas), "0", dedup, args.execution_id or "", args.namespace or ""]
         fields = await self._call_budget("record_spend", args.budget_id, pair_count=len(args.dimensions), spend=spend)
         return _counted(fields)
 
@@ -95,7 +95,7 @@ class ValkeyBudgets(ValkeyAdmissions):
 
     async def reserve_budget(self, args: c.ReserveBudgetArgs) -> c.ReserveBudgetResult:
         # Noted first, under the fence: whatever happens afterwards, the end of the lease returns it.
-        await self._caller.call_execution(
+        noted = await self._caller.call_execution(
             "note_reservation", args.execution_id, **fence_args(args.fence), budget_id=args.budget_id
         )
         fields = await self._call_budget(
@@ -105,7 +105,7 @@ class ValkeyBudgets(ValkeyAdmissions):
             reservation_id=args.reservation_id,
             lease_epoch=args.fence.lease_epoch,
             pair_count=len(args.dimensions),
-            amounts=_pairs(args.dimensions, args.amounts),
+            amounts=[*_pairs(args.dimensions, args.amounts), args.namespace or noted.text(1)],
         )
         return _reserved(fields)
 
@@ -116,7 +116,7 @@ class ValkeyBudgets(ValkeyAdmissions):
             execution_id=args.execution_id,
             reservation_id=args.reservation_id,
             pair_count=len(args.dimensions),
-            amounts=_pairs(args.dimensions, args.amounts),
+            amounts=[*_pairs(args.dimensions, args.amounts), args.namespace or ""],
         )
         return _counted(fields)
 
@@ -143,9 +143,9 @@ class ValkeyBudgets(ValkeyAdmissions):
         flat = fields.texts(0)
         return [_notice(text, at) for text, at in zip(flat[::2], flat[1::2], strict=True)]
 
-    async def _report(self, args: c.ReportUsageAdminArgs, execution_id: str) -> c.ReportUsageResult:
+    async def _report(self, args: c.ReportUsageAdminArgs, execution_id: str, namespace: str) -> c.ReportUsageResult:
         dedup = self._dedup_key(args.budget_id, args.dedup_key)
-        report = [*args.dimensions, *map(str, args.deltas), "0", dedup, execution_id]
+        report = [*args.dimensions, *map(str, args.deltas), "0", dedup, execution_id, namespace]
         fields = await self._call_budget(
             "report_usage_and_check", args.budget_id, dimension_count=len(args.dimensions), report=report
         )
@@ -248,7 +248,14 @@ def _status(budget_id: BudgetId, fields: Fields) -> c.BudgetStatus:
         reset_interval_ms=int(found.get("reset_interval_ms", 0)),
         reset_count=int(found.get("reset_count", 0)),
         last_reset_at=time("last_reset_at"),
+        namespace=owner_of(found),
     )
+
+
+def owner_of(definition: Mapping[str, str]) -> str | None:
+    """Whose a limit is; None: the store's own."""
+    made_for = definition.get("scope_id") if definition.get("scope_type") == "namespace" else None
+    return definition.get("namespace") or made_for
 
 
 def _notice(text: str, at_ms: str) -> c.BudgetNotice:

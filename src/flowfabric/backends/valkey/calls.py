@@ -94,6 +94,11 @@ class FunctionCaller:
         self._functions = library.bundle.functions
         self._namespaces = namespaces
 
+    @property
+    def is_scoped(self) -> bool:
+        """Whether it calls for a tenant."""
+        return self._namespaces is not None
+
     def sees(self, namespace: str) -> bool:
         """Whether things of this namespace are there for the caller."""
         return self._namespaces is None or namespace in self._namespaces

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from flowfabric.backends.valkey import keys, replays
 from flowfabric.backends.valkey.calls import Fields, FunctionCaller, Value
+from flowfabric.backends.valkey.tenancy import ValkeyTenancy
 from flowfabric.core import contracts as c
 from flowfabric.core import limits
 from flowfabric.core.codec import to_json
@@ -20,12 +21,13 @@ def fence_args(fence: c.LeaseFence | None) -> dict[str, Value]:
     return {"lease_id": fence.lease_id, "lease_epoch": fence.lease_epoch, "attempt_id": fence.attempt_id}
 
 
-class ValkeyExecutions:
+class ValkeyExecutions(ValkeyTenancy):
     """The life of an execution."""
 
     _caller: FunctionCaller
 
     async def create_execution(self, args: c.CreateExecutionArgs) -> c.CreateExecutionResult:
+        await self.check_limits([args])
         tag = args.execution_id.tag
         idempotency = (
             keys.idempotency(tag, args.namespace, args.idempotency_key) if args.idempotency_key else keys.noop(tag)

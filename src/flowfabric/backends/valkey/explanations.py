@@ -6,8 +6,9 @@ from msgspec.structs import replace
 
 from flowfabric.backends.valkey.budgets import ValkeyBudgets
 from flowfabric.backends.valkey.quotas import ValkeyQuotas
+from flowfabric.backends.valkey.tenancy import ValkeyTenancy
 from flowfabric.core import contracts as c
-from flowfabric.core.ids import BudgetId, ExecutionId, LaneId, QuotaPolicyId, WorkerInstanceId
+from flowfabric.core.ids import BudgetId, ExecutionId, LaneId, Namespace, QuotaPolicyId, WorkerInstanceId
 from flowfabric.core.states import LaneState, LifecyclePhase, StateVector
 from flowfabric.errors import FlowFabricError
 
@@ -16,13 +17,17 @@ Facts = dict[str, str]
 _UUID_LENGTH = 36
 
 
-class ValkeyExplanations(ValkeyBudgets, ValkeyQuotas):
+class ValkeyExplanations(ValkeyBudgets, ValkeyQuotas, ValkeyTenancy):
     """Why an execution does or does not run."""
 
     async def explain_execution(self, execution_id: ExecutionId) -> c.Explanation:
         fields = await self._caller.call_execution("explain_execution", execution_id)
-        found = explanation(execution_id, fields.mapping(0), fields.mapping(1))
-        limit = fields.mapping(1).get("waits_for")
+        facts = fields.mapping(1)
+        for name, kind in (("budgets", "b"), ("quotas", "q")):
+            seen = await self.seen_limits(f"{kind}:{each}" for each in _ids(facts, name))
+            facts[name] = ",".join(each[2:] for each in seen)
+        found = explanation(execution_id, await self.shown(fields.mapping(0)), facts)
+        limit = facts.get("waits_for")
         return found if limit is None else await self._with_limit(found, limit)
 
     async def _with_limit(self, found: c.Explanation, limit: str) -> c.Explanation:
@@ -44,6 +49,7 @@ def explanation(execution_id: ExecutionId, record: Facts, facts: Facts) -> c.Exp
     return c.Explanation(
         execution_id=execution_id,
         lane_id=LaneId(record["lane_id"]),
+        namespace=Namespace(record.get("namespace") or "default"),
         state_vector=state,
         public_state=state.public_state,
         now_ms=int(facts["now_ms"]),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from flowfabric.backends.valkey import keys
 from flowfabric.backends.valkey.calls import Fields, FunctionCaller, Value
 from flowfabric.backends.valkey.graph_parts import GraphPart, grow_part, submit_parts
+from flowfabric.backends.valkey.tenancy import ValkeyTenancy
 from flowfabric.core import contracts as c
 from flowfabric.core.contracts.edges import policy_fields
 from flowfabric.core.ids import EdgeId, ExecutionId, FlowId
@@ -15,7 +16,7 @@ from flowfabric.errors import Conflict, InvalidInput
 _NAMED_AGAIN = 1_000
 
 
-class ValkeyFlows:
+class ValkeyFlows(ValkeyTenancy):
     """The life of a flow."""
 
     _caller: FunctionCaller
@@ -25,6 +26,7 @@ class ValkeyFlows:
         for execution_id in (*(member.execution_id for member in args.members), args.parent_execution_id):
             if execution_id is not None:
                 self._check_partition(args.flow_id, execution_id)
+        await self.check_limits(args.members)
         fields: Fields | None = None
         is_new = False
         for part in submit_parts(args):
@@ -36,6 +38,7 @@ class ValkeyFlows:
     async def grow_flow(self, args: c.GrowFlowArgs) -> c.GrowFlowResult:
         for member in args.members:
             self._check_partition(args.flow_id, member.execution_id)
+        await self.check_limits(args.members)
         fields = await self._submit_part(args.flow_id, grow_part(args))
         return await self._submitted(args.flow_id, fields, is_new=fields.status == "OK")
 

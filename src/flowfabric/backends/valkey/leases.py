@@ -46,11 +46,11 @@ class ValkeyLeases(ValkeyAsking):
         except Conflict as error:
             if error.details.get("state") != "admission_required":
                 raise
-            offer = await self.offer_named(args)
+            offer = await self._whole.offer_named(args)
             try:
                 fields = await self._claim_in_one_step(args, admitted="1")
             except FlowFabricError:
-                await self.return_offers(args.execution_id.tag, [offer])
+                await self._whole.return_offers(args.execution_id.tag, [offer])
                 raise
         given = _Given(fields.number(1), fields.number(4), fields.number(2), fields.text(3))
         kind = fields.text(5)

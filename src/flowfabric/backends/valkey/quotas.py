@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from flowfabric.backends.valkey import keys
 from flowfabric.backends.valkey.admissions import ValkeyAdmissions
+from flowfabric.backends.valkey.budgets import owner_of
 from flowfabric.backends.valkey.calls import Fields, Value, at_once
 from flowfabric.core import contracts as c
 from flowfabric.core.ids import QuotaPolicyId
@@ -22,6 +23,7 @@ class ValkeyQuotas(ValkeyAdmissions):
             key_by=args.key_by,
             scope_type=args.scope_type,
             scope_id=args.scope_id,
+            namespace=args.namespace,
             **_limits(args),
         )
         await self.attach_created(c.LimitKind.QUOTA, args.quota_policy_id, args.scope_type, args.scope_id)
@@ -110,4 +112,5 @@ def _status(quota_policy_id: QuotaPolicyId, fields: Fields) -> c.QuotaStatus:
         started=fields.number(2),
         room=fields.number(3),
         retry_after_ms=fields.number(4) if fields.text(4) else None,
+        namespace=owner_of(found),
     )

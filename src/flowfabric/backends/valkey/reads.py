@@ -6,6 +6,7 @@ from flowfabric.backends.valkey import keys
 from flowfabric.backends.valkey.calls import FunctionCaller, flat_to_dict
 from flowfabric.backends.valkey.client import Client, Reply
 from flowfabric.backends.valkey.layout import FOREIGN_FIELD
+from flowfabric.backends.valkey.tenancy import ValkeyTenancy
 from flowfabric.core import contracts as c
 from flowfabric.core.ids import (
     AttemptId,
@@ -47,7 +48,7 @@ _ENDED = {
 }
 
 
-class ValkeyReads:
+class ValkeyReads(ValkeyTenancy):
     """Looking without touching."""
 
     _caller: FunctionCaller
@@ -58,12 +59,14 @@ class ValkeyReads:
             fields = await self._caller.call_execution("describe_execution", execution_id)
         except ExecutionNotFound:
             return None
-        return _snapshot(execution_id, _own(fields.mapping(0)), fields.mapping(1))
+        return _snapshot(execution_id, await self.shown(_own(fields.mapping(0))), fields.mapping(1))
 
     async def get_execution(self, execution_id: ExecutionId) -> c.ExecutionInfo | None:
         key = keys.core(execution_id)
         record = flat_to_dict(await self._client.execute("HGETALL", key, key=key, repeatable=True))
-        return _info(execution_id, _own(record)) if record and self._caller.sees(_namespace(record)) else None
+        if not record or not self._caller.sees(_namespace(record)):
+            return None
+        return _info(execution_id, await self.shown(_own(record)))
 
     async def get_execution_state(self, execution_id: ExecutionId) -> PublicState | None:
         key = keys.core(execution_id)

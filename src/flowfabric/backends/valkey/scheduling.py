@@ -100,12 +100,12 @@ class ValkeyScheduling(ValkeyAsking):
         if len(granted.values) < 3:
             return None
         offer = Offer.read(Fields(granted.operation, granted.status, granted.values[2]))  # type: ignore[arg-type]
-        answers = await self.ask_limits(tag, [offer])
+        answers = await self._whole.ask_limits(tag, [offer])
         if answers.admitted:
             return None
         if answers.refused:
             return refusal_of(answers.refused[0])
-        await self.return_offers(tag, [offer])
+        await self._whole.return_offers(tag, [offer])
         return BackendUnavailable(f"{granted.operation} {offer.execution_id}: a limit of it does not answer")
 
     async def scan_eligible_executions(self, args: c.ScanEligibleArgs) -> list[ExecutionId]:

@@ -62,6 +62,12 @@ def check_optional_scope(scope_type: LimitScope | None, scope_id: str | None) ->
         check_scope(scope_type, scope_id)
 
 
+def check_owner(namespace: Namespace | None, scope_type: LimitScope | None, scope_id: str | None) -> None:
+    """A limit that is for a namespace is of that namespace."""
+    if namespace is not None and scope_type is LimitScope.NAMESPACE and namespace != scope_id:
+        raise InvalidInput("namespace", namespace, f"must be {scope_id}, as of the scope, or left out")
+
+
 class AttachLimitArgs(Checked, frozen=True, kw_only=True):
     """A budget, or a quota policy, and a scope. Executions have all limits of their scopes, and their own.
 

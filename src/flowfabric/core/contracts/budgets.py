@@ -9,10 +9,10 @@ from typing import Annotated, Any, Literal, TypeAlias
 import msgspec
 
 from flowfabric.core import limits
-from flowfabric.core.contracts.attachments import LimitScope, ScopeId, check_optional_scope
+from flowfabric.core.contracts.attachments import LimitScope, ScopeId, check_optional_scope, check_owner
 from flowfabric.core.contracts.fields import Checked, DurationMs, Outcome, Rule
 from flowfabric.core.contracts.lease import LeaseFence
-from flowfabric.core.ids import BudgetId, ExecutionId, ReservationId, TimestampMs
+from flowfabric.core.ids import BudgetId, ExecutionId, Namespace, ReservationId, TimestampMs
 from flowfabric.errors import InvalidInput
 
 _DIMENSION = re.compile(r"[A-Za-z][A-Za-z0-9_.:-]*")
@@ -94,10 +94,12 @@ class CreateBudgetArgs(Checked, frozen=True, kw_only=True):
     on_hard_limit: OnHardLimit = OnHardLimit.REJECT
     on_soft_limit: Label = "warn"  # for people; nothing reads it
     reset_interval_ms: DurationMs = 0  # 0: only by hand
+    namespace: Namespace | None = None  # whose it is, for ever; None: of the namespace it is for, or the store's own
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_optional_scope(self.scope_type, self.scope_id)
+        check_owner(self.namespace, self.scope_type, self.scope_id)
         _check_limits(self.dimensions, self.hard_limits, self.soft_limits)
 
 
@@ -128,9 +130,13 @@ class ReportUsageAdminArgs(Checked, frozen=True, kw_only=True):
 
 
 class ReportUsageArgs(ReportUsageAdminArgs, frozen=True, kw_only=True):
-    """The same in the name of an execution, on whose ledger it is kept."""
+    """The same in the name of an execution, on whose ledger it is kept.
+
+    With the namespace of the execution, a budget of another namespace is not there.
+    """
 
     execution_id: ExecutionId
+    namespace: Namespace | None = None
 
 
 class UsageCounted(Outcome, frozen=True, kw_only=True, tag="ok"):
@@ -168,6 +174,7 @@ class RecordSpendArgs(ReportUsageAdminArgs, frozen=True, kw_only=True):
     """Count what was really spent, whatever the limits; an execution's is kept on its ledger."""
 
     execution_id: ExecutionId | None = None
+    namespace: Namespace | None = None  # of the execution, as in ReportUsageArgs
 
 
 class ReleaseBudgetArgs(Checked, frozen=True, kw_only=True):
@@ -233,6 +240,7 @@ class ReserveBudgetArgs(Checked, frozen=True, kw_only=True):
     reservation_id: ReservationId
     dimensions: Dimensions
     amounts: Amounts
+    namespace: Namespace | None = None  # of the execution, as in ReportUsageArgs
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -262,6 +270,7 @@ class SettleReservationArgs(Checked, frozen=True, kw_only=True):
     reservation_id: ReservationId
     dimensions: Dimensions = ()
     amounts: Amounts = ()
+    namespace: Namespace | None = None  # of the execution, as in ReportUsageArgs
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -291,6 +300,7 @@ class BudgetStatus(msgspec.Struct, frozen=True, kw_only=True):
     reset_interval_ms: int = 0
     reset_count: int = 0
     last_reset_at: TimestampMs | None = None
+    namespace: str | None = None  # whose it is; None: the store's own
 
 
 class DueBudgetsReset(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,9 +8,9 @@ from typing import Annotated, TypeAlias
 import msgspec
 
 from flowfabric.core import limits
-from flowfabric.core.contracts.attachments import LimitScope, ScopeId, check_optional_scope
+from flowfabric.core.contracts.attachments import LimitScope, ScopeId, check_optional_scope, check_owner
 from flowfabric.core.contracts.fields import Checked, DurationMs, Outcome
-from flowfabric.core.ids import ExecutionId, QuotaPolicyId, TimestampMs
+from flowfabric.core.ids import ExecutionId, Namespace, QuotaPolicyId, TimestampMs
 from flowfabric.errors import InvalidInput
 
 WindowSeconds: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=limits.MAX_DURATION_MS // 1000)]
@@ -52,10 +52,12 @@ class CreateQuotaPolicyArgs(QuotaLimits, frozen=True, kw_only=True):
     key_by: QuotaKey | None = None
     scope_type: LimitScope | None = None
     scope_id: ScopeId | None = None
+    namespace: Namespace | None = None  # whose it is, for ever; None: of the namespace it is for, or the store's own
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_optional_scope(self.scope_type, self.scope_id)
+        check_owner(self.namespace, self.scope_type, self.scope_id)
 
 
 class QuotaPolicyCreated(Outcome, frozen=True, kw_only=True, tag="created"):
@@ -143,3 +145,4 @@ class QuotaStatus(msgspec.Struct, frozen=True, kw_only=True):
     started: int = 0  # within the window
     room: int = 0  # how many may start now
     retry_after_ms: int | None = None  # until the window has room; None: it has
+    namespace: str | None = None  # whose it is; None: the store's own

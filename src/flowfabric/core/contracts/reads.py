@@ -143,6 +143,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     public_state: PublicState
     now_ms: TimestampMs
     created_at: TimestampMs
+    namespace: Namespace | None = None
     blocking_detail: str | None = None
     required_capabilities: tuple[str, ...] = ()
     delay_until: TimestampMs | None = None

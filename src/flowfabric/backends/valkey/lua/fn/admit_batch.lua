@@ -4,7 +4,7 @@
 -- @reply   outcomes
 -- @errors  invalid_input quota_policy_not_found corruption
 -- @repeat  safe
--- @uses    batch clock digits quota
+-- @uses    batch clock digits quota reply tenant
 local ITEM = batch.shape(1, {
   "execution_id", "ticket", "is_resume", "namespace", "lane", "execution_kind", "concurrency_key",
 }, {ticket = true, is_resume = true})
@@ -12,6 +12,7 @@ local ITEM = batch.shape(1, {
 local function admit(q, item, now)
   local wrong = batch.check(item, ITEM)
   if wrong then return wrong end
+  if tenant.is_foreign(q.def, item[4]) then return reply.refuse("quota_policy_not_found", q.id) end
   local who = {namespace = item[4], lane = item[5], execution_kind = item[6], concurrency_key = item[7]}
   local suffix = quota.suffix(q, who)
   local status, wait = quota.admit(q, suffix, item[1], item[2], item[3] == 1, now)

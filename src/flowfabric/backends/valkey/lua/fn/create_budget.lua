@@ -5,8 +5,8 @@
 -- @reply   budget_id
 -- @errors  invalid_input
 -- @repeat  safe
--- @uses    amounts budget clock digits reply
-local TEXT = {"scope_type", "scope_id", "enforcement_mode", "on_hard_limit", "on_soft_limit"}
+-- @uses    amounts budget clock digits reply tenant
+local TEXT = {"scope_type", "scope_id", "enforcement_mode", "on_hard_limit", "on_soft_limit", "namespace"}
 
 return function(K, A)
   local now = clock.at(A.now_ms)
@@ -17,6 +17,9 @@ return function(K, A)
   if wrong then return wrong end
   local limits, bad = amounts.limits(A.dimensions, A.dimension_count)
   if bad then return bad end
+  A.namespace = A.dimensions[3 * A.dimension_count + 1] or ""
+  wrong = tenant.check_owner(A.namespace, A.scope_type, A.scope_id)
+  if wrong then return wrong end
 
   redis.call("SADD", "ff:idx:" .. b.tag .. ":budget_policies", b.id)
   if redis.call("EXISTS", b.key) == 1 then return reply.satisfied(b.id) end

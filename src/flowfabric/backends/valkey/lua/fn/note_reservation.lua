@@ -1,11 +1,11 @@
 --- Note that the holder of a lease is about to reserve on a budget, so that what it leaves open returns with the lease.
 -- @keys    core
 -- @args    execution_id:id lease_id lease_epoch attempt_id budget_id:id
--- @reply   lease_epoch
+-- @reply   lease_epoch namespace
 -- @errors  invalid_input execution_not_found fence_required partial_fence_triple execution_not_active lease_revoked
 --          lease_expired stale_lease
 -- @repeat  safe
--- @uses    clock lease record reply update
+-- @uses    clock lease record reply tenant update
 local MOST = 64
 
 return function(K, A)
@@ -18,9 +18,11 @@ return function(K, A)
   if refusal then return refusal end
   local known, count = x.reserved_budgets or "", 0
   for _ in known:gmatch("[^,]+") do count = count + 1 end
-  if ("," .. known .. ","):find("," .. A.budget_id .. ",", 1, true) then return reply.ok(x.current_lease_epoch) end
+  if ("," .. known .. ","):find("," .. A.budget_id .. ",", 1, true) then
+    return reply.ok(x.current_lease_epoch, tenant.name(x.namespace))
+  end
   if count >= MOST then return reply.invalid("budget_id", "at most " .. MOST .. " of one lease", A.budget_id) end
 
   update.write(x, now, {"reserved_budgets", known == "" and A.budget_id or known .. "," .. A.budget_id})
-  return reply.ok(x.current_lease_epoch)
+  return reply.ok(x.current_lease_epoch, tenant.name(x.namespace))
 end

@@ -14,7 +14,7 @@ return function(K, A)
   if refusal then return refusal end
   local now, bad = args.nat("now_ms", A.spend[2 * n + 1], 0)
   if bad then return bad end
-  local b, unreadable = budget.load(K.budget)
+  local b, unreadable = budget.load(K.budget, A.spend[2 * n + 4])
   if not b then return unreadable end
   local dedup, execution_id = A.spend[2 * n + 2] or "", A.spend[2 * n + 3] or ""
   wrong = spending.check_dedup(b, dedup) or spending.check_countable(b, list)

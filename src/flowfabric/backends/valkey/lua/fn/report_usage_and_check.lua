@@ -16,13 +16,14 @@ local function read(A)
   if bad then return nil, bad end
   return {
     list = list, now = clock.at(now), dedup = A.report[2 * n + 2] or "", execution_id = A.report[2 * n + 3] or "",
+    namespace = A.report[2 * n + 4],
   }
 end
 
 return function(K, A)
   local report, refusal = read(A)
   if not report then return refusal end
-  local b, unreadable = budget.load(K.budget)
+  local b, unreadable = budget.load(K.budget, report.namespace)
   if not b then return unreadable end
   local wrong = spending.check_dedup(b, report.dedup) or spending.check_countable(b, report.list)
   if wrong then return wrong end

@@ -11,7 +11,7 @@ return function(K, A)
   if wrong then return wrong end
   local list, bad = amounts.pairs(A.amounts, A.pair_count, "amounts")
   if bad then return bad end
-  local b, refusal = budget.load(K.budget)
+  local b, refusal = budget.load(K.budget, A.amounts[2 * A.pair_count + 1])
   if not b then return refusal end
   if spending.is_repeated(reservation.settled_key(b, A.reservation_id)) then return {1, "ALREADY_APPLIED"} end
   if reservation.find(b, A.execution_id, A.reservation_id) then return reply.duplicate() end

@@ -1,7 +1,7 @@
 -- A budget: its definition, its limits, what is used of them and what is held for reservations.
 --
 -- One rule for every limit: an amount fits when used + held + amount is not more than the limit. A limit of 0 is none.
--- @uses digits event reply
+-- @uses digits event reply tenant
 local M = {}
 
 -- The most that is counted: beyond it, whole numbers are not exact any more.
@@ -42,14 +42,18 @@ local function split_limits(b, stored)
   end
 end
 
--- The whole budget. An absent one and an unreadable one are different refusals (G11).
-function M.load(key)
+-- The whole budget. An absent one and an unreadable one are different refusals (G11); one of another namespace is absent.
+-- namespace: of the execution that it is asked for, if that was said.
+function M.load(key, namespace)
   local b, refusal = M.at(key)
   if not b then return nil, refusal end
   local flat = redis.call("HGETALL", key)
   if #flat == 0 then return nil, reply.refuse("budget_not_found", b.id) end
   b.def = {}
   for i = 1, #flat, 2 do b.def[flat[i]] = flat[i + 1] end
+  if tenant.hides_limit(b.def) or tenant.is_foreign(b.def, namespace) then
+    return nil, reply.refuse("budget_not_found", b.id)
+  end
   local stored
   for _, part in ipairs({{"limits", b.limits}, {"used", b.usage}, {"held", b.reserved}}) do
     stored, refusal = read_numbers(b, part[2])

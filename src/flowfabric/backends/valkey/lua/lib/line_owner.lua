@@ -4,11 +4,11 @@ local M = {}
 
 -- A budget is of the namespace or the lane that it was made for.
 local function of_budget(tag, id)
-  local scope = redis.call("HMGET", "ff:budget:" .. tag .. ":" .. id, "scope_type", "scope_id", "namespace")
-  local namespace = scope[1] == "namespace" and scope[2]
+  local found = redis.call("HMGET", "ff:budget:" .. tag .. ":" .. id, "scope_type", "scope_id", "namespace")
+  local def = {scope_type = found[1] or nil, scope_id = found[2] or nil, namespace = found[3] or nil}
   return {
-    namespace = namespace, lane_id = scope[1] == "lane" and scope[2],
-    is_hidden = tenant.hides_limit(scope[3] or namespace or nil),
+    namespace = tenant.owner(def), lane_id = def.scope_type == "lane" and def.scope_id,
+    is_hidden = tenant.hides_limit(def),
   }
 end
 

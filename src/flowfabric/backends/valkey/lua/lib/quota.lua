@@ -2,7 +2,7 @@
 --
 -- Who is admitted has a ticket, under which it has a slot of its own, and a release frees only what its own ticket has
 -- taken: so each may be repeated, and come late.
--- @uses digits reply
+-- @uses digits reply tenant
 local M = {}
 
 local DEFAULT_WINDOW_MS = 60000
@@ -30,6 +30,7 @@ function M.load(key)
   local flat, def = redis.call("HGETALL", key), {}
   if #flat == 0 then return nil, reply.refuse("quota_policy_not_found", q.id) end
   for i = 1, #flat, 2 do def[flat[i]] = flat[i + 1] end
+  if tenant.hides_limit(def) then return nil, reply.refuse("quota_policy_not_found", q.id) end
   for name, field in pairs(NUMBERS) do
     local number = tonumber(def[field] or "0")
     if not number or number < 0 then
@@ -37,7 +38,7 @@ function M.load(key)
     end
     q[name] = number
   end
-  q.key_by = def.key_by
+  q.key_by, q.def = def.key_by, def
   return M.set_limits(q, q.window_seconds, q.rate, q.cap)
 end
 

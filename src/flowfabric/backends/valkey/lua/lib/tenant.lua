@@ -18,8 +18,28 @@ function M.hides(namespace)
   return scope ~= nil and not scope[M.name(namespace)]
 end
 
--- The same for a limit. nil: it is the store's own, which is for those who may see all of it.
-function M.hides_limit(owner) return M.scope ~= nil and not M.scope[owner or ""] end
+-- Whose a budget or quota policy is, by its definition: of the namespace that it names or was made for. nil: the store's
+-- own, which no tenant may name.
+function M.owner(def)
+  if def.namespace and def.namespace ~= "" then return def.namespace end
+  return def.scope_type == "namespace" and def.scope_id or nil
+end
+
+-- Is it hidden from the caller?
+function M.hides_limit(def) return M.scope ~= nil and not M.scope[M.owner(def) or ""] end
+
+-- Is it none for an execution of this namespace? nil and "": nobody said whose execution it is.
+function M.is_foreign(def, namespace)
+  local owner = M.owner(def)
+  return owner ~= nil and namespace ~= nil and namespace ~= "" and namespace ~= owner
+end
+
+-- A refusal, or nil for a limit whose owner and scope are of one namespace.
+function M.check_owner(namespace, scope_type, scope_id)
+  if namespace ~= "" and scope_type == "namespace" and scope_id ~= namespace then
+    return reply.invalid("namespace", "that of the scope, " .. scope_id, namespace)
+  end
+end
 
 -- A refusal, or nil for a namespace that the caller may create things in.
 function M.check_own(namespace)
