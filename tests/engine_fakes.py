@@ -105,6 +105,7 @@ class FakeStore:
         self.failing: dict[Partition | str, BaseException] = {}
         self.hanging: dict[Partition | str, asyncio.Event] = {}
         self.budgets_in: list[Partition] = []
+        self.limits_in: dict[Partition, int] = {}  # how many slots each has to be released
         self.budget_news: asyncio.Queue[frozenset[Partition]] = asyncio.Queue()
         self.resets: dict[Partition, int] = {}  # when budgets are to be reset
         self.limits_due: dict[Partition, int] = {}  # when there is something to do with limits
@@ -171,6 +172,21 @@ class FakeStore:
     async def drain_admissions(self, args: c.DrainAdmissionsArgs) -> c.AdmissionsDrained:
         await self._called("drain_admissions", args.partition)
         return c.AdmissionsDrained(now_ms=round(self.timer.now_ms()))
+
+    async def limit_partitions_in_use(self) -> list[Partition]:
+        await self._called("limit_partitions_in_use")
+        return list(self.limits_in)
+
+    async def reconcile_limits(self, args: c.ReconcileLimitsArgs) -> c.LimitsReconciled:
+        await self._called("reconcile_limits", args.partition)
+        start = int(args.cursor or 0)
+        end = min(start + args.limit, self.limits_in.get(args.partition, 0))
+        more = end < self.limits_in.get(args.partition, 0)
+        return c.LimitsReconciled(checked=end - start, released=end - start, cursor=str(end) if more else None)
+
+    async def forget_parked_claims(self, *, limit: int = 100) -> int:
+        await self._called("forget_parked_claims")
+        return 0
 
     async def repair_indexes(self, args: c.RepairIndexesArgs) -> c.IndexesRepaired:
         await self._called("repair_indexes", args.partition)

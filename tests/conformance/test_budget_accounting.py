@@ -200,7 +200,7 @@ class Books(RuleBasedStateMachine):
         due = await self.backend._caller.call_partition("due_admissions", tag, limit=100)
         debts = [Debt.read(entry) for entry in due.texts(1)]
         if debts:
-            await self.backend._settle(self.budget_id, debts)
+            await self.backend.settle_stretches(self.budget_id, [debt.stretch(self.budget_id) for debt in debts])
 
     def pay(self) -> None:
         for at, epoch in self.owed:

@@ -178,7 +178,7 @@ class TestOtherClaims:
             await limits.backend._claim_in_one_step(args)
         assert caught.value.details["state"] == "admission_required"
         with pytest.raises(FlowFabricError):
-            await limits.backend._claim_in_one_step(args, admitted="1")
+            await limits.backend._claim_in_one_step(args, ticket=1)
 
 
 async def test_a_trimmed_execution_leaves_nothing_of_its_limits(limits: Limits) -> None:

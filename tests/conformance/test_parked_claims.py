@@ -8,7 +8,7 @@ import pytest
 
 from flowfabric.core import batch as b
 from flowfabric.core import contracts as c
-from flowfabric.core.ids import LaneId, Namespace
+from flowfabric.core.ids import LaneId, Namespace, WorkerInstanceId
 from flowfabric.core.states import PublicState
 from flowfabric.errors import BadReply
 from tests.conformance.driver import BACKOFF, INSTANCE, LANE, TTL, Driver
@@ -297,3 +297,18 @@ async def test_work_starts_wherever_the_worker_listens(driver: Driver) -> None:
             started += (await ask(driver, lane_id=lane)).claimed
     assert sorted(work.execution_id for work in started) == sorted(submitted)
     await check_store(driver.backend.client)
+
+
+async def test_claims_of_killed_workers_are_forgotten_and_those_of_others_stay(near: Driver) -> None:
+    async with listening(near):
+        for number in range(250):
+            await park(near, worker_instance_id=WorkerInstanceId(f"killed-{number}"))
+            await park(near, worker_instance_id=WorkerInstanceId(f"killed-{number}"), lane_id=MARKER)
+        parked = await park(near)
+        while await near.backend.forget_parked_claims(limit=100):
+            pass
+        keys = [f"ff:idx:{home(near, lane).tag}:lane:{lane}:parked" for lane in (LANE, MARKER)]
+        left = [await near.backend.client.execute("HKEYS", key, key=key) for key in keys]
+        assert left == [[INSTANCE.encode()], []]
+        assert await parked.recall() == []
+    assert await near.backend.forget_parked_claims() == 0

@@ -132,12 +132,13 @@ class TestConcurrency:
         quota = await limits.quota(max_concurrent=1)
         await limits.submit(quotas=(quota,))
         (held,) = await limits.driver.take(1)
+        first = limits.driver.clock.now_ms  # a ticket is the time at which it was issued
         await limits.driver.fail(held, retry=True)
         await limits.driver.clock.advance(BACKOFF)
         await limits.driver.promote(held)
         await limits.drain(held)
         (again,) = await limits.driver.take(1)
-        paid_again = c.ReleaseAdmissionArgs(quota_policy_id=quota, execution_id=again.execution_id, ticket=1)
+        paid_again = c.ReleaseAdmissionArgs(quota_policy_id=quota, execution_id=again.execution_id, ticket=first)
         await limits.backend.release_admission(paid_again)
         assert (await limits.quota_status(quota)).running == 1, "the old debt does not free the new slot"
         await limits.driver.complete(again)

@@ -94,6 +94,14 @@ def note_reservation(x: Execution) -> Reply:
     return x.fcall("ff_note_reservation", [x.core], x.id, x.lease, 1, x.attempt, BUDGET_ID)
 
 
+def after(arrange: Step, *steps: Step) -> Step:
+    def run(x: Execution) -> None:
+        for step in (arrange, *steps):
+            step(x)
+
+    return run
+
+
 LIMIT_SCENARIOS: list[Scenario] = [
     ("create_budget", "invalid_input", nothing,
      on_budget("ff_create_budget", BUDGET_ID, "", "", "", "", "", 0, 0, 65, fillers=4)),
@@ -115,6 +123,12 @@ LIMIT_SCENARIOS: list[Scenario] = [
                on_budget("ff_settle_reservation", "x1", "r1", 65)),
     *of_budget("settle_stretch", on_budget("ff_settle_stretch", "x1", 1, 5, 1),
                on_budget("ff_settle_stretch", "x1", 1, 5, 1, suffix=":usage")),
+    ("reserve_budget", "stale_lease", after(with_budget, on_budget("ff_settle_stretch", "x1", 1, 0, 0, "1")),
+     on_budget("ff_reserve_budget", "x1", "r1", 1, 1, "tokens", 5)),
+    *of_budget("list_holders", on_budget("ff_list_holders", "", 10), on_budget("ff_list_holders", "", 101)),
+    ("list_admitted", "invalid_input", with_quota, on_quota("ff_list_admitted", "", "x", 10)),
+    ("find_unheld", "invalid_input", nothing, on_partition("ff_find_unheld", msgspec.msgpack.encode([["x1", -1, 0]]))),
+    ("forget_parked", "invalid_input", nothing, on_partition("ff_forget_parked", 1001)),
     ("due_budgets", "invalid_input", with_budget, on_key("ff_due_budgets", "ff:idx:{b:7}:budget_resets", 1001)),
     ("budget_notices", "invalid_input", with_budget, on_key("ff_budget_notices", "ff:idx:{b:7}:other", 10)),
     ("list_limits", "invalid_input", with_budget, on_key("ff_list_limits", "ff:idx:{b:7}:budget_policies", "", 1002)),
@@ -150,14 +164,6 @@ reserve = on_budget("ff_reserve_budget", "x1", "r1", 1, 1, "tokens", 5)
 settle = on_budget("ff_settle_reservation", "x1", "r1", 1, "tokens", 5)
 settle_stretch = on_budget("ff_settle_stretch", "x1", 1, 5, 1)
 release = on_budget("ff_release_budget", BUDGET_ID, "x1", suffix=":usage", fillers=2)
-
-
-def after(arrange: Step, *steps: Step) -> Step:
-    def run(x: Execution) -> None:
-        for step in (arrange, *steps):
-            step(x)
-
-    return run
 
 
 def admit(x: Execution) -> Reply:

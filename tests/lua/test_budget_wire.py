@@ -162,8 +162,9 @@ def test_a_scheduler_of_its_own_grants_what_it_admitted_and_the_end_owes_the_slo
     x.claim()
     x.complete()
     entries = wire.zrange(f"ff:part:{x.tag}:handovers", 0, -1)
-    assert [entry.decode().split(" ")[:5] for entry in entries] == [[x.id, x.id, "1", "1", "1"]]
-    assert entries[0].decode().split(" ")[7:] == [quota.id, "-"]
+    ticket = str(x.field("admission_seq"))
+    assert [entry.decode().split(" ")[:5] for entry in entries] == [[x.id, x.id, ticket, "1", "1"]]
+    assert entries[0].decode().split(" ")[7:] == [quota.id, "-", "-"]
 
 
 @pytest.mark.parametrize("policy", ['{"budget_ids":"b"}', '{"budget_ids":["a b"]}', '{"quota_policy_ids":[1]}'])

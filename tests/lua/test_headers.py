@@ -132,3 +132,10 @@ def test_the_library_version_is_raised_when_the_bundle_changes() -> None:
     lock = json.loads(Path("tests/golden/library.json").read_text())
     hint = "the bundle changed: raise LIBRARY_VERSION if this was released, then run scripts/library_lock.py"
     assert lock == {"version": LIBRARY_VERSION, "sha256": bundle().sha256}, hint
+
+
+def test_one_module_alone_writes_the_ticket_of_a_record_so_that_none_goes_without_its_debt() -> None:
+    """Whoever overwrites or drops it owes what was given under it; lib/offering.lua does so in the same step."""
+    writes = re.compile(r'\.admission\s*=[^=]|"admission"')
+    found = {name for name, source in {**FUNCTIONS, **MODULES}.items() if writes.search(code_of(source))}
+    assert found - {"find_unheld"} == {"offering"}, "find_unheld reads single fields"

@@ -12,7 +12,7 @@ from typing import Protocol, TypeAlias
 
 from flowfabric.backends.budget_ports import BudgetPort, BudgetUpkeepPort
 from flowfabric.backends.flow_ports import EdgePort, FlowEventPort, FlowPort, FlowReadPort
-from flowfabric.backends.quota_ports import AdmissionPort, QuotaPort
+from flowfabric.backends.quota_ports import AdmissionPort, QuotaPort, ReconcilePort
 from flowfabric.backends.step_ports import StepPort
 from flowfabric.backends.stream_ports import StreamPort
 from flowfabric.backends.suspension_ports import SecretPort, SignalPort, SuspensionPort
@@ -352,6 +352,7 @@ class EngineBackend(
     BudgetUpkeepPort,
     QuotaPort,
     AdmissionPort,
+    ReconcilePort,
     StreamPort,
     FlowPort,
     EdgePort,

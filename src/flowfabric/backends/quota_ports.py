@@ -10,6 +10,7 @@ from typing import Protocol
 
 from flowfabric.core import contracts as c
 from flowfabric.core.ids import QuotaPolicyId
+from flowfabric.core.partition import Partition
 
 
 class QuotaPort(Protocol):
@@ -53,4 +54,20 @@ class AdmissionPort(Protocol):
 
     async def drain_admissions(self, args: c.DrainAdmissionsArgs) -> c.AdmissionsDrained:
         """Pay what a partition owes to limits, take back lapsed offers, let go the next of what waits, in order."""
+        ...
+
+
+class ReconcilePort(Protocol):
+    """What dead workers have left behind, found by looking at all there is."""
+
+    async def limit_partitions_in_use(self) -> list[Partition]:
+        """The partitions that hold quota policies, like {q:7}, or budgets, like {b:7}."""
+        ...
+
+    async def reconcile_limits(self, args: c.ReconcileLimitsArgs) -> c.LimitsReconciled:
+        """Release slots and reservations that no record has, of some limits of a partition; what waits is let go."""
+        ...
+
+    async def forget_parked_claims(self, *, limit: int = 100) -> int:
+        """Forget claims that wait for work and that no worker listens for, some of each partition; how many."""
         ...

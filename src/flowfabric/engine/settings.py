@@ -20,6 +20,7 @@ _BOUNDS: Final[dict[str, tuple[int, int]]] = {
     "repair_ms": (10, _HOUR_MS),
     "retention_ms": (100, _HOUR_MS),
     "worker_expiry_ms": (100, _HOUR_MS),
+    "reconcile_ms": (100, _HOUR_MS),
     "budgets_ms": (100, _HOUR_MS),
     "retain_ms": (0, limits.MAX_DURATION_MS),
     "keep_last": (0, limits.MAX_U32),
@@ -46,6 +47,7 @@ class EngineSettings:
     repair_ms: int = 1_000
     retention_ms: int = 60_000
     worker_expiry_ms: int = 5_000
+    reconcile_ms: int = 20_000
     budgets_ms: int = 300_000
     retain_ms: int | None = None
     keep_last: int | None = None

@@ -23,6 +23,7 @@ from flowfabric.engine.services.index_repair import IndexRepair
 from flowfabric.engine.services.listening import BudgetListening, Listening
 from flowfabric.engine.services.partitions import PartitionFinder
 from flowfabric.engine.services.rebroadcast import Rebroadcast
+from flowfabric.engine.services.reconcile import Reconcile
 from flowfabric.engine.services.retention import Retention
 from flowfabric.engine.services.share import ShareHolder
 from flowfabric.engine.services.worker_expiry import WorkerExpiry
@@ -91,6 +92,7 @@ class Engine:
             BlockedWork(self._around),
             Rebroadcast(self._around),
             WorkerExpiry(self._around),
+            Reconcile(self._around),
             Retention(self._around),
             IndexRepair(self._around),
         )

@@ -200,6 +200,9 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         POST /engine/worker-expiry   expire_workers                admin
         POST /engine/admissions      drain_admissions              admin
         POST /engine/budget-resets   reset_due_budgets             admin
+        GET  /engine/limit-partitions  limit_partitions_in_use     admin
+        POST /engine/limits          reconcile_limits              admin
+        POST /engine/parked-claims   forget_parked_claims          admin
         POST /engine/budget-notices  read_budget_notices           admin
         """,
     ),

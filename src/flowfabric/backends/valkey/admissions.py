@@ -161,7 +161,8 @@ class ValkeyAdmissions:
 
     async def _pay_one(self, name: str, debts: Sequence[Debt]) -> int:
         if name.startswith("b:"):
-            return await self._settle(BudgetId(name[2:]), debts)
+            budget_id = BudgetId(name[2:])
+            return await self.settle_stretches(budget_id, [debt.stretch(budget_id) for debt in debts])
         return await self.release_slots(QuotaPolicyId(name[2:]), [debt.release_item for debt in debts])
 
     async def release_slots(self, quota_policy_id: QuotaPolicyId, items: Sequence[tuple[str | int, ...]]) -> int:
@@ -177,11 +178,12 @@ class ValkeyAdmissions:
             woken += await self._wake(name + suffix, found)
         return woken
 
-    async def _settle(self, budget_id: BudgetId, debts: Sequence[Debt]) -> int:
+    async def settle_stretches(self, budget_id: BudgetId, stretches: Sequence[dict[str, Value]]) -> int:
+        """Bring ends of running to a budget, and let the next ones go; how many."""
         key = keys.budget(budget_id, self.partitions)
         waiting: dict[str, str] = {}
-        for debt in debts:
-            fields = await self._caller.call("settle_stretch", {"budget": key}, debt.stretch, subject=budget_id)
+        for stretch in stretches:
+            fields = await self._caller.call("settle_stretch", {"budget": key}, stretch, subject=budget_id)
             waiting = fields.mapping(1)
         if not waiting:
             return 0

@@ -86,7 +86,7 @@ class ValkeyAsking(ValkeyAdmissions):
             raise refusal_of(answers.refused[0])
         if not answers.admitted:
             await self.return_offers(tag, offers)
-            raise BackendUnavailable(f"claim {args.execution_id}: a limit of it does not answer")
+            raise BackendUnavailable(f"claim {args.execution_id}: a limit of it did not answer in time")
         return answers.admitted[0]
 
     async def return_offers(self, tag: str, offers: Sequence[Offer]) -> None:
@@ -145,7 +145,9 @@ class ValkeyAsking(ValkeyAdmissions):
             except NotFound as error:  # it is of another namespace
                 _refuse_all([offer], name, error.code, error.message, BUDGET_SAFETY_MS, refused)
                 continue
-            if outcome.status in ("ADMITTED", "ALREADY_ADMITTED"):
+            if outcome.status == "RELEASED":  # it comes late: the execution is under another ticket by now, or none
+                silent.add(offer.execution_id)
+            elif outcome.status in ("ADMITTED", "ALREADY_ADMITTED"):
                 admitted.append((offer, name + outcome.text(0) if outcome.text(2) == "1" else ""))
             else:
                 wait = outcome.number(1) if outcome.text(1) else SAFETY_MS

@@ -26,6 +26,7 @@ from flowfabric.backends.valkey.listing import ValkeyListing
 from flowfabric.backends.valkey.maintenance import ValkeyMaintenance
 from flowfabric.backends.valkey.opening import open_client
 from flowfabric.backends.valkey.reads import ValkeyReads
+from flowfabric.backends.valkey.reconciling import ValkeyReconciling
 from flowfabric.backends.valkey.retention import ValkeyRetention
 from flowfabric.backends.valkey.scheduling import ValkeyScheduling
 from flowfabric.backends.valkey.secrets import ValkeySecrets
@@ -71,6 +72,7 @@ class ValkeyBackend(
     ValkeyWakeups,
     ValkeyWorkers,
     ValkeyMaintenance,
+    ValkeyReconciling,
     ValkeyReads,
 ):
     """All ports on one Valkey, standalone, cluster or embedded."""

@@ -104,6 +104,7 @@ class ValkeyBatches(ValkeyAsking, ValkeyTenancy):
         request = _claim_request(args, 0, ids) | {
             "named": [offer.execution_id.uuid for offer in answers.admitted],
             "admitted": 1,
+            "tickets": {offer.execution_id.uuid: offer.ticket for offer in answers.admitted},
             "permits": answers.permits,
         }
         request.pop("park", None)

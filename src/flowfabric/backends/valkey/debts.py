@@ -65,10 +65,12 @@ class Debt(NamedTuple):
     wall_time_ms: int
     attempts: int
     limits: tuple[str, ...]
+    reserved: tuple[str, ...]  # the budgets among them that something was, or may be, held on
 
     @classmethod
     def read(cls, entry: str) -> Debt:
-        execution_id, owner, ticket, epoch, is_used, ran_ms, attempts, quotas, budgets = entry.split(" ")
+        parts = entry.split(" ")
+        execution_id, owner, ticket, epoch, is_used, ran_ms, attempts, quotas, budgets = parts[:9]
         settles = _ids(budgets) if is_used == "1" else []
         return cls(
             entry=entry,
@@ -80,19 +82,20 @@ class Debt(NamedTuple):
             wall_time_ms=int(ran_ms),
             attempts=int(attempts),
             limits=(*(f"q:{each}" for each in _ids(quotas)), *(f"b:{each}" for each in settles)),
+            reserved=tuple(_ids(parts[9])) if len(parts) > 9 else (),
         )
 
     @property
     def release_item(self) -> tuple[str | int, ...]:
         return (str(self.owner), self.ticket, int(not self.is_used))
 
-    @property
-    def stretch(self) -> dict[str, Value]:
+    def stretch(self, budget_id: BudgetId) -> dict[str, Value]:
         return {
             "execution_id": self.execution_id,
             "lease_epoch": self.lease_epoch,
             "wall_time_ms": self.wall_time_ms,
             "attempts": self.attempts,
+            "has_reserved": "1" if budget_id in self.reserved else None,
         }
 
 

@@ -48,7 +48,7 @@ class ValkeyLeases(ValkeyAsking):
                 raise
             offer = await self._whole.offer_named(args)
             try:
-                fields = await self._claim_in_one_step(args, admitted="1")
+                fields = await self._claim_in_one_step(args, ticket=offer.ticket)
             except FlowFabricError:
                 await self._whole.return_offers(args.execution_id.tag, [offer])
                 raise
@@ -56,7 +56,7 @@ class ValkeyLeases(ValkeyAsking):
         kind = fields.text(5)
         return _resumed(args, given) if kind == "resumed" else _claimed(args, given, kind)
 
-    async def _claim_in_one_step(self, args: c.IssueGrantAndClaimArgs, *, admitted: str | None = None) -> Fields:
+    async def _claim_in_one_step(self, args: c.IssueGrantAndClaimArgs, *, ticket: int | None = None) -> Fields:
         return await self._caller.call_execution(
             "issue_grant_and_claim",
             args.execution_id,
@@ -67,7 +67,8 @@ class ValkeyLeases(ValkeyAsking):
             attempt_timeout_ms=args.attempt_timeout_ms,
             execution_deadline_at=args.execution_deadline_at,
             worker_capabilities_csv=capability.to_csv(args.worker_capabilities),
-            admitted=admitted,
+            admitted=None if ticket is None else "1",
+            ticket=ticket,
         )
 
     async def reclaim_execution(self, args: c.ReclaimExecutionArgs) -> c.ReclaimExecutionResult:

@@ -9,7 +9,7 @@ from flowfabric.backends.valkey.calls import Fields, Value, at_once
 from flowfabric.core import contracts as c
 from flowfabric.core.ids import QuotaPolicyId
 from flowfabric.core.partition import Partition, PartitionFamily
-from flowfabric.errors import BadReply
+from flowfabric.errors import BadReply, Conflict
 
 
 class ValkeyQuotas(ValkeyAdmissions):
@@ -60,7 +60,7 @@ class ValkeyQuotas(ValkeyAdmissions):
             },
             subject=args.execution_id,
         )
-        return _admission(reply)
+        return _admission(reply, args.execution_id)
 
     async def release_admission(self, args: c.ReleaseAdmissionArgs) -> c.ReleaseAdmissionResult:
         key = f"{keys.quota(args.quota_policy_id, self.partitions)}:admitted:{args.execution_id}"
@@ -83,7 +83,7 @@ def _limits(args: c.CreateQuotaPolicyArgs | c.ConfigureQuotaPolicyArgs) -> dict[
     }
 
 
-def _admission(reply: Fields) -> c.CheckAdmissionResult:
+def _admission(reply: Fields, subject: str) -> c.CheckAdmissionResult:
     match reply.status:
         case "ADMITTED":
             return c.Admitted()
@@ -93,6 +93,10 @@ def _admission(reply: Fields) -> c.CheckAdmissionResult:
             return c.RateExceeded(retry_after_ms=reply.number(0))
         case "CONCURRENCY_EXCEEDED":
             return c.ConcurrencyExceeded()
+        case "RELEASED":
+            raise Conflict(
+                f"check_admission {subject}: its ticket was released; ask with a new one", code="claim_grant_expired"
+            )
     raise BadReply(f"{reply.operation}: unknown status {reply.status!r}")
 
 

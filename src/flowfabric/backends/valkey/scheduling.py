@@ -106,7 +106,7 @@ class ValkeyScheduling(ValkeyAsking):
         if answers.refused:
             return refusal_of(answers.refused[0])
         await self._whole.return_offers(tag, [offer])
-        return BackendUnavailable(f"{granted.operation} {offer.execution_id}: a limit of it does not answer")
+        return BackendUnavailable(f"{granted.operation} {offer.execution_id}: a limit of it did not answer in time")
 
     async def scan_eligible_executions(self, args: c.ScanEligibleArgs) -> list[ExecutionId]:
         fields = await self._caller.call_partition(

@@ -8,6 +8,7 @@ from typing import Annotated, TypeAlias
 import msgspec
 
 from flowfabric.core import limits
+from flowfabric.core.contracts.events import Cursor
 from flowfabric.core.contracts.fields import BatchCount, Checked, Rule
 from flowfabric.core.ids import BudgetId, ExecutionId, FlowId, LaneId, Namespace, TimestampMs
 from flowfabric.core.partition import Partition
@@ -93,6 +94,25 @@ class DrainAdmissionsArgs(Checked, frozen=True, kw_only=True):
 
     partition: Partition
     limit: BatchCount = 100
+
+
+class ReconcileLimitsArgs(Checked, frozen=True, kw_only=True):
+    """Compare what the limits of one partition of theirs hold with the records that it is for, a bounded number.
+
+    A slot or an open reservation that no record has is released: whoever had it has ended, and nobody paid for it.
+    """
+
+    partition: Partition
+    cursor: Cursor | None = None
+    limit: BatchCount = 100
+
+
+class LimitsReconciled(msgspec.Struct, frozen=True, kw_only=True):
+    """What was looked at and released, and where to go on; None at the end."""
+
+    checked: int = 0
+    released: int = 0
+    cursor: str | None = None
 
 
 class AdmissionsDrained(msgspec.Struct, frozen=True, kw_only=True):

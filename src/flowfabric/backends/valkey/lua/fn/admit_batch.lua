@@ -4,7 +4,7 @@
 -- @reply   outcomes
 -- @errors  invalid_input quota_policy_not_found corruption
 -- @repeat  safe
--- @uses    batch clock digits quota reply tenant
+-- @uses    batch clock digits quota reply slots tenant
 local ITEM = batch.shape(1, {
   "execution_id", "ticket", "is_resume", "namespace", "lane", "execution_kind", "concurrency_key",
 }, {ticket = true, is_resume = true})
@@ -15,7 +15,7 @@ local function admit(q, item, now)
   if tenant.is_foreign(q.def, item[4]) then return reply.refuse("quota_policy_not_found", q.id) end
   local who = {namespace = item[4], lane = item[5], execution_kind = item[6], concurrency_key = item[7]}
   local suffix = quota.suffix(q, who)
-  local status, wait = quota.admit(q, suffix, item[1], item[2], item[3] == 1, now)
+  local status, wait = slots.admit(q, suffix, item[1], item[2], item[3] == 1, now)
   -- Without a window a slot may go on to the next that waits for it without asking here.
   return {1, status, suffix, wait and digits.of(wait) or "", q.rate == 0 and "1" or "0"}
 end

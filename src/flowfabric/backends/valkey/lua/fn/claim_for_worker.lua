@@ -42,6 +42,6 @@ return function(K, A)
   A.capability_hash, A.route_snapshot_json, A.admission_summary = "", "", ""
   local due, limits = grant.issue(x, now, A), attached.of(x)
   local answer = reply.ok(x.id, due)
-  if limits then answer[5] = offering.row(x, limits, offering.note(x, limits, A.worker_instance_id, due)) end
+  if limits then answer[5] = offering.row(x, limits, offering.note(x, limits, A.worker_instance_id, due, now)) end
   return answer
 end

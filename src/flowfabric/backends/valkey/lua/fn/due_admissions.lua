@@ -18,8 +18,7 @@ local function lapse(tag, now, limit)
     local x = record.found(record.at("ff:exec:" .. tag .. ":" .. id .. ":core"))
     local was = x and x.lifecycle_phase == "runnable" and offering.read(x)
     if was and was.until_ms < now then
-      handover.add(x, now, false)
-      offering.drop(x)
+      offering.drop(x, now)
       wake.announce(tag, x.lane_id)
       count = count + 1
     end

@@ -26,7 +26,7 @@ return function(K, A)
 
   local due, limits = grant.issue(x, now, A), attached.of(x)
   local answer = reply.ok(A.execution_id, due)
-  if limits then answer[5] = offering.row(x, limits, offering.note(x, limits, A.worker_instance_id, due)) end
+  if limits then answer[5] = offering.row(x, limits, offering.note(x, limits, A.worker_instance_id, due, now)) end
 
   return answer
 end

@@ -3,7 +3,7 @@
 --          ~attempt_timeout ~execution_deadline
 -- @args    execution_id:id worker_id:id worker_instance_id:id lane_id capability_hash lease_id:id lease_ttl_ms:pos
 --          attempt_id:id attempt_policy_json attempt_timeout_ms:nat? execution_deadline_at:nat?
---          worker_capabilities_csv= admitted=
+--          worker_capabilities_csv= admitted= ticket:nat?
 -- @reply   lease_id lease_epoch attempt_index attempt_id lease_expires_at attempt_type
 -- @errors  invalid_input execution_not_found execution_not_eligible lease_conflict active_attempt_exists
 --          grant_already_exists execution_not_in_eligible_set concurrency_limit_exceeded invalid_capabilities
@@ -48,7 +48,7 @@ return function(K, A)
     local is_new = x.current_attempt_id == A.attempt_id
     return answer(x, is_new and (x.current_attempt_type or "initial") or "resumed")
   end
-  x.is_admitted = A.admitted == "1" and offering.is_for(x, A.worker_instance_id, now)
+  x.is_admitted = A.admitted == "1" and offering.is_for(x, A.worker_instance_id, now, A.ticket)
   local refusal = refuse_state(x, now)
   if refusal then return refusal end
   local code, detail = capability.check(x.required_capabilities, A.worker_capabilities_csv)

@@ -10,7 +10,10 @@ return function(K, A)
   if not q then return refusal end
 
   local key = quota.waiting(q, A.suffix)
-  if A.waiting_tag ~= "" then waiters.note(key, A.waiting_tag) end
+  if A.waiting_tag ~= "" then
+    waiters.note(key, A.waiting_tag)
+    quota.note_counted(q, A.suffix)  -- what others wait for is looked at, whoever has it
+  end
   local room, wait = quota.room(q, A.suffix, clock.now_ms())
   return {1, "OK", digits.of(room), wait and digits.of(wait) or "", waiters.list(key)}
 end

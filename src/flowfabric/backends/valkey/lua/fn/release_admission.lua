@@ -4,13 +4,13 @@
 -- @reply   status
 -- @errors  invalid_input
 -- @repeat  safe
--- @uses    quota reply
+-- @uses    quota reply slots
 return function(K, A)
   local key, id = K.admitted:match("^(ff:quota:%b{}:[^:]+):admitted:(.+)$")
   if id ~= A.execution_id then
     return reply.invalid("admitted", "ff:quota:{tag}:<quota_policy_id>:admitted:<execution_id>", K.admitted)
   end
 
-  quota.release(quota.at(key), id, A.ticket, A.is_unused == "1")
+  slots.release(quota.at(key), id, A.ticket, A.is_unused == "1")
   return reply.ok("released")
 end

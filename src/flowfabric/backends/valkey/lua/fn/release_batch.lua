@@ -4,7 +4,7 @@
 -- @reply   released rooms
 -- @errors  invalid_input quota_policy_not_found corruption
 -- @repeat  safe
--- @uses    batch clock digits quota waiters
+-- @uses    batch clock digits quota reply slots waiters
 local ITEM = batch.shape(1, {"execution_id", "ticket", "is_unused"}, {ticket = true, is_unused = true})
 
 return function(K, A)
@@ -13,6 +13,7 @@ return function(K, A)
   if wrong then return wrong end
   for _, item in ipairs(items) do
     wrong = batch.check(item, ITEM)
+    if not wrong and item[4] ~= nil and type(item[4]) ~= "string" then wrong = reply.invalid("listed", "text", item[4]) end
     if wrong then return wrong end
   end
   local q, refusal = quota.load(K.quota)
@@ -20,7 +21,7 @@ return function(K, A)
 
   local released, seen, rooms = 0, {}, {}
   for _, item in ipairs(items) do
-    local suffix = quota.release(q, item[1], item[2], item[3] == 1)
+    local suffix = slots.release(q, item[1], item[2], item[3] == 1, item[4])
     if suffix then
       released = released + 1
       seen[suffix] = true

@@ -2,7 +2,7 @@
 -- @keys    budget
 -- @args    execution_id:id reservation_id:id lease_epoch:nat pair_count:nat *amounts
 -- @reply   dimension taken limit on_hard_limit
--- @errors  invalid_input budget_not_found corruption
+-- @errors  invalid_input budget_not_found corruption stale_lease
 -- @events  budget_hard_breached
 -- @repeat  safe
 -- @uses    amounts budget clock digits reply reservation spending
@@ -15,6 +15,7 @@ return function(K, A)
   if not b then return refusal end
   if spending.is_repeated(reservation.settled_key(b, A.reservation_id)) then return {1, "ALREADY_APPLIED"} end
   if reservation.find(b, A.execution_id, A.reservation_id) then return reply.duplicate() end
+  if reservation.is_closed(b, A.execution_id, A.lease_epoch) then return reply.refuse("stale_lease") end
   if reservation.count(b, A.execution_id) >= reservation.MOST then
     return reply.invalid("reservation_id", "at most " .. reservation.MOST .. " open at once", A.reservation_id)
   end

@@ -5,7 +5,7 @@
 -- @errors  invalid_input
 -- @events  blocked
 -- @repeat  safe
--- @uses    admitting batch clock digits handover listing offering wake writes
+-- @uses    admitting batch clock digits listing offering wake writes
 local ITEM = batch.shape(1, {"uuid", "ticket", "limit", "detail", "look_in_ms", "is_released"},
   {ticket = true, look_in_ms = true, is_released = true})
 
@@ -13,8 +13,7 @@ local ITEM = batch.shape(1, {"uuid", "ticket", "limit", "detail", "look_in_ms", 
 local function take_back(x, item, now)
   local was = x and x.lifecycle_phase == "runnable" and offering.read(x)
   if not was or was.ticket ~= item[2] then return false end
-  if item[6] ~= 1 then handover.add(x, now, false) end
-  offering.drop(x)
+  offering.drop(x, now, item[6] == 1)
   return true
 end
 

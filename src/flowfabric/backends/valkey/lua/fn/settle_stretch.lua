@@ -1,6 +1,6 @@
 --- Bring the end of a stretch of running to a budget: open holds return, its time and attempt are counted, each once.
 -- @keys    budget
--- @args    execution_id:id lease_epoch:nat wall_time_ms:nat attempts:nat
+-- @args    execution_id:id lease_epoch:nat wall_time_ms:nat attempts:nat has_reserved=
 -- @reply   returned waiting
 -- @errors  invalid_input budget_not_found corruption
 -- @events  budget_soft_breached budget_hard_breached
@@ -13,6 +13,7 @@ return function(K, A)
   local b, refusal = budget.load(K.budget)
   if not b then return refusal end
 
+  if A.has_reserved == "1" then reservation.close(b, A.execution_id, A.lease_epoch) end
   local returned = reservation.return_all(b, A.execution_id, A.lease_epoch)
   local list = {}
   for _, name in ipairs(MEASURED) do

@@ -1,6 +1,6 @@
--- What a step that ends a stretch of running owes to limits on other slots: one entry in a list of the partition, made
--- in the same step. Whoever drains the list pays it there, and takes the entry off afterwards (D20).
--- @uses digits offering permit
+-- What a step that ends a stretch of running, or an offer, owes to limits on other slots: one entry in a list of the
+-- partition, made in the same step. Whoever drains the list pays it there, and takes the entry off afterwards (D20).
+-- @uses digits permit ticket
 local M = {}
 
 function M.key(tag) return "ff:part:" .. tag .. ":handovers" end
@@ -23,16 +23,18 @@ end
 
 -- What the execution owes; is_used: it has run, otherwise it was only offered. A permit may pass on instead.
 function M.add(x, now, is_used)
-  local was = offering.read(x) or {ticket = 0, quotas = "-"}
+  local was = ticket.read(x) or {ticket = 0, quotas = "-"}
   local slot = permit.read(x) or {owner = x.id, ticket = was.ticket}
-  local quotas = is_used and slot.since and permit.keep(x, slot, now) and "-" or was.quotas
-  local budgets = joined(was.budgets, is_used and x.reserved_budgets)
+  local is_kept = is_used and slot.since and permit.keep(x, slot, now)
+  local quotas = is_kept and "-" or was.quotas
+  local budgets = is_used and joined(was.budgets, x.reserved_budgets) or "-"
+  if not is_kept then permit.end_passing(x.tag, slot) end
   if quotas == "-" and budgets == "-" then return end
   local ran_ms, attempts = 0, 0
   if is_used then ran_ms, attempts = math.max(0, now - started_at(x)), x.lease_acquired_at and 0 or 1 end
   write(x.tag, now, {
     x.id, slot.owner, digits.of(slot.ticket), x.current_lease_epoch, is_used and "1" or "0", digits.of(ran_ms),
-    attempts, quotas, budgets,
+    attempts, quotas, budgets, is_used and x.reserved_budgets or "-",
   }, x.writes or x.beside)
 end
 
@@ -40,7 +42,8 @@ end
 function M.give_back(tag, now, collected)
   for _, slot in ipairs(collected.permits) do
     local quota = slot.limit:match("^q:(%x+%-[%x-]+)")
-    write(tag, now, {slot.owner, slot.owner, digits.of(slot.ticket), "0", "1", "0", "0", quota, "-"}, collected)
+    permit.end_passing(tag, slot)
+    write(tag, now, {slot.owner, slot.owner, digits.of(slot.ticket), "0", "1", "0", "0", quota, "-", "-"}, collected)
   end
 end
 

@@ -1,5 +1,5 @@
 -- What a step owes to the limits of its execution, besides what it does to the execution itself.
--- @uses handover offering waiting
+-- @uses offering waiting
 local M = {}
 
 -- Before a transition of an execution that waits for a limit, was offered or runs under a ticket. Answers the fields to
@@ -18,11 +18,7 @@ function M.leave(x, now, phase, set)
   end
   local ran = x.lifecycle_phase == "active"
   if x.admission or (ran and x.reserved_budgets) then
-    handover.add(x, now, ran)
-    if not ran then offering.close(x) end
-    drop("admission")
-    drop("permit")
-    drop("reserved_budgets")
+    for _, name in ipairs(offering.leave(x, now, ran)) do drop(name) end
   end
   return set
 end

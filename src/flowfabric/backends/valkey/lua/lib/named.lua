@@ -3,10 +3,11 @@
 local M = {}
 
 -- Why this very execution cannot be claimed, as a refusal; nil when it can.
-local function obstacle(x, now, request, started)
-  if x and request.admitted and x.admission then
-    if not offering.is_for(x, request.worker_instance_id, now) then return reply.refuse("claim_grant_expired") end
-    x.is_admitted = true
+local function obstacle(x, now, request, started, uuid)
+  if x and request.admitted then
+    local ticket = request.tickets and request.tickets[uuid]
+    x.is_admitted = offering.is_for(x, request.worker_instance_id, now, ticket)
+    if not x.is_admitted then return reply.refuse("claim_grant_expired") end
   end
   local refusal = claim.check_found(x, now)
   if refusal then return refusal end
@@ -31,7 +32,7 @@ function M.claim(tag, request, now)
     local x = batch.load(tag, uuid, collected)
     local kind = answered.kind(x, request, number)
     if kind then return taking.answer(x, kind, number, payloads) end
-    local refusal = obstacle(x, now, request, started)
+    local refusal = obstacle(x, now, request, started, uuid)
     if refusal then return refusal end
     local limits = not x.is_admitted and attached.of(x)
     if limits then

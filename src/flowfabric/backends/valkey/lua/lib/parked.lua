@@ -9,8 +9,6 @@ local PAYLOAD, RESUMPTION = 3, 10
 -- So many of those who wait are looked at for one addition.
 local LOOKS = 4
 
-local function channel(request) return "ff:hand:" .. request.worker_instance_id end
-
 -- What the lease ids begin with, the length of the packed rows, the rows, the bytes of each.
 local function message(request, rows, expires_at)
   local payloads = {}
@@ -24,18 +22,16 @@ local function message(request, rows, expires_at)
   return request.lease_ids .. string.format("%08x", #packed) .. packed .. table.concat(payloads)
 end
 
-local function listens(request) return redis.call("PUBSUB", "NUMSUB", channel(request))[2] > 0 end
-
 -- The claim is made: its worker gets the rows, and it waits no more.
 local function send(at, name, request, rows, expires_at)
-  redis.call("PUBLISH", channel(request), message(request, rows, expires_at))
+  redis.call("PUBLISH", parking.channel(request), message(request, rows, expires_at))
   redis.call("HDEL", at, name)
 end
 
 -- Make one claim that waits; how many it got. One whose worker does not listen any more is forgotten.
 local function make(tag, at, name, packed, now, ended)
   local request = cmsgpack.unpack(packed)
-  if not listens(request) then
+  if not parking.listens(request) then
     redis.call("HDEL", at, name)
     return 0
   end
@@ -64,7 +60,7 @@ function M.taker(x)
   if #waiting == 0 or not is_next(x) then return nil end
   for i = 1, #waiting, 2 do
     local is_readable, request = pcall(cmsgpack.unpack, waiting[i + 1])
-    if is_readable and not capability.check(x.required_capabilities, request.capabilities) and listens(request) then
+    if is_readable and not capability.check(x.required_capabilities, request.capabilities) and parking.listens(request) then
       return {at = at, name = waiting[i], request = request}
     end
   end

@@ -1,5 +1,5 @@
 -- Taking those that wait for a limit with the permits that this very call has freed.
--- @uses admission attached batch capability offering permit record taking waiting
+-- @uses admission attached batch capability offering record taking waiting
 local M = {}
 
 -- So many of those who wait are looked at for one permit: some may need what this worker has not.
@@ -29,8 +29,7 @@ function M.take(turn, permits)
     local x, limits
     if turn.count < turn.wanted then x, limits = next_for(turn, free) end
     if x then
-      offering.inherit(x, limits, turn.request.worker_instance_id)
-      permit.give(x, free)
+      offering.inherit(x, limits, turn.request.worker_instance_id, free, turn.now)
       local number = turn.count + 1
       turn.taken[number] = taking.take(x, turn.now, turn.request, number, turn.payloads)
       turn.count, turn.seen = number, turn.seen + 1

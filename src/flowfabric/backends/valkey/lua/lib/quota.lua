@@ -1,7 +1,4 @@
 -- A quota policy: how many may start within a sliding window, and how many may run at once, over all or for each key.
---
--- Who is admitted has a ticket, under which it has a slot of its own, and a release frees only what its own ticket has
--- taken: so each may be repeated, and come late.
 -- @uses digits reply tenant
 local M = {}
 
@@ -52,15 +49,17 @@ function M.window(q, suffix) return q.key .. ":window:requests_per_window" .. su
 
 function M.admitted(q, suffix) return q.key .. ":admitted_set" .. suffix end
 
+-- The suffixes that anything was counted under, in order; the one of all, "", is not listed.
+function M.counted(q) return q.key .. ":counted" end
+
+function M.note_counted(q, suffix)
+  if suffix ~= "" then redis.call("ZADD", M.counted(q), 0, suffix) end
+end
+
 function M.waiting(q, suffix) return q.key .. ":waiting" .. suffix end
 
--- Who has a slot: an execution under a ticket, or by itself.
-local function holder(id, ticket) return ticket > 0 and id .. "#" .. digits.of(ticket) or id end
-
-local function guard(q, who) return q.key .. ":admitted:" .. who end
-
 -- How long until the window has room, when it has none.
-local function wait_for_window(q, suffix, now)
+function M.wait_for_window(q, suffix, now)
   local key = M.window(q, suffix)
   redis.call("ZREMRANGEBYSCORE", key, "-inf", digits.of(now - q.window_ms))
   local over = redis.call("ZCARD", key) - q.rate
@@ -71,50 +70,11 @@ end
 
 -- How many more may start now, and when none may because of the window, in how many milliseconds one can.
 function M.room(q, suffix, now)
-  local wait = wait_for_window(q, suffix, now)
+  local wait = M.wait_for_window(q, suffix, now)
   if wait then return 0, wait end
   local room = q.rate > 0 and q.rate - redis.call("ZCARD", M.window(q, suffix)) or 1000000
   if q.cap > 0 then room = math.min(room, q.cap - redis.call("SCARD", M.admitted(q, suffix))) end
   return math.max(0, room)
-end
-
-local function record(q, suffix, who, ticket, is_resume, now)
-  local key = M.window(q, suffix)
-  if q.rate > 0 and not is_resume then
-    redis.call("ZADD", key, digits.of(now), who)
-    redis.call("PEXPIRE", key, 2 * q.window_ms + DEFAULT_WINDOW_MS)
-  end
-  -- One that nobody will release, since it has no ticket, must not stay where there are no slots to count.
-  if q.cap == 0 and ticket == 0 then return redis.call("SET", guard(q, who), "", "PX", q.window_ms) end
-  redis.call("SET", guard(q, who), suffix)
-  redis.call("SADD", M.admitted(q, suffix), who)
-end
-
--- Admit an execution, or say why not and how long to wait. is_resume: it goes on, and has started long ago.
-function M.admit(q, suffix, id, ticket, is_resume, now)
-  local who = holder(id, ticket)
-  if redis.call("EXISTS", guard(q, who)) == 1 then return "ALREADY_ADMITTED" end
-  local wait = not is_resume and wait_for_window(q, suffix, now)
-  if wait then return "RATE_EXCEEDED", wait end
-  if q.cap > 0 and redis.call("SCARD", M.admitted(q, suffix)) >= q.cap then return "CONCURRENCY_EXCEEDED" end
-  record(q, suffix, who, ticket, is_resume, now)
-  return "ADMITTED"
-end
-
--- Give back what this ticket has taken; nil when it has nothing, else under which key's counts it was. is_unused: it
--- has not started, so that its place in the window is free again.
-function M.release(q, id, ticket, is_unused)
-  local who = holder(id, ticket)
-  local suffix = redis.call("GET", guard(q, who))
-  if not suffix and ticket > 0 then
-    who, suffix = id, redis.call("GET", guard(q, id))  -- admitted by a scheduler that knows no tickets
-  end
-  if not suffix then return nil end
-  if suffix == "1" then suffix = "" end  -- what other programs write
-  redis.call("DEL", guard(q, who))
-  redis.call("SREM", M.admitted(q, suffix), who)
-  if is_unused then redis.call("ZREM", M.window(q, suffix), who) end
-  return suffix
 end
 
 return M

@@ -1,5 +1,5 @@
 -- Putting new content in the place of an execution's that has not started: its id, lane and age stay.
--- @uses event grant handover index offering record reply tags turns update
+-- @uses event grant index offering record reply tags turns update
 local M = {}
 
 function M.is_open(x) return x.lifecycle_phase == "runnable" and x.attempt_state == "pending_first_attempt" end
@@ -42,10 +42,7 @@ function M.apply(x, new, now)
     tag = x.tag, lane_id = x.lane_id, namespace = x.namespace, concurrency_key = x.concurrency_key, beside = x.beside,
   }
   local set = {}
-  if x.admission then
-    handover.add(x, now, false)
-    offering.drop(x)
-  end
+  if x.admission then offering.drop(x, now) end
   index.leave(x)
   grant.consume(x)
   update.write(x, now, new.fields)

@@ -5,6 +5,9 @@ local M = {}
 
 M.MOST = 64  -- open at once, of one execution on one budget
 
+-- How long a lease that has ended is known: as long as what it has asked for may still be under way.
+local LATE_MS = 900000
+
 local function key(b, execution_id) return b.key .. ":holds:" .. execution_id end
 
 -- Says that it was settled; as long as the key of any report.
@@ -38,6 +41,22 @@ function M.hold(b, execution_id, reservation_id, epoch, list)
     change_held(b, each.name, each.amount)
   end
   redis.call("HSET", key(b, execution_id), reservation_id, cmsgpack.pack({amounts = amounts, epoch = epoch}))
+  redis.call("ZADD", M.holders_key(b), 0, execution_id)
+end
+
+-- Who holds anything, in order.
+function M.holders_key(b) return b.key .. ":holders" end
+
+local function closed_key(b, execution_id) return b.key .. ":closed:" .. execution_id end
+
+-- Nothing is held any more under leases of this execution up to this epoch: what comes late is refused.
+function M.close(b, execution_id, epoch)
+  if M.is_closed(b, execution_id, epoch) then return end
+  redis.call("SET", closed_key(b, execution_id), digits.of(epoch), "PX", LATE_MS)
+end
+
+function M.is_closed(b, execution_id, epoch)
+  return tonumber(redis.call("GET", closed_key(b, execution_id)) or -1) >= epoch
 end
 
 -- Let go of one hold.
@@ -46,6 +65,7 @@ function M.drop(b, execution_id, reservation_id)
   if not amounts then return false end
   for name, amount in pairs(amounts) do change_held(b, name, -amount) end
   redis.call("HDEL", key(b, execution_id), reservation_id)
+  if M.count(b, execution_id) == 0 then redis.call("ZREM", M.holders_key(b), execution_id) end
   return true
 end
 
@@ -57,6 +77,16 @@ function M.return_all(b, execution_id, epoch)
     if held_by <= epoch and M.drop(b, execution_id, reservation_id) then returned = returned + 1 end
   end
   return returned
+end
+
+-- The epochs of leases under which an execution holds something.
+function M.epochs(b, execution_id)
+  local out, seen = {}, {}
+  for _, text in ipairs(redis.call("HVALS", key(b, execution_id))) do
+    local epoch = cmsgpack.unpack(text).epoch
+    if not seen[epoch] then out[#out + 1], seen[epoch] = epoch, true end
+  end
+  return out
 end
 
 -- The first dimension that has no room for its amount; whether it would not fit without the holds, either.
