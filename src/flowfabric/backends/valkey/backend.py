@@ -74,7 +74,7 @@ class ValkeyBackend(
         self._client = client
         self._address = address
         self._library = library
-        self._caller = FunctionCaller(library)
+        self._caller = FunctionCaller(library, partitions)
         self._tail = EventTail(client)
         self._frame_tails = FrameTails(client, self._tail, self._read_after)
         self._announcements = Announcements(client)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from flowfabric.backends.valkey import keys
 from flowfabric.backends.valkey.calls import FunctionCaller, flat_to_dict
 from flowfabric.backends.valkey.client import Client
 from flowfabric.core import contracts as c
@@ -58,12 +57,12 @@ class ValkeyReads:
         return _snapshot(execution_id, fields.mapping(0), fields.mapping(1))
 
     async def get_execution(self, execution_id: ExecutionId) -> c.ExecutionInfo | None:
-        key = keys.core(execution_id)
+        key = self._caller.core(execution_id)
         record = flat_to_dict(await self._client.execute("HGETALL", key, key=key, repeatable=True))
         return _info(execution_id, record) if record else None
 
     async def get_execution_state(self, execution_id: ExecutionId) -> PublicState | None:
-        key = keys.core(execution_id)
+        key = self._caller.core(execution_id)
         reply = await self._client.execute("HGET", key, "public_state", key=key, repeatable=True)
         return PublicState(reply.decode()) if isinstance(reply, bytes) else None
 
