@@ -48,7 +48,7 @@ class MortalLibrary(Library):
 def mortal(backend: ValkeyBackend, rng: random.Random, risk: float) -> ValkeyBackend:
     """The same store, seen by a process that may die with each call."""
     other = copy.copy(backend)
-    other._caller = FunctionCaller(MortalLibrary(backend._library, rng, risk))
+    other._caller = FunctionCaller(MortalLibrary(backend._library, rng, risk), backend.partitions)
     return other
 
 

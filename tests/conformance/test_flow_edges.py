@@ -12,6 +12,7 @@ from flowfabric.core.states import TerminalOutcome
 from flowfabric.errors import Conflict, FlowFabricError, InvalidInput
 from tests.conformance.driver import BACKOFF, Driver, Subject
 from tests.conformance.flowing import Graph
+from tests.conformance.invariants import dump
 
 
 class Pieces(Graph):
@@ -226,3 +227,30 @@ async def test_tags_of_a_flow(driver: Driver) -> None:
     for tags in ({"team.a": "1", "team.b": "2"}, {"team.b": "3"}):
         await driver.backend.set_flow_tags(c.SetFlowTagsArgs(flow_id=pieces.flow_id, tags=tags))
     assert (await pieces.flow()).tags == {"team.a": "1", "team.b": "3"}
+
+
+def elsewhere(member: ExecutionId) -> ExecutionId:
+    """The same uuid in the next partition."""
+    return ExecutionId(f"{{fp:{(member.partition_index + 1) % 256}}}:{member.uuid}")
+
+
+@pytest.mark.parametrize("stranger", ["unknown", "of_another_partition"])
+@pytest.mark.parametrize("way", ["set_edge_group_policy", "grow_flow"])
+async def test_a_join_of_who_is_no_member_is_refused_and_nothing_is_written(
+    driver: Driver, stranger: str, way: str
+) -> None:
+    flow = await Pieces.made(driver, "a b")
+    a = flow.ids["a"]
+    downstream = elsewhere(a) if stranger == "of_another_partition" else ExecutionId(f"{a.tag}:{uuid.uuid4()}")
+    before = await dump(driver.backend.client)
+    with pytest.raises(FlowFabricError) as refused:
+        if way == "set_edge_group_policy":
+            args = c.SetEdgeGroupPolicyArgs(flow_id=flow.flow_id, downstream_execution_id=downstream, policy=c.AllOfEdges())
+            await driver.backend.set_edge_group_policy(args)
+        else:
+            joins = (c.FlowJoin(downstream_execution_id=downstream, policy=c.AllOfEdges()),)
+            members = (flow.member("c"),)
+            await driver.backend.grow_flow(c.GrowFlowArgs(flow_id=flow.flow_id, members=members, joins=joins))
+    assert refused.value.code in ("execution_not_in_flow", "invalid_input")
+    assert downstream.uuid in str(refused.value)
+    assert await dump(driver.backend.client) == before

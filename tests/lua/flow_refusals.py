@@ -162,6 +162,12 @@ def parent_that_is_gone(x: Any) -> Any:
     return Flow(x.client).submit(members=[A], parent_execution_id=f"{scene(x).flow.tag}:gone")
 
 
+def of_another_partition(x: Any) -> Any:
+    member = Execution(x.client)
+    member.id = "{fp:8}:" + known(x, "down")
+    return scene(x).flow.policy(member, "all_of")
+
+
 def never(_: Any) -> None: ...
 
 
@@ -207,6 +213,13 @@ FLOW_SCENARIOS: list[Scenario] = [
     ("set_edge_group_policy", "invalid_input", staged, join_as("any_of", "let_run")),
     ("set_edge_group_policy", "flow_not_found", scene, of_nothing(lambda flow, x: flow.policy(x, "all_of"))),
     ("set_edge_group_policy", "flow_already_terminal", cancelled, join_as("all_of")),
+    ("set_edge_group_policy", "execution_not_in_flow", scene,
+     lambda x: scene(x).flow.policy(Execution(x.client), "all_of")),
+    ("set_edge_group_policy", "invalid_input", scene, of_another_partition),
+    ("submit_flow", "execution_not_in_flow", scene,
+     lambda x: scene(x).flow.submit(create=False, groups=[["stranger", "all_of", "", 0]])),
+    ("submit_flow", "execution_not_in_flow", scene,
+     lambda x: scene(x).flow.submit(create=False, commit=True, groups=[["stranger", "all_of", "", 0]])),
     ("cancel_flow", "invalid_input", scene, lambda x: scene(x).flow.cancel("cancel_some")),
     ("cancel_flow", "invalid_grace_ms", scene, lambda x: scene(x).flow.cancel("cancel_all", "-1")),
     ("cancel_flow", "flow_not_found", never, lambda x: Flow(x.client).cancel()),

@@ -15,6 +15,7 @@ from flowfabric.backends.valkey.client import Client
 from flowfabric.backends.valkey.library import Library
 from flowfabric.backends.valkey.opening import open_client
 from flowfabric.config import Settings
+from flowfabric.core.partition import PartitionConfig
 from flowfabric.errors import ScriptFault
 from tests.servers import start_standalone, start_three_node_cluster
 
@@ -112,7 +113,7 @@ async def test_a_server_that_lost_the_library_gets_it_again(client: Client) -> N
     await library.ensure()
     await client.execute_on_primaries("FUNCTION", "FLUSH")
     key = "ff:lane:{fp:1}:default:config"
-    fields = await FunctionCaller(library).call("set_lane_state", {"lane_config": key}, {"state": "active"})
+    fields = await FunctionCaller(library, PartitionConfig()).call("set_lane_state", {"lane_config": key}, {"state": "active"})
     assert fields.text(0) == "active"
     assert await versions(client) == {LIBRARY_VERSION}
 
@@ -131,7 +132,7 @@ async def test_a_script_error_names_its_file_and_line(client: Client) -> None:
     library = Library(client, faulty(), force=True)
     await library.ensure()
     with pytest.raises(ScriptFault, match=r"fn/broken\.lua:6") as caught:
-        await FunctionCaller(library).call("broken", {"core": "ff:exec:{fp:1}:x:core"}, {})
+        await FunctionCaller(library, PartitionConfig()).call("broken", {"core": "ff:exec:{fp:1}:x:core"}, {})
     assert (caught.value.details["file"], caught.value.details["line"]) == ("fn/broken.lua", 6)
 
 

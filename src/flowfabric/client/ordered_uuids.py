@@ -1,34 +1,62 @@
-"""UUIDs that sort in the order in which they were made (version 7).
+"""UUIDs that sort in the order in which they were made (version 7) and that nobody can predict.
 
 The store takes executions of one millisecond in the order of their ids, so those of one client start first come, first
-served, a whole bulk of them as well.
+served, a whole bulk of them as well. Whoever knows all ids made so far cannot guess the next one: of its 128 bits 48
+are the time in milliseconds, 8 the part of the millisecond, 6 the version and variant, and 66 are random, drawn for
+this id alone.
 """
 
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable
+from time import time_ns
+from typing import Final
+
+_PARTS: Final = [f"{part:02x}" for part in range(256)]  # of a millisecond
+_DRAWN: Final = 256  # ids whose random digits are drawn together: one call of the system for all of them
+_DIGITS: Final = 18  # drawn for each; one more than it shows, since a byte has two
+_TAIL: Final = "r-vrrr-rrrrrrrrrrrr"  # r: a random digit, v: one of four that say the variant
+_VARIANT: Final = bytes.maketrans(b"0123456789abcdef", b"89ab" * 4)
+
+_tails: Final[list[str]] = []
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_tails.clear)  # a child must not hand out what its parent does
+
+
+def _draw_tails() -> None:
+    """The random ends of the next ids. All ends get their first digit, then all their second: no loop over ids."""
+    drawn = os.urandom(_DRAWN * _DIGITS // 2).hex().encode()
+    made, step = bytearray(_TAIL.encode() * _DRAWN), len(_TAIL)
+    places = [at for at, letter in enumerate(_TAIL) if letter != "-"]
+    for digit, at in enumerate(places):
+        column = drawn[digit::_DIGITS]
+        made[at::step] = column.translate(_VARIANT) if _TAIL[at] == "v" else column
+    text = made.decode()
+    _tails.extend(text[at : at + step] for at in range(0, len(text), step))
 
 
 class OrderedUuids:
     """Each is greater than the one before, whatever the clock does.
 
-    What tells them from those of other makers is drawn once: 26 random bits, and a random number to count on from.
+    More than the clock's next step has room for run ahead of it.
     """
 
-    def __init__(self, now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000) -> None:
-        self._now_ms = now_ms
-        self._ms = -1
+    def __init__(self, now_ns: Callable[[], int] = time_ns) -> None:
+        self._now_ns = now_ns
+        self._last = self._ms = -1
         self._time = ""
-        chance = int.from_bytes(os.urandom(10))
-        self._maker = f"-7{chance >> 68:03x}-{0x8000 | chance >> 52 & 0x3FFF:04x}-"
-        self._number = chance & (1 << 47) - 1  # of 48 bits, so the upper half is left to count
 
     def next(self) -> str:
-        now = self._now_ms()
-        if now > self._ms:
-            self._ms = now
-            self._time = f"{now >> 16:08x}-{now & 0xFFFF:04x}"
-        self._number += 1
-        return f"{self._time}{self._maker}{self._number:012x}"
+        now = (self._now_ns() << 8) // 1_000_000  # in 256ths of a millisecond
+        if now <= self._last:
+            now = self._last + 1
+        self._last, ms = now, now >> 8
+        if ms != self._ms:
+            self._ms, self._time = ms, f"{ms >> 16:08x}-{ms & 0xFFFF:04x}-7"
+        try:
+            tail = _tails.pop()
+        except IndexError:
+            _draw_tails()
+            tail = _tails.pop()
+        return f"{self._time}{_PARTS[now & 0xFF]}{tail}"

@@ -81,7 +81,7 @@ class ValkeyBackend(
         self._client = client
         self._address = address
         self._library = library
-        self._caller = FunctionCaller(library)
+        self._caller = FunctionCaller(library, partitions)
         self._tail = EventTail(client)
         self._frame_tails = FrameTails(client, self._tail)
         self._announcements = Announcements(client)
@@ -110,7 +110,7 @@ class ValkeyBackend(
 
     def within(self, namespaces: Sequence[Namespace]) -> ValkeyBackend:
         view = copy(self)
-        view._caller = FunctionCaller(self._library, tuple(namespaces))
+        view._caller = FunctionCaller(self._library, self.partitions, tuple(namespaces))
         return view
 
     async def kept_secret(self) -> SigningSecret | None:

@@ -45,6 +45,10 @@ class ValkeyBatches(ValkeyAsking, ValkeyTenancy):
                 groups[args.execution_id.tag].append(at)
 
         async def submit(tag: str, places: list[int]) -> None:
+            if not self._caller.is_partition(tag):
+                for at in places:
+                    outcomes[at] = self._caller.no_partition("execution_id", batch[at].execution_id)
+                return
             items = to_msgpack([create_items(batch[at]) for at in places])
             payloads = [batch[at].input_payload for at in places]
             fields = await self._call("submit_batch", tag, items=items, payloads=payloads)

@@ -156,9 +156,7 @@ class ValkeyBudgets(ValkeyAdmissions):
         return await self._caller.call(operation, {"budget": key}, args, subject=budget_id)
 
     def _dedup_key(self, budget_id: BudgetId, dedup_key: str | None) -> str:
-        """A key of its own for each budget: the same id may be reported to several."""
-        tag = keys.tag_of(keys.budget(budget_id, self.partitions))
-        return f"ff:usagededup:{tag}:{budget_id}:{dedup_key}" if dedup_key else ""
+        return keys.usage_dedup(budget_id, dedup_key, self.partitions) if dedup_key else ""
 
     def _budget_tag(self, partition: Partition) -> str:
         count = self.partitions.num_budget_partitions

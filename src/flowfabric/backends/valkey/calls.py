@@ -13,7 +13,8 @@ from flowfabric.backends.valkey.contract import FunctionSpec
 from flowfabric.backends.valkey.library import Library
 from flowfabric.backends.valkey.refusals import refusal
 from flowfabric.core.ids import ExecutionId
-from flowfabric.errors import BadReply
+from flowfabric.core.partition import PartitionConfig
+from flowfabric.errors import BadReply, InvalidInput
 
 T = TypeVar("T")
 
@@ -88,10 +89,14 @@ class Fields:
 class FunctionCaller:
     """Calls functions of the loaded library; the contract of each file is the only source of positions."""
 
-    def __init__(self, library: Library, namespaces: Sequence[str] | None = None) -> None:
+    def __init__(
+        self, library: Library, partitions: PartitionConfig, namespaces: Sequence[str] | None = None
+    ) -> None:
         """With namespaces, every call is a tenant's: what is not of them is not there for it."""
         self._library = library
         self._functions = library.bundle.functions
+        self._partitions = partitions
+        self._tags = keys.known_tags(partitions)
         self._namespaces = namespaces
 
     @property
@@ -108,10 +113,25 @@ class FunctionCaller:
         spec = self._functions[operation]
         if "execution_id" in spec.positions:
             args["execution_id"] = execution_id
-        core = keys.core(execution_id)
+        core = self.core(execution_id)
         if len(spec.sent_keys) == 1:  # nearly all of them
             return self._invoke(spec, [core, keys.noop(execution_id.tag)], args, execution_id)
         return self._invoke(spec, key_list(spec, {"core": core}), args, execution_id)
+
+    def core(self, execution_id: ExecutionId) -> str:
+        """The core key of an execution that the store can have."""
+        if execution_id.tag not in self._tags:
+            raise self.no_partition("execution_id", execution_id)
+        return keys.core(execution_id)
+
+    def is_partition(self, tag: str) -> bool:
+        """Whether the store has it. What is written anywhere else, no engine and no list would ever find."""
+        return tag in self._tags
+
+    def no_partition(self, field: str, value: str) -> InvalidInput:
+        count = self._partitions.num_flow_partitions
+        problem = f"must be of one of the store's {count} partitions, {{fp:0}} to {{fp:{count - 1}}}"
+        return InvalidInput(field, value, problem)
 
     def call_partition(self, operation: str, tag: str, **args: Value) -> Coroutine[Any, Any, Fields]:
         """Call a function whose only key is the partition's event log."""
@@ -122,7 +142,8 @@ class FunctionCaller:
     ) -> Fields:
         """Call a function whose success is a status word without the leading number, as the public wire has one."""
         spec = self._functions[operation]
-        reply = await self._send(spec, key_list(spec, named_keys), argument_list(spec, args))
+        listed = self._listed(spec, named_keys, subject)
+        reply = await self._send(spec, listed, argument_list(spec, args))
         is_bare = isinstance(reply, list) and reply and isinstance(reply[0], bytes)
         return parse_envelope(operation, [1, *reply] if is_bare else reply, subject)  # type: ignore[misc]
 
@@ -130,9 +151,20 @@ class FunctionCaller:
         self, operation: str, named_keys: Mapping[str, str], args: Mapping[str, Value], *, subject: str = ""
     ) -> Coroutine[Any, Any, Fields]:
         spec = self._functions[operation]
-        return self._invoke(spec, key_list(spec, named_keys), args, subject)
+        return self._invoke(spec, self._listed(spec, named_keys, subject), args, subject)
+
+    def _listed(self, spec: FunctionSpec, named_keys: Mapping[str, str], subject: str) -> list[str]:
+        """The keys in order, all of one partition, which the store has."""
+        listed = key_list(spec, named_keys)
+        if listed and (tag := keys.tag_of(listed[0])) not in self._tags:
+            of_execution = isinstance(subject, ExecutionId)
+            raise self.no_partition("execution_id" if of_execution else "partition", subject if of_execution else tag)
+        return listed
 
     async def _invoke(self, spec: FunctionSpec, listed: list[str], args: Mapping[str, Value], subject: str) -> Fields:
+        for name, value in args.items():
+            if isinstance(value, ExecutionId) and value.tag not in self._tags:
+                raise self.no_partition(name, value)
         reply = await self._send(spec, listed, argument_list(spec, args))
         return parse_envelope(spec.operation, reply, subject)
 

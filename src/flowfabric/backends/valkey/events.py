@@ -10,7 +10,7 @@ from flowfabric.backends.valkey import keys
 from flowfabric.backends.valkey.calls import FunctionCaller, at_once
 from flowfabric.backends.valkey.client import Client
 from flowfabric.backends.valkey.event_lines import EventLines, decode_lines, encode_lines, log_number, owners_of, told
-from flowfabric.backends.valkey.keys import budget_tags_of, index_of, tags_of
+from flowfabric.backends.valkey.keys import budget_tags_of, index_of, tag_of, tags_of
 from flowfabric.backends.valkey.merge import fill, settled
 from flowfabric.backends.valkey.reads import ValkeyReads
 from flowfabric.backends.valkey.tail import EventTail
@@ -111,7 +111,7 @@ class ValkeyEvents(ValkeyReads):
 
     def _tags(self, args: c.ReadEventsArgs) -> list[str]:
         if args.execution_id is not None:
-            return [args.execution_id.tag]
+            return [tag_of(self._caller.core(args.execution_id))]
         if args.flow_id is not None:
             return [flow_partition(args.flow_id, self.partitions).tag]
         budgets = budget_tags_of(self.partitions)

@@ -34,7 +34,7 @@ class ValkeyExecutions(ValkeyTenancy):
         )
         fields = await self._caller.call(
             "create_execution",
-            {"core": keys.core(args.execution_id), "idempotency": idempotency},
+            {"core": self._caller.core(args.execution_id), "idempotency": idempotency},
             _create_args(args),
             subject=args.execution_id,
         )
@@ -215,7 +215,7 @@ def create_items(args: c.CreateExecutionArgs) -> tuple[str | int, ...]:
         args.creator_identity,
         policy_to_json(args.policy) if args.policy else "",
         args.effective_delay_until or 0,
-        f"{keys.idempotency_owner(args.namespace)}:{key}" if key else "",
+        keys.owned(args.namespace, key) if key else "",
         _dedup_ttl_ms(args),
         to_json(args.tags).decode() if args.tags else "",
         args.execution_deadline_at or 0,

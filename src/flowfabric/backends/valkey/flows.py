@@ -23,9 +23,9 @@ class ValkeyFlows(ValkeyTenancy):
     partitions: PartitionConfig
 
     async def submit_flow(self, args: c.SubmitFlowArgs) -> c.SubmitFlowResult:
-        for execution_id in (*(member.execution_id for member in args.members), args.parent_execution_id):
-            if execution_id is not None:
-                self._check_partition(args.flow_id, execution_id)
+        parent = (args.parent_execution_id,) if args.parent_execution_id else ()
+        for execution_id in (*args.named_executions(), *parent):
+            self._check_partition(args.flow_id, execution_id)
         await self.check_limits(args.members)
         fields: Fields | None = None
         is_new = False
@@ -36,8 +36,8 @@ class ValkeyFlows(ValkeyTenancy):
         return await self._submitted(args.flow_id, fields, is_new=is_new)
 
     async def grow_flow(self, args: c.GrowFlowArgs) -> c.GrowFlowResult:
-        for member in args.members:
-            self._check_partition(args.flow_id, member.execution_id)
+        for execution_id in args.named_executions():
+            self._check_partition(args.flow_id, execution_id)
         await self.check_limits(args.members)
         fields = await self._submit_part(args.flow_id, grow_part(args))
         return await self._submitted(args.flow_id, fields, is_new=fields.status == "OK")
@@ -231,6 +231,9 @@ class ValkeyEdges:
 
     async def set_edge_group_policy(self, args: c.SetEdgeGroupPolicyArgs) -> c.SetEdgeGroupPolicyResult:
         tag = flow_partition(args.flow_id, self.partitions).tag
+        if args.downstream_execution_id.tag != tag:
+            problem = f"must be of the flow's partition {tag}"
+            raise InvalidInput("downstream_execution_id", args.downstream_execution_id, problem)
         variant, on_satisfied, k = policy_fields(args.policy)
         fields = await self._caller.call(
             "set_edge_group_policy",

@@ -9,6 +9,8 @@ from __future__ import annotations
 from flowfabric.core.ids import BudgetId, ExecutionId, FlowId, LaneId, QuotaPolicyId, WorkerInstanceId
 from flowfabric.core.partition import Partition, PartitionConfig, PartitionFamily, budget_partition, quota_partition
 
+_SPECIAL = frozenset("%:=")
+
 PARTITION_RECORD = "ff:config:partitions"
 # Workers, and engines, are few: all of each kind share a slot.
 WORKERS_BY_EXPIRY = "ff:worker:{workers}:by_expiry"
@@ -32,21 +34,41 @@ def claim_grant(execution_id: ExecutionId) -> str:
     return f"ff:exec:{execution_id.tag}:{execution_id}:claim_grant"
 
 
+def part(name: str) -> str:
+    """A name from outside as a part of a key: without colons, so that no two names make one key.
+
+    Only the last part of a key may be a name as it is. Ordinary names are not changed; lua/lib/names.lua does the same.
+    """
+    if _SPECIAL.isdisjoint(name):
+        return name
+    return name.replace("%", "%25").replace(":", "%3A").replace("=", "%3D")
+
+
+def name_of(text: str) -> str:
+    """The name that a part of a key stands for."""
+    return text.replace("%3D", "=").replace("%3A", ":").replace("%25", "%")
+
+
 def idempotency(tag: str, namespace: str, key: str) -> str:
-    return f"ff:idem:{tag}:{idempotency_owner(namespace)}:{key}"
+    return f"ff:idem:{tag}:{owned(namespace, key)}"
 
 
-def idempotency_owner(namespace: str) -> str:
-    """A colon in a namespace is escaped, so that no tenant can name another one's keys."""
-    return namespace.replace("%", "%25").replace(":", "%3A")
+def owned(namespace: str, name: str) -> str:
+    """A name that belongs to a namespace: no tenant can name what is another's."""
+    return f"{part(namespace)}:{name}"
+
+
+def label(key: str, value: str) -> str:
+    """A tag, as indexes name it."""
+    return f"{part(key)}={value}"
 
 
 def worker(namespace: str, worker_instance_id: str) -> str:
-    return f"ff:worker:{{workers}}:{idempotency_owner(namespace)}:{worker_instance_id}:caps"
+    return f"ff:worker:{{workers}}:{owned(namespace, worker_instance_id)}:caps"
 
 
 def lane_config(tag: str, lane_id: LaneId) -> str:
-    return f"ff:lane:{tag}:{lane_id}:config"
+    return f"ff:lane:{tag}:{part(lane_id)}:config"
 
 
 def waitpoint_secrets(tag: str) -> str:
@@ -90,6 +112,11 @@ def quota(quota_policy_id: QuotaPolicyId, partitions: PartitionConfig) -> str:
     return f"ff:quota:{quota_partition(quota_policy_id, partitions).tag}:{quota_policy_id}"
 
 
+def usage_dedup(budget_id: BudgetId, dedup_key: str, partitions: PartitionConfig) -> str:
+    """A key of its own for each budget: the same id may be reported to several."""
+    return f"ff:usagededup:{budget_partition(budget_id, partitions).tag}:{budget_id}:{dedup_key}"
+
+
 def attachments(tag: str) -> str:
     """What is attached to the scopes of a partition's executions."""
     return f"ff:attach:{tag}"
@@ -108,6 +135,12 @@ def tag_of(key: str) -> str:
 def tags_of(partitions: PartitionConfig) -> list[str]:
     """The tags of all partitions that hold executions."""
     return [Partition(PartitionFamily.FLOW, index).tag for index in range(partitions.num_flow_partitions)]
+
+
+def known_tags(partitions: PartitionConfig) -> frozenset[str]:
+    """Every tag that keys of the store have."""
+    quotas = (Partition(PartitionFamily.QUOTA, index).tag for index in range(partitions.num_quota_partitions))
+    return frozenset((*tags_of(partitions), *budget_tags_of(partitions), *quotas, "{workers}", "{engines}"))
 
 
 def budget_tags_of(partitions: PartitionConfig) -> list[str]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 
+from flowfabric.backends.valkey import keys
 from flowfabric.backends.valkey.calls import FunctionCaller, Value, at_once
 from flowfabric.backends.valkey.cursors import decode_cursor, encode_cursor
-from flowfabric.backends.valkey.keys import tags_of
 from flowfabric.backends.valkey.merge import Place, Source, fill, first, settled
 from flowfabric.core import contracts as c
 from flowfabric.core.ids import ExecutionId, LaneId, Namespace
@@ -25,7 +25,7 @@ class ValkeyListing:
 
     async def list_executions(self, args: c.ListExecutionsArgs) -> c.ListExecutionsPage:
         place = _decode_place(args)
-        sources = [_Executions(self._caller, tag, args, place) for tag in tags_of(self.partitions)]
+        sources = [_Executions(self._caller, tag, args, place) for tag in keys.tags_of(self.partitions)]
         newest = args.order is c.ListOrder.NEWEST
         await fill(sources, args.limit, newest=newest)
         found, rest = settled(sources, args.limit, newest=newest)
@@ -40,7 +40,7 @@ class ValkeyListing:
         named = LaneId(lane_id) if lane_id is not None else None
         counts: dict[LaneId, Counter[PublicState]] = {named: Counter()} if named else {}
         ages: dict[LaneId, int] = {}
-        for rows in await at_once(self._count(tag, named) for tag in tags_of(self.partitions)):
+        for rows in await at_once(self._count(tag, named) for tag in keys.tags_of(self.partitions)):
             for lane, age, *pairs in rows:
                 found = counts.setdefault(LaneId(lane), Counter())
                 found.update({PublicState(state): int(n) for state, n in zip(pairs[::2], pairs[1::2], strict=True)})
@@ -78,7 +78,7 @@ class _Executions(Source[c.ExecutionSummary]):
             "order": args.order,
             "created_since_ms": args.created_since_ms,
             "created_until_ms": args.created_until_ms,
-            "tags": [f"{key}={value}" for key, value in args.tags.items()],
+            "tags": [keys.label(key, value) for key, value in args.tags.items()],
         }
 
     async def ask(self, count: int) -> None:

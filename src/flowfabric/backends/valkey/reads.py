@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from flowfabric.backends.valkey import keys
 from flowfabric.backends.valkey.calls import FunctionCaller, flat_to_dict
 from flowfabric.backends.valkey.client import Client, Reply
 from flowfabric.backends.valkey.layout import FOREIGN_FIELD
@@ -62,14 +61,14 @@ class ValkeyReads(ValkeyTenancy):
         return _snapshot(execution_id, await self.shown(_own(fields.mapping(0))), fields.mapping(1))
 
     async def get_execution(self, execution_id: ExecutionId) -> c.ExecutionInfo | None:
-        key = keys.core(execution_id)
+        key = self._caller.core(execution_id)
         record = flat_to_dict(await self._client.execute("HGETALL", key, key=key, repeatable=True))
         if not record or not self._caller.sees(_namespace(record)):
             return None
         return _info(execution_id, await self.shown(_own(record)))
 
     async def get_execution_state(self, execution_id: ExecutionId) -> PublicState | None:
-        key = keys.core(execution_id)
+        key = self._caller.core(execution_id)
         reply = await self._client.execute("HMGET", key, "public_state", "namespace", key=key, repeatable=True)
         state, namespace = reply if isinstance(reply, list) else (None, None)
         is_there = isinstance(state, bytes) and self._caller.sees(_named(namespace))

@@ -21,6 +21,7 @@ _DETAILS: dict[str, tuple[str, ...]] = {
     "execution_not_reclaimable": ("lifecycle_phase", "ownership_state"),
     "execution_not_eligible": ("state",),
     "execution_not_in_eligible_set": ("state",),
+    "execution_not_in_flow": ("member", "field"),
     "execution_not_leaseable": ("state",),
     "execution_not_suspended": ("state", "suspension_id"),
     "execution_not_terminal": ("state",),

@@ -67,6 +67,10 @@ class ValkeyStreams:
             groups[args.execution_id.tag].append(at)
 
         async def append(tag: str, places: list[int]) -> None:
+            if not self._caller.is_partition(tag):
+                for at in places:
+                    outcomes[at] = self._caller.no_partition("execution_id", batch[at].execution_id)
+                return
             for some in _calls(batch, places):  # one after the other: they may be of one attempt
                 for at, outcome in zip(some, await self._append(tag, [batch[at] for at in some]), strict=True):
                     outcomes[at] = outcome

@@ -44,7 +44,7 @@ class ValkeyWorkers:
 
     async def list_workers(self, args: c.ListWorkersArgs) -> c.ListWorkersPage:
         after = decode_cursor("workers", args.cursor, tuple[str])[0] if args.cursor else ""
-        namespace = keys.idempotency_owner(args.namespace) if args.namespace else ""
+        namespace = keys.part(args.namespace) if args.namespace else ""
         fields = await self._caller.call(
             "list_workers",
             {"index": keys.WORKERS_BY_NAME},
@@ -84,7 +84,7 @@ def _worker(row: list[str]) -> c.WorkerInfo:
     name, expires_at, worker_id, lanes, capabilities, version, host, slots, registered_at, last_heartbeat_at = row
     namespace, _, instance_id = name.partition(":")
     return c.WorkerInfo(
-        namespace=Namespace(namespace.replace("%3A", ":").replace("%25", "%")),
+        namespace=Namespace(keys.name_of(namespace)),
         worker_id=WorkerId(worker_id),
         worker_instance_id=WorkerInstanceId(instance_id),
         lanes=_lanes(lanes),

@@ -96,6 +96,12 @@ class FlowGraph(Checked, frozen=True, kw_only=True):
             raise InvalidInput("child_flows", sorted(strangers), "must name members of the graph")
         self.ordered_members()
 
+    def named_executions(self) -> set[ExecutionId]:
+        """Members, both ends of edges, and downstreams of joins."""
+        ends = (end for edge in self.edges for end in (edge.upstream_execution_id, edge.downstream_execution_id))
+        joined = (join.downstream_execution_id for join in self.joins)
+        return {*(member.execution_id for member in self.members), *ends, *joined}
+
     def ordered_members(self) -> list[CreateExecutionArgs]:
         """The members, each after those it waits for."""
         known = {member.execution_id: member for member in self.members}

@@ -7,11 +7,14 @@
 -- @errors  invalid_input invalid_policy_json invalid_capabilities execution_already_exists
 -- @events  created replaced blocked unblocked claimed
 -- @repeat  safe
--- @uses    clock parked record submit
+-- @uses    clock parked record reply submit
 return function(K, A)
-  local unused = K.idempotency == "" or K.idempotency:find("ff:noop:", 1, true)
+  local x, now, unused = record.at(K.core), clock.now_ms(), K.idempotency == "" or K.idempotency:find("^ff:noop:")
+  local prefix = "ff:idem:" .. x.tag .. ":"
+  if not unused and K.idempotency:sub(1, #prefix) ~= prefix then
+    return reply.invalid("idempotency", prefix .. "<namespace>:<key>", K.idempotency)
+  end
   if A.on_duplicate == "" then A.on_duplicate = "return_existing" end
-  local x, now = record.at(K.core), clock.now_ms()
   x.wakes_later = true
   local outcome = submit.create(x, not unused and K.idempotency or nil, A, now)
   parked.offer(x, now)

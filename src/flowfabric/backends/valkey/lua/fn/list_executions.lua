@@ -6,7 +6,8 @@
 -- @errors  invalid_input
 -- @flags   no-writes
 -- @repeat  safe
--- @uses    listing reply tenant
+-- @uses    index_key listing reply tenant
+-- Tags are `key=value`, the key as lib/names.lua writes it.
 local MAX_PAGE = 1000
 local BUDGET = 500
 local FIELDS = {"namespace", "lane_id", "execution_kind", "public_state", "priority", "created_at"}
@@ -27,7 +28,7 @@ local function candidates(tag, A, labels)
   end
   local queues = listing.few(tag, q)
   if queues then return listing.gather(tag, queues, q) end
-  return listing.walk("ff:idx:" .. tag .. ":all_executions", q, BUDGET)
+  return listing.walk(index_key.partition({tag = tag}, "all_executions"), q, BUDGET)
 end
 
 local function is_labelled(labels, id)
@@ -60,7 +61,7 @@ return function(K, A)
 
   local labels = {}
   for i, label in ipairs(A.tags) do
-    local key = "ff:idx:" .. tag .. ":tag:" .. label
+    local key = index_key.partition({tag = tag}, "tag:" .. label)
     labels[i] = {key = key, size = redis.call("ZCARD", key)}
   end
   local entries, more = candidates(tag, A, labels)

@@ -4,12 +4,12 @@
 -- @reply   state
 -- @errors  invalid_input
 -- @repeat  safe
--- @uses    reply wake
+-- @uses    lanes reply wake
 local STATES = {active = true, paused = true, draining = true, disabled = true}
 
 return function(K, A)
   if not STATES[A.state] then return reply.invalid("state", "active, paused, draining or disabled", A.state) end
-  local tag, lane = K.lane_config:match("^ff:lane:(%b{}):(.+):config$")
+  local tag, lane = lanes.of_config_key(K.lane_config)
   if not tag then return reply.invalid("lane_config", "ff:lane:{tag}:<lane>:config", K.lane_config) end
 
   if A.state ~= "active" then

@@ -5,12 +5,12 @@
 -- @errors  invalid_input
 -- @events  unblocked
 -- @repeat  safe
--- @uses    clock index keyed listing order record reply turns
+-- @uses    clock index index_key keyed listing order record reply turns
 local MAX_LIMIT, KEYED = 1000, "blocked:quota"
 
 -- The queues by name: those of work that may start, and the one with what waits for its key.
 local function queues(tag, lane)
-  local prefix, names = "ff:idx:" .. tag .. ":lane:" .. lane .. ":", {KEYED}
+  local prefix, names = index_key.lane({tag = tag, lane_id = lane}, ""), {KEYED}
   for _, key in ipairs(listing.eligible(tag, lane)) do names[#names + 1] = key:sub(#prefix + 1) end
   table.sort(names)
   return names, prefix

@@ -19,7 +19,7 @@ return function(K, A)
   for _, name in ipairs(MEASURED) do
     if (b.hard[name] or b.soft[name]) and A[name] > 0 then list[#list + 1] = {name = name, amount = A[name]} end
   end
-  local dedup = "ff:usagededup:" .. b.tag .. ":stretch:" .. b.id .. ":" .. A.execution_id .. ":" .. A.lease_epoch
+  local dedup = "ff:stretch:" .. b.tag .. ":" .. b.id .. ":" .. A.lease_epoch .. ":" .. A.execution_id
   if #list > 0 and not spending.is_repeated(dedup) then
     spending.record(b, list, clock.now_ms(), A.execution_id, dedup)
   end

@@ -4,7 +4,7 @@
 -- @reply   deleted lane reached_ms reached_id
 -- @errors  invalid_input
 -- @repeat  safe
--- @uses    clock listing reply retention writes
+-- @uses    clock index_key listing reply retention writes
 local MAX_DELETED = 1000
 local SCANNED, PAGE, LANE_COST, LATER = 1000, 100, 5, 60000
 
@@ -15,7 +15,7 @@ local function is_over(rule, ended_at, newer)
 end
 
 -- When those of a lane may go that asked for a time of their own: it wins over the rule.
-local function own_times(tag, lane) return "ff:idx:" .. tag .. ":lane:" .. lane .. ":retention" end
+local function own_times(tag, lane) return index_key.lane({tag = tag, lane_id = lane}, "retention") end
 
 local function own_times_of(tag, lane, page)
   local ids = {}
@@ -64,7 +64,7 @@ local function keeps_from(rule, ended_at, newer) return not is_over(rule, tonumb
 -- Look through one lane; the place where the budget ended, or nil when there is nothing more to look at.
 local function trim_lane(tag, lane, rule, place, left)
   trim_own(tag, lane, rule, left)
-  local key = "ff:idx:" .. tag .. ":lane:" .. lane .. ":terminal"
+  local key = index_key.lane({tag = tag, lane_id = lane}, "terminal")
   local rank = place and listing.rank(key, place[1], place[2], true) or 0
   local newer = redis.call("ZCARD", key) - rank
   while left.scanned > 0 and left.deleted > 0 do

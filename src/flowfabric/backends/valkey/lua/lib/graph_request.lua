@@ -30,7 +30,7 @@ end
 
 local function check_ends(g, e, up, down)
   if up == down then return reply.refuse("self_referencing_edge", e.up) end
-  if not up or not down then return reply.refuse("execution_not_in_flow", up and e.down or e.up) end
+  if not up or not down then return reply.refuse("execution_not_in_flow", up and e.down or e.up, "edges") end
   if up.number > down.number then
     if not down.is_known then return reply.refuse("cycle_detected", e.up, e.down) end
     g.is_unordered = true
@@ -78,7 +78,7 @@ local function read_group(g, item)
   local wanted, refusal = group_policy.read(item[2], item[3], item[4])
   if refusal then return refusal end
   local down = find(g, item[1])
-  if not down then return reply.refuse("execution_not_in_flow", item[1]) end
+  if not down then return reply.refuse("execution_not_in_flow", item[1], "groups") end
   local stored = group.load(g.f, item[1])
   if stored.n > 0 and not group_policy.is_same(stored, wanted) then
     return reply.invalid("edge_group_policy_already_fixed", "no edges yet", stored.n)
@@ -110,11 +110,18 @@ function M.read(f, r, payloads, now)
   return g
 end
 
--- Was this very part written before? Its first member or edge tells.
+local function is_group_known(f, item)
+  if batch.check(item, GROUP) then return false end
+  local wanted = group_policy.read(item[2], item[3], item[4])
+  return wanted and group_policy.is_same(group.load(f, item[1]), wanted)
+end
+
+-- Was this very part written before? Its first member, edge or join tells.
 function M.is_known(f, r)
-  local first, link = (r.members or {})[1], (r.edges or {})[1]
+  local first, link, join = (r.members or {})[1], (r.edges or {})[1], (r.groups or {})[1]
   if first then return flow_making.is_member(f, f.tag .. ":" .. tostring(first[1])) end
   if link then return edge.load(f, tostring(link[1])) end
+  if join then return is_group_known(f, join) and not (r.commit and f.staged == "building") end
   return r.commit and f.staged ~= "building" or flow.has_ended(f)
 end
 

@@ -48,7 +48,7 @@ end
 local function add_labels(x, scores, fixed)
   local labels = redis.call("HGETALL", x.base .. ":tags")
   for i = 1, #labels, 2 do
-    local key = index_key.partition(x, "tag:" .. labels[i] .. "=" .. labels[i + 1])
+    local key = index_key.label(x, labels[i], labels[i + 1])
     scores[key], fixed[key] = tonumber(x.created_at), true
   end
 end

@@ -1,5 +1,6 @@
 -- The keys of the indexes: of a partition, of a lane, of a worker. The same few are asked for over and over, so they
 -- are remembered, up to a bound.
+-- @uses names
 local M = {}
 
 local MOST = 10000
@@ -38,7 +39,7 @@ function M.of_lane(x)
   local of_tag = lanes[x.tag]
   local keys = of_tag and of_tag[x.lane_id]
   if keys then return keys end
-  keys = under("ff:idx:" .. x.tag .. ":lane:" .. x.lane_id .. ":")
+  keys = under("ff:idx:" .. x.tag .. ":lane:" .. names.part(x.lane_id) .. ":")
   lanes[x.tag] = lanes[x.tag] or {}
   lanes[x.tag][x.lane_id] = keys
   return keys
@@ -48,13 +49,16 @@ function M.partition(x, name) return M.of_partition(x)[name] end
 
 function M.lane(x, name) return M.of_lane(x)[name] end
 
+-- Where those with a label are listed.
+function M.label(x, key, value) return M.of_partition(x)["tag:" .. names.part(key) .. "=" .. value] end
+
 -- Those of one worker are asked for one after the other.
 local tag, worker, leases
 
 function M.worker_leases(x)
   if x.tag ~= tag or x.current_worker_instance_id ~= worker then
     tag, worker = x.tag, x.current_worker_instance_id
-    leases = "ff:idx:" .. tag .. ":worker:" .. worker .. ":leases"
+    leases = "ff:idx:" .. tag .. ":worker:" .. names.part(worker) .. ":leases"
   end
   return leases
 end

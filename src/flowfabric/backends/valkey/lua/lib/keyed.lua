@@ -1,18 +1,15 @@
 -- Executions that share a concurrency key: which of them run, which stand in the queue, which wait for another to stop.
 -- Those that need the same capabilities are one group: no group waits for the workers of another.
--- @uses lanes writes
+-- @uses lanes names writes
 local M = {}
 
 local DEFAULT_LIMIT = 1
-local ESCAPES = {["%"] = "%25", [":"] = "%3A"}
 
-local function escaped(text) return (text:gsub("[%%:]", ESCAPES)) end
-
--- A key belongs to its lane and namespace; what comes before it is escaped, so that no two keys have one name.
+-- A key belongs to its lane and namespace.
 local function name(x, kind, needs)
-  local group = needs and escaped(needs) .. ":" or ""
-  return "ff:idx:" .. x.tag .. ":key_" .. kind .. ":" .. escaped(x.lane_id) .. ":" .. escaped(x.namespace or "") .. ":"
-    .. group .. x.concurrency_key
+  local group = needs and names.part(needs) .. ":" or ""
+  return "ff:idx:" .. x.tag .. ":key_" .. kind .. ":" .. names.part(x.lane_id) .. ":"
+    .. names.part(x.namespace or "") .. ":" .. group .. x.concurrency_key
 end
 
 function M.needs(x) return x.required_capabilities or "" end

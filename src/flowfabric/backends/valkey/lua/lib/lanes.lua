@@ -1,8 +1,15 @@
 -- The settings of a lane in one partition: what may start, how many may run at once, how age counts against priority.
--- @uses index_key wake
+-- @uses index_key names wake
 local M = {}
 
-function M.config_key(tag, lane) return "ff:lane:" .. tag .. ":" .. lane .. ":config" end
+function M.config_key(tag, lane) return "ff:lane:" .. tag .. ":" .. names.part(lane) .. ":config" end
+
+-- The partition and the lane whose settings a key holds; nil for another key.
+function M.of_config_key(key)
+  local tag, part = key:match("^ff:lane:(%b{}):([^:]+):config$")
+  local lane = tag and names.read(part)
+  if lane then return tag, lane end
+end
 
 local USUAL = {state = "active"}
 

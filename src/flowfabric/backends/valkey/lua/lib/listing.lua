@@ -1,5 +1,5 @@
 -- Looking at a whole partition: which queues hold a state, and places in an index that outlive their entries.
--- @uses reply
+-- @uses index_key reply
 local M = {}
 
 M.STATES = {
@@ -38,7 +38,7 @@ end
 function M.lanes(tag, named, from)
   if named ~= "" then return {named} end
   local out = {}
-  for _, name in ipairs(redis.call("SMEMBERS", "ff:idx:" .. tag .. ":lanes")) do
+  for _, name in ipairs(redis.call("SMEMBERS", index_key.partition({tag = tag}, "lanes"))) do
     if name >= from then out[#out + 1] = name end
   end
   table.sort(out)
@@ -47,10 +47,10 @@ end
 
 -- The queues of work that may start, by what it needs.
 function M.eligible(tag, lane)
-  local prefix = "ff:idx:" .. tag .. ":lane:" .. lane .. ":"
-  local keys = {prefix .. "eligible"}
-  for _, needs in ipairs(redis.call("SMEMBERS", prefix .. "capability_sets")) do
-    keys[#keys + 1] = prefix .. "eligible:" .. needs
+  local of_lane = index_key.of_lane({tag = tag, lane_id = lane})
+  local keys = {of_lane.eligible}
+  for _, needs in ipairs(redis.call("SMEMBERS", of_lane.capability_sets)) do
+    keys[#keys + 1] = of_lane["eligible:" .. needs]
   end
   return keys
 end
@@ -59,7 +59,7 @@ end
 function M.queues(tag, lane, state)
   local keys = state == "waiting" and M.eligible(tag, lane) or {}
   for _, name in ipairs(QUEUES[state] or {}) do
-    if name ~= "eligible" then keys[#keys + 1] = "ff:idx:" .. tag .. ":lane:" .. lane .. ":" .. name end
+    if name ~= "eligible" then keys[#keys + 1] = index_key.lane({tag = tag, lane_id = lane}, name) end
   end
   return keys
 end
@@ -126,7 +126,7 @@ end
 function M.gather(tag, keys, q)
   local out = {}
   for _, key in ipairs(keys) do
-    local all = "ff:idx:" .. tag .. ":all_executions"
+    local all = index_key.partition({tag = tag}, "all_executions")
     local flat = redis.call("ZINTER", 2, key, all, "WEIGHTS", 0, 1, "WITHSCORES")
     for i = 1, #flat, 2 do
       local entry = {flat[i], flat[i + 1]}

@@ -10,10 +10,8 @@ local LATE_MS = 900000
 
 local function key(b, execution_id) return b.key .. ":holds:" .. execution_id end
 
--- Says that it was settled; as long as the key of any report.
-function M.settled_key(b, reservation_id)
-  return "ff:usagededup:" .. b.tag .. ":settled:" .. b.id .. ":" .. reservation_id
-end
+-- Says that it was settled, for as long as the key of any report is kept. No report can name it.
+function M.settled_key(b, reservation_id) return "ff:settled:" .. b.tag .. ":" .. b.id .. ":" .. reservation_id end
 
 function M.count(b, execution_id) return redis.call("HLEN", key(b, execution_id)) end
 

@@ -32,7 +32,7 @@ local function add_rest(keys, x)
   local tags, waitpoints, signals = x.base .. ":tags", x.base .. ":waitpoints", x.base .. ":signals"
   if redis.call("EXISTS", tags, waitpoints, signals) == 0 then return end
   local labels = redis.call("HGETALL", tags)
-  for i = 1, #labels, 2 do writes.zrem(x, index_key.partition(x, "tag:" .. labels[i] .. "=" .. labels[i + 1])) end
+  for i = 1, #labels, 2 do writes.zrem(x, index_key.label(x, labels[i], labels[i + 1])) end
   local ids = redis.call("SMEMBERS", waitpoints)
   add_each(keys, "ff:wp:" .. x.tag .. ":", ids, "", ":signals", ":condition")
   for _, id in ipairs(ids) do redis.call("ZREM", index_key.partition(x, "pending_waitpoint_expiry"), id) end

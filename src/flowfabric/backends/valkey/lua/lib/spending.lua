@@ -9,11 +9,10 @@ local MOST_DIMENSIONS = 64
 -- No dimension can have this name.
 local PERIOD = ":period"
 
--- A refusal, or nil for the key of a report: it must live with its budget.
+-- A refusal, or nil for the key of a report: it lives with its budget, and is no other thing's key.
 function M.check_dedup(b, key)
-  if key ~= "" and not key:find(b.tag, 1, true) then
-    return reply.invalid("dedup_key", "a key with the tag " .. b.tag, key)
-  end
+  local prefix = "ff:usagededup:" .. b.tag .. ":"
+  if key ~= "" and key:sub(1, #prefix) ~= prefix then return reply.invalid("dedup_key", prefix .. "<id>", key) end
 end
 
 function M.is_repeated(key) return key ~= "" and redis.call("EXISTS", key) == 1 end

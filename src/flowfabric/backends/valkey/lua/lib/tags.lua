@@ -1,5 +1,5 @@
 -- Caller-owned labels of an execution.
--- @uses reply
+-- @uses index_key reply
 local M = {}
 
 -- Flat list of field, value from a JSON object of scalars; nested values and nulls are refused.
@@ -19,15 +19,13 @@ function M.from_json(text)
   return fields
 end
 
-local function entry(x, name, value) return "ff:idx:" .. x.tag .. ":tag:" .. name .. "=" .. value end
-
 -- Write labels and list the execution under them; a label that changes moves it.
 function M.write(x, fields)
   local key = x.base .. ":tags"
   for i = 1, #fields, 2 do
     local old = redis.call("HGET", key, fields[i])
-    if old then redis.call("ZREM", entry(x, fields[i], old), x.id) end
-    redis.call("ZADD", entry(x, fields[i], fields[i + 1]), x.created_at, x.id)
+    if old then redis.call("ZREM", index_key.label(x, fields[i], old), x.id) end
+    redis.call("ZADD", index_key.label(x, fields[i], fields[i + 1]), x.created_at, x.id)
   end
   if #fields > 0 then redis.call("HSET", key, unpack(fields)) end
 end
@@ -36,7 +34,7 @@ end
 function M.clear(x)
   local key = x.base .. ":tags"
   local fields = redis.call("HGETALL", key)
-  for i = 1, #fields, 2 do redis.call("ZREM", entry(x, fields[i], fields[i + 1]), x.id) end
+  for i = 1, #fields, 2 do redis.call("ZREM", index_key.label(x, fields[i], fields[i + 1]), x.id) end
   redis.call("DEL", key)
 end
 

@@ -1,4 +1,5 @@
 -- Telling workers that a queue has work: once when it becomes non-empty, and again when somebody asks for it.
+-- @uses index_key
 local M = {}
 
 -- message: the partition, and the capabilities that the work needs, if any.
@@ -14,12 +15,12 @@ end
 
 -- Announce every queue of a lane that has work; how many there were.
 function M.announce(tag, lane)
-  local prefix, count = "ff:idx:" .. tag .. ":lane:" .. lane .. ":", 0
-  if redis.call("EXISTS", prefix .. "eligible") == 1 then
+  local keys, count = index_key.of_lane({tag = tag, lane_id = lane}), 0
+  if redis.call("EXISTS", keys.eligible) == 1 then
     publish(tag, lane)
     count = 1
   end
-  for _, needs in ipairs(redis.call("SMEMBERS", prefix .. "capability_sets")) do
+  for _, needs in ipairs(redis.call("SMEMBERS", keys.capability_sets)) do
     publish(tag, lane, needs)
     count = count + 1
   end
