@@ -1,12 +1,13 @@
-"""What one server process carries: submits, claims with completes, and a thousand readers of one stream.
+"""What one server process carries: submits, claims with completes, a thousand readers of one stream, and strangers.
 
-    python -m benchmarks.http [--json] [--calls 4000] [--repetitions 5] [--readers 1000] [--frames 50]
+    python -m benchmarks.http [--json] [--calls 4000] [--repetitions 5] [--readers 1000] [--frames 50] [--streams 1000]
 
 Submits and lives go through `flowfabric server` in one process, beside a bare endpoint of the same framework, which
 reads a JSON body and answers a few bytes, in turns of the same run. The callers of both are the same: connections, each
 of which sends its next request when it has the answer to the last. A life is a share in a claim, and a complete. Then
 clients read one execution as server-sent events while it emits: how long a frame takes to each of them, from the call
-that appends it, and the processor time of the server meanwhile.
+that appends it, and the processor time of the server meanwhile. Last, the submits of one token beside streams of
+another, each with a filter of its own, and without them.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from typing import Any
 
 from benchmarks.figures import Spread, in_turn, percentile, ratio
 from benchmarks.http_calls import Caller, Process, process_of
+from benchmarks.http_crowd import Crowd, crowd
 from benchmarks.peers.report import Goal, Table, machine
 from flowfabric.worker import loops
 
@@ -156,7 +158,7 @@ def _sent_at(data: str) -> float:
     return float(json.loads(data)["value"])
 
 
-async def measure(options: argparse.Namespace) -> tuple[list[Rates], Reading]:
+async def measure(options: argparse.Namespace) -> tuple[list[Rates], Reading, Crowd]:
     with tempfile.TemporaryDirectory(prefix="ff-bench-") as folder:
         serving = process_of("flowfabric.cli", "server", "--port", "0", "--url", f"embedded://{folder}/store")
         async with serving as server, process_of("benchmarks.http_bare") as other:
@@ -166,16 +168,18 @@ async def measure(options: argparse.Namespace) -> tuple[list[Rates], Reading]:
             rates = [await one_repetition(ours, theirs, calls, number) for number in range(options.repetitions)]
             for each in (*ours, *theirs):
                 each.close()
-            return rates, await read_by_many(server, options.readers, options.frames)
+            reading = await read_by_many(server, options.readers, options.frames)
+        return rates, reading, await crowd(folder, options.streams, options.calls // 4, options.repetitions)
 
 
-def report(options: argparse.Namespace, rates: list[Rates], reading: Reading) -> None:
+def report(options: argparse.Namespace, rates: list[Rates], reading: Reading, crowded: Crowd) -> None:
     share = ratio([each.submits for each in rates], [each.bare for each in rates])
-    goal = Goal("submits to calls of a bare endpoint", share, GOAL, at_least=True)
+    goals = [Goal("submits to calls of a bare endpoint", share, GOAL, at_least=True), crowded.goal]
     took = {"p50": percentile(reading.took_ms, 0.50), "p99": percentile(reading.took_ms, 0.99)}
     if options.json:
         told: dict[str, Any] = {"machine": machine(), "per_second": [asdict(each) for each in rates], "frame_ms": took}
-        told |= {"server_cpu": reading.cpu_share, "goals": [asdict(goal) | {"met": goal.met}]}
+        told |= {"server_cpu": reading.cpu_share, "goals": [asdict(each) | {"met": each.met} for each in goals]}
+        told |= {"submit_p50_ms": crowded.p50s}
         print(json.dumps(told, indent=2))
         return
     rows = [
@@ -185,9 +189,11 @@ def report(options: argparse.Namespace, rates: list[Rates], reading: Reading) ->
     ]
     title = f"{options.calls} calls on {CONNECTIONS} connections; a second, median (low-high) of {len(rates)}"
     Table(title, ("", "a second"), rows).show()
-    Table("goals, median (low-high)", ("", "figure", "goal", ""), [goal.row()]).show()
+    Table("goals, median (low-high)", ("", "figure", "goal", ""), [each.row() for each in goals]).show()
     row = [f"{took['p50']:.1f}", f"{took['p99']:.1f}", f"{reading.cpu_share:.0%}"]
     Table(f"{options.readers} readers of one execution", ("frame, p50 ms", "p99 ms", "server CPU"), [row]).show()
+    title = f"submits of one token, {options.streams} streams of another"
+    Table(title, ("without them, p50 ms", "p99 ms", "beside them, p50 ms", "p99 ms"), [crowded.row]).show()
     print(", ".join(f"{name} {value}" for name, value in machine().items()))
 
 
@@ -198,6 +204,7 @@ def main() -> None:
     parser.add_argument("--repetitions", type=int, default=5)
     parser.add_argument("--readers", type=int, default=1_000, help="of the stream")
     parser.add_argument("--frames", type=int, default=50, help="that each of them gets")
+    parser.add_argument("--streams", type=int, default=1_000, help="of one token, while another one submits")
     options = parser.parse_args()
     report(options, *loops.run(measure(options)))
 

@@ -20,19 +20,18 @@ LENGTH = re.compile(rb"\r\ncontent-length: (\d+)", re.IGNORECASE)
 class Caller:
     """One connection that is kept, and one request at a time."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, token: str) -> None:
         self._reader = reader
         self._writer = writer
+        self._common = "Host: 127.0.0.1\r\n" + (f"Authorization: Bearer {token}\r\n" if token else "")
 
     @classmethod
-    async def connect(cls, port: int) -> Caller:
-        return cls(*await asyncio.open_connection("127.0.0.1", port, limit=1 << 22))
+    async def connect(cls, port: int, token: str = "") -> Caller:
+        return cls(*await asyncio.open_connection("127.0.0.1", port, limit=1 << 22), token)
 
     async def post(self, path: str, body: bytes) -> bytes:
-        head = (
-            f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
-        )
-        self._writer.write(head.encode() + b"\r\n\r\n" + body)
+        kind = f"Content-Type: application/json\r\nContent-Length: {len(body)}"
+        self._writer.write(f"POST {path} HTTP/1.1\r\n{self._common}{kind}\r\n\r\n".encode() + body)
         answer = await self._reader.readuntil(b"\r\n\r\n")
         length = LENGTH.search(answer)
         assert length is not None, answer
@@ -45,7 +44,7 @@ class Caller:
 
     async def frames(self, path: str) -> AsyncIterator[str]:
         """The data of every frame that a stream of events sends."""
-        self._writer.write(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
+        self._writer.write(f"GET {path} HTTP/1.1\r\n{self._common}\r\n".encode())
         kind = ""
         while True:
             line = (await self._reader.readline()).decode().rstrip()
