@@ -14,6 +14,7 @@ from flowfabric.backends.valkey.backend import ValkeyBackend
 from flowfabric.core import contracts as c
 from flowfabric.core.ids import ExecutionId, Namespace
 from flowfabric.core.partition import Partition, PartitionFamily
+from flowfabric.core.states import PublicState
 from flowfabric.engine import Engine, EngineSettings
 from tests.conformance.driver import LANE
 from tests.conftest import open_clean
@@ -66,10 +67,19 @@ def other_engine(url: str) -> Iterator[subprocess.Popen[str]]:
         process.communicate()
 
 
-async def create(backend: ValkeyBackend, index: int, delay_ms: int = 0) -> ExecutionId:
+async def delayed(backend: ValkeyBackend, index: int, delay_ms: int) -> ExecutionId:
+    """One that an engine has to promote. On a busy machine a short delay is over before the execution is written."""
+    while True:
+        created = await create(backend, index, delay_ms)
+        if created.public_state is PublicState.DELAYED:
+            return created.execution_id
+        delay_ms *= 2
+
+
+async def create(backend: ValkeyBackend, index: int, delay_ms: int = 0) -> c.ExecutionCreated:
     execution_id = ExecutionId(f"{{fp:{index}}}:{ExecutionId.for_lane(LANE, backend.partitions).uuid}")
     now = (await backend.next_due(Partition(PartitionFamily.FLOW, index))).now_ms
-    await backend.create_execution(
+    created = await backend.create_execution(
         c.CreateExecutionArgs(
             execution_id=execution_id,
             namespace=Namespace("tests"),
@@ -78,7 +88,8 @@ async def create(backend: ValkeyBackend, index: int, delay_ms: int = 0) -> Execu
             delay_until=now + delay_ms if delay_ms else None,
         )
     )
-    return execution_id
+    assert isinstance(created, c.ExecutionCreated)
+    return created
 
 
 def owned(engine: Engine) -> int:
@@ -105,7 +116,7 @@ async def test_two_engines_divide_the_partitions(backend: ValkeyBackend) -> None
         await eventually_async(lambda: len(one.status().replicas) == len(two.status().replicas) == 2, "they have met")
         await eventually_async(lambda: owned(one) + owned(two) == PARTITIONS, "everything has an owner")
         assert min(owned(one), owned(two)) > 0
-        ids = [await create(backend, index, delay_ms=100) for index in range(PARTITIONS)]
+        ids = [await delayed(backend, index, delay_ms=100) for index in range(PARTITIONS)]
         await all_promoted(backend, ids)
         await eventually_async(lambda: done(one) + done(two) == PARTITIONS, "everything is counted")
         assert min(done(one), done(two)) > 0
@@ -127,7 +138,7 @@ async def test_a_killed_engine_is_replaced(backend: ValkeyBackend, embedded_url:
         with other_engine(embedded_url) as other:
             await eventually_async(lambda: 0 < owned(survivor) < PARTITIONS, "the other has a share")
             await asyncio.to_thread(kill9, other.pid)
-            ids = [await create(backend, index, delay_ms=50) for index in range(PARTITIONS)]
+            ids = [await delayed(backend, index, delay_ms=50) for index in range(PARTITIONS)]
             await all_promoted(backend, ids)
         assert survivor.status().replicas == ("survivor",)
         assert owned(survivor) == PARTITIONS
