@@ -58,6 +58,7 @@ def handler(operation: Operation) -> Handler:
         token = service.caller(request, operation.scope)
         await enter(operation, token, request.path_params, service.backend)
         given = await request_of(operation, request, service.settings)
+        service.charge(request, token, given)
         args = await narrowed(operation, token, given, service.backend)
         result = await call(request, service.backend, args)
         if operation.port == "read_steps":
