@@ -147,7 +147,7 @@ def check_owner(path: Path, file: os.stat_result) -> None:
     folder = path.resolve().parent
     found = folder.stat()
     if file.st_mode & _WRITABLE:
-        raise InvalidInput("tokens", f"{path} of {_mode(file)}", f"others may write it; run: chmod 600 {path}")
+        raise InvalidInput("tokens", str(path), f"has {_mode(file)}: others may write it; run: chmod 600 {path}")
     if file.st_uid not in (0, os.geteuid()):
         raise InvalidInput("tokens", f"{path} of user {file.st_uid}", "must be of root or of the user who serves it")
     if found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX:
