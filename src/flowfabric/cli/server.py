@@ -67,11 +67,11 @@ def server(
         configure_logging(log_level, log_format)
         options: dict[str, Any] = {"host": host, "port": port, "tokens": tokens, "rate_per_second": rate}
         options |= {"origins": tuple(origin or ()) or None, "proxies": tuple(proxy or ()) or None}
-        settings = _settings(set_ or (), options)
+        settings = server_settings(set_ or (), options)
         loops.run(_serve(store_settings(url), settings, out, with_engine=not no_engine))
 
 
-def _settings(assignments: Iterable[str], options: dict[str, Any]) -> ServerSettings:
+def server_settings(assignments: Iterable[str], options: dict[str, Any]) -> ServerSettings:
     """An option goes before --set, and that before the environment."""
     given = given_in_env("SERVER", KINDS)
     for each in assignments:
