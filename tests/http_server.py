@@ -14,6 +14,7 @@ from flowfabric.backends.valkey.bundle import bundle
 from flowfabric.config import Settings
 from flowfabric.core.partition import PartitionConfig
 from flowfabric.server.app import create_app
+from flowfabric.server.listening import config_of
 from flowfabric.server.settings import ServerSettings
 
 T = TypeVar("T")
@@ -37,7 +38,8 @@ class HttpServer:
         self._loop = asyncio.get_running_loop()
         self.backend = await ValkeyBackend.open(Settings(url=self._store_url), self._library)
         app = create_app(self.backend, self._settings)
-        config = uvicorn.Config(app, port=0, log_config=None, access_log=False)
+        config = config_of(app, self._settings)
+        config.port = 0
         self._server = uvicorn.Server(config)
         serving = asyncio.create_task(self._server.serve())
         while not self._server.started:  # noqa: ASYNC110 - it tells nobody

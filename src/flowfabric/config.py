@@ -80,6 +80,27 @@ class Settings:
         return cls(**given)
 
 
+def given_in_env(prefix: str, kinds: Mapping[str, type], environ: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Other settings, of these kinds, from the variables that begin with FLOWFABRIC_ and the prefix."""
+    source = os.environ if environ is None else environ  # noqa: TID251 - this is the one place
+    found = {name: f"{_PREFIX}{prefix}_{name.upper()}" for name in kinds}
+    return {
+        name: parse(variable, source[variable], kinds[name]) for name, variable in found.items() if variable in source
+    }
+
+
+def parse(shown_as: str, text: str, kind: type) -> str | int | bool | tuple[str, ...]:
+    """One setting from text; a list is written with commas."""
+    if kind is tuple:
+        return tuple(each.strip() for each in text.split(",") if each.strip())
+    if kind is int:
+        try:
+            return int(text)
+        except ValueError:
+            raise InvalidInput(shown_as, text, "must be a whole number") from None
+    return _parse_bool(shown_as, text) if kind is bool else text
+
+
 def _parse(variable: str, name: str, text: str, kind: type) -> str | int | bool:
     if kind is bool:
         return _parse_bool(variable, text)

@@ -112,6 +112,9 @@ CODES: dict[str, CodeInfo] = {
     "forbidden": CodeInfo(_F.INVALID, _C.TERMINAL, "the token does not allow it"),
     "route_not_found": CodeInfo(_F.NOT_FOUND, _C.TERMINAL, "the server has no such address"),
     "method_not_allowed": CodeInfo(_F.INVALID, _C.TERMINAL, "the address takes other methods"),
+    "headers_too_large": CodeInfo(_F.INVALID, _C.TERMINAL, "the address and headers of the request are over a limit"),
+    "request_timeout": CodeInfo(_F.INVALID, _C.RETRYABLE, "the request took too long to arrive"),
+    "too_many_connections": CodeInfo(_F.LIMITED, _C.RETRYABLE, "the server, or your address, has no connection left"),
     # suspension, waitpoints, signals
     "execution_not_suspended": CodeInfo(_F.CONFLICT, _C.INFORMATIONAL, "it is not suspended"),
     "already_suspended": CodeInfo(_F.CONFLICT, _C.INFORMATIONAL, "it is suspended already"),
@@ -369,13 +372,9 @@ class BadReply(Internal):
 
 
 _BY_FAMILY: dict[Family, type[FlowFabricError]] = {
-    Family.NOT_FOUND: NotFound,
-    Family.CONFLICT: Conflict,
-    Family.INVALID: Invalid,
-    Family.LIMITED: Limited,
-    Family.UNAVAILABLE: Unavailable,
-    Family.INTERNAL: Internal,
-}
+    Family.NOT_FOUND: NotFound, Family.CONFLICT: Conflict, Family.INVALID: Invalid,
+    Family.LIMITED: Limited, Family.UNAVAILABLE: Unavailable, Family.INTERNAL: Internal,
+}  # fmt: skip
 
 _BY_CODE: dict[str, type[FlowFabricError]] = {
     kind.default_code: kind

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from flowfabric.backends.valkey.embedded import EmbeddedServer
+from flowfabric.cli.server import server_settings
 from flowfabric.server.settings import ServerSettings
 from tests.cli.harness import Ran, run
 from tests.http_server import HttpServer
@@ -76,3 +77,32 @@ def test_a_port_that_somebody_has_is_told(command: str) -> None:
 
 def test_an_address_without_a_scheme_is_told_those_of_servers_too() -> None:
     assert "valkeys+cluster, http, https" in refused("ls", "--url", "127.0.0.1:9090")
+
+
+def test_a_file_of_tokens_that_others_may_write_is_refused(file: Path, reader: str) -> None:
+    file.chmod(0o666)
+    said = refused("server", "--tokens", str(file), "--port", "0", "--url", "embedded://")
+    assert "tokens: has mode 666: others may write it; run: chmod 600" in said
+    assert "chmod 600" in refused("token", "new", "bob", "--scope", "read", "--tokens", str(file))
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--set", "colour=red"), "--set: must be NAME=VALUE, with one of host, port, tokens"),
+        (("--set", "header_bytes"), "--set: must be NAME=VALUE"),
+        (("--set", "header_bytes=many"), "header_bytes: must be a whole number"),
+        (("--set", "header_bytes=1"), "header_bytes: must be from 1024 to 1048576"),
+        (("--proxy", "nginx"), "proxies: must be an address, like 10.0.0.7, or a network"),
+    ],
+)
+def test_a_setting_that_cannot_be_is_told(words: tuple[str, ...], said: str) -> None:
+    assert said in refused("server", *words, "--url", "embedded://")
+
+
+def test_an_option_goes_before_set_and_that_before_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("PORT", "1"), ("HEADER_BYTES", "2048"), ("PROXIES", "10.0.0.1, 10.1.0.0/16")):
+        monkeypatch.setenv(f"FLOWFABRIC_SERVER_{name}", value)
+    found = server_settings(["header_bytes=4096", "audit_log=no"], {"port": 7, "host": None})
+    assert (found.port, found.header_bytes, found.host, found.audit_log) == (7, 4_096, "127.0.0.1", False)
+    assert found.proxies == ("10.0.0.1", "10.1.0.0/16")

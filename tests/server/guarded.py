@@ -52,6 +52,7 @@ class TokenFile:
 
 @asynccontextmanager
 async def guarded(backend: EngineBackend, tokens: TokenFile, **settings: Any) -> AsyncIterator[httpx.AsyncClient]:
+    settings = {"failures_per_second": 0} | settings
     listens = listening(backend, ServerSettings(port=0, tokens=str(tokens.path), **settings))
     async with listens as url, httpx.AsyncClient(base_url=url, timeout=WITHIN_S) as http:
         yield http

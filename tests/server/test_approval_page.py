@@ -161,6 +161,18 @@ async def test_without_fields_there_are_two_buttons(
         assert await finished(fabric_kit, handle) is payload
 
 
+@pytest.mark.parametrize("nested", ["[" * 50_000, '{"a":' * 10_000, "[" * 101 + "]" * 101])
+async def test_json_of_too_many_levels_in_a_form_is_told_so(fabric_kit: FabricKit, nested: str) -> None:
+    async with serving(fabric_kit.backend) as server:
+        handle = await fabric_kit.submit(ask_anything)
+        link = await opened(fabric_kit, handle)
+        answer = await post(server, link, choice="json", json=nested)
+        assert answer.status_code == 422
+        assert "must not be nested deeper than 100 levels" in answer.text
+        answer = await server.http.post(link, content=nested)
+        assert (answer.status_code, answer.json()["details"]["field"]) == (422, "payload")
+
+
 async def test_where_no_type_is_declared_any_json_may_be_sent(fabric_kit: FabricKit) -> None:
     async with serving(fabric_kit.backend) as server:
         handle = await fabric_kit.submit(ask_anything)

@@ -150,7 +150,7 @@ async def test_a_body_that_comes_too_slowly_is_refused(backend: ValkeyBackend) -
         async with asyncio.timeout(20):
             answer = await reader.read()
         writer.close()
-    assert answer.startswith(b"HTTP/1.1 422")
+    assert answer.startswith(b"HTTP/1.1 408")
     assert b"must arrive within 100 ms" in answer
 
 

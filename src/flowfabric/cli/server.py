@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import typer
 from typer import Argument, Option
@@ -17,31 +18,45 @@ from flowfabric.cli.output import Output
 from flowfabric.cli.running import place_of, reporting, store_settings
 from flowfabric.cli.signals import ending
 from flowfabric.client.secrets import ensure_secret
-from flowfabric.config import Settings
+from flowfabric.config import Settings, given_in_env, parse
 from flowfabric.engine import Engine
-from flowfabric.server.settings import ServerSettings
+from flowfabric.errors import InvalidInput
+from flowfabric.server.settings import KINDS, ServerSettings
 from flowfabric.server.tokens import ALL, new_token, read_tokens, write_tokens
 from flowfabric.worker import loops
 
-Host: TypeAlias = Annotated[str, Option(help="The address to listen on.")]
-Port: TypeAlias = Annotated[int, Option(help="The port; 0 is any free one.")]
+Host: TypeAlias = Annotated[str | None, Option(help="The address to listen on; usually 127.0.0.1.")]
+Port: TypeAlias = Annotated[int | None, Option(help="The port, usually 9090; 0 is any free one.")]
 TokenFile: TypeAlias = Annotated[
-    str, Option("--tokens", metavar="FILE", help="The tokens that are let in; without it everybody on this machine.")
+    str | None,
+    Option("--tokens", metavar="FILE", help="The tokens that are let in; without it everybody on this machine."),
 ]
 NoEngine: TypeAlias = Annotated[bool, Option("--no-engine", help="Serve only; an engine runs elsewhere.")]
-Rate: TypeAlias = Annotated[int, Option(metavar="N", help="Calls a second of one token; 0 is no limit.")]
+Rate: TypeAlias = Annotated[
+    int | None, Option(metavar="N", help="Calls a second of one token; 0, which is usual, is no limit.")
+]
+Proxy: TypeAlias = Annotated[
+    list[str] | None,
+    Option(metavar="ADDRESS", help="A proxy, or a network of them, that says who calls; may be repeated."),
+]
+Set: TypeAlias = Annotated[
+    list[str] | None,
+    Option("--set", metavar="NAME=VALUE", help="Any other setting of the server, by its name; may be repeated."),
+]
 Origin: TypeAlias = Annotated[
     list[str] | None, Option(metavar="ORIGIN", help="A site whose pages may call the API; may be repeated.")
 ]
 
 
 def server(
-    host: Host = "127.0.0.1",
-    port: Port = 9090,
-    tokens: TokenFile = "",
+    host: Host = None,
+    port: Port = None,
+    tokens: TokenFile = None,
     no_engine: NoEngine = False,
-    rate: Rate = 0,
+    rate: Rate = None,
     origin: Origin = None,
+    proxy: Proxy = None,
+    set_: Set = None,
     log_level: LogLevel = "info",
     log_format: LogFormat = "text",
     url: Url = None,
@@ -50,10 +65,21 @@ def server(
     """Serve a store over HTTP: the API under /v1, the dashboard at /, and an engine beside them."""
     with reporting(as_json) as out:
         configure_logging(log_level, log_format)
-        settings = ServerSettings(
-            host=host, port=port, tokens=tokens, rate_per_second=rate, origins=tuple(origin or ())
-        )
+        options: dict[str, Any] = {"host": host, "port": port, "tokens": tokens, "rate_per_second": rate}
+        options |= {"origins": tuple(origin or ()) or None, "proxies": tuple(proxy or ()) or None}
+        settings = server_settings(set_ or (), options)
         loops.run(_serve(store_settings(url), settings, out, with_engine=not no_engine))
+
+
+def server_settings(assignments: Iterable[str], options: dict[str, Any]) -> ServerSettings:
+    """An option goes before --set, and that before the environment."""
+    given = given_in_env("SERVER", KINDS)
+    for each in assignments:
+        name, is_set, text = each.partition("=")
+        if not is_set or name not in KINDS:
+            raise InvalidInput("--set", each, f"must be NAME=VALUE, with one of {', '.join(KINDS)}")
+        given[name] = parse(name, text, KINDS[name])
+    return ServerSettings(**given | {name: value for name, value in options.items() if value is not None})
 
 
 async def _serve(store: Settings, settings: ServerSettings, out: Output, *, with_engine: bool) -> None:

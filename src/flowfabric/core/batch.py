@@ -11,6 +11,7 @@ from typing import Annotated, Any, Protocol, TypeAlias
 import msgspec
 from msgspec.structs import force_setattr
 
+from flowfabric.core import limits
 from flowfabric.core.contracts.execution import (
     CompleteExecutionArgs,
     CompleteExecutionResult,
@@ -36,7 +37,9 @@ from flowfabric.core.states import AttemptType
 from flowfabric.errors import FlowFabricError, InvalidInput
 
 ExecutionIds: TypeAlias = Annotated[
-    tuple[ExecutionId, ...], Rule(lambda _, given: tuple(ExecutionId(each) for each in given))
+    tuple[ExecutionId, ...],
+    msgspec.Meta(max_length=limits.REQUEST_MAX_ITEMS),
+    Rule(lambda _, given: tuple(ExecutionId(each) for each in given)),
 ]
 SubmitOutcome: TypeAlias = CreateExecutionResult | FlowFabricError
 FinishArgs: TypeAlias = CompleteExecutionArgs | FailExecutionArgs

@@ -52,6 +52,7 @@ MAX_TAGS = 64
 TAG_KEY_MAX_BYTES = 128
 TAG_VALUE_MAX_BYTES = 1_024
 MAX_CAPABILITIES = 256
+MAX_LANES = 256  # that one worker, or one claim, asks at
 CAPABILITIES_CSV_MAX_BYTES = 4_096
 
 # the policy
@@ -75,6 +76,9 @@ DEFAULT_RETENTION_MAXLEN = 10_000
 STREAM_READ_HARD_CAP = 10_000  # frames of one page, whatever the caller asks for
 BATCH_MAX_ITEMS = 256  # a batch stalls the server for its whole length: a few milliseconds
 SCAN_LIMIT_MAX = 1_000
+MAX_OFFERS = 10_000  # of live workers, to one call of an engine
+REQUEST_MAX_ITEMS = 1_000  # of a list in a request over HTTP; whoever has more sends several
+JSON_MAX_DEPTH = 100  # far below what any reader's stack carries
 
 # suspensions, waitpoints, signals
 MAX_COMPOSITE_DEPTH = 4  # levels of a resume condition; each is evaluated on every signal

@@ -58,13 +58,19 @@ def create_app(
         },
         lifespan=lifespan,
     )
+    # A redirect would name the host that the caller sent, with the token of a link behind it.
+    app.router.redirect_slashes = False
     app.state.service = service
     app.state.looks = overview.Looks(backend)
     return app
 
 
 def _middleware(settings: ServerSettings, requests: Requests) -> list[Middleware]:
-    found = [Middleware(Guard), Middleware(Measured, requests=requests), Middleware(Traced)]
+    found = [
+        Middleware(Guard, query_parameters=settings.query_parameters),
+        Middleware(Measured, requests=requests),
+        Middleware(Traced),
+    ]
     if settings.origins:
         found.append(
             Middleware(

@@ -13,8 +13,9 @@ from starlette.requests import Request
 
 from flowfabric.backends.http.operations import Operation
 from flowfabric.backends.http.shapes import FinishRequest
-from flowfabric.core.codec import from_json, from_plain
+from flowfabric.core.codec import from_plain
 from flowfabric.errors import FlowFabricError, InvalidInput
+from flowfabric.server.bounds import check_items, read_json
 from flowfabric.server.headers import header
 from flowfabric.server.settings import ServerSettings
 
@@ -43,7 +44,9 @@ async def body_of(request: Request, settings: ServerSettings, *, takes_payloads:
                     raise _too_large(most)
                 is_whole = not message.get("more_body", False)
     except TimeoutError:
-        raise InvalidInput("body", f"{size} bytes", f"must arrive within {settings.body_timeout_ms} ms") from None
+        most_ms = settings.body_timeout_ms
+        problem = f"the body must arrive within {most_ms} ms, and {size} bytes of it did"
+        raise FlowFabricError(problem, code="request_timeout", limit=most_ms) from None
     state["is_cut_off"] = False
     return b"".join(parts)
 
@@ -66,9 +69,10 @@ async def request_of(operation: Operation, request: Request, settings: ServerSet
     if not operation.has_body:
         return query_of(operation, request)
     body = await body_of(request, settings, takes_payloads=operation.takes_payloads)
+    check_items(kind, body)
     if not operation.parameters:
-        return from_json(kind, body or b"{}")
-    members = from_json(dict[str, Any], body or b"{}")
+        return read_json(kind, body or b"{}")
+    members = read_json(dict[str, Any], body or b"{}")
     for name, value in request.path_params.items():
         if members.setdefault(name, value) != value:
             raise InvalidInput(name, members[name], f"must be left out, or {value} as in the address")
@@ -88,17 +92,19 @@ def request_type(operation: Operation) -> type[msgspec.Struct]:
 
 def once(query: QueryParams) -> dict[str, Any]:
     """The members of a query, none of which may be there twice."""
-    for name in query:
-        if len(found := query.getlist(name)) > 1:
-            raise InvalidInput(name, ", ".join(found), "must be given once")
-    return dict(query)
+    given: dict[str, Any] = {}
+    for name, value in query.multi_items():
+        if name in given:
+            raise InvalidInput(name, f"{given[name]}, {value}", "must be given once")
+        given[name] = value
+    return given
 
 
 def _query(kind: type[msgspec.Struct], request: Request) -> dict[str, Any]:
     """The query; members that are no plain values are JSON in it."""
     given = once(request.query_params)
     for name in given.keys() & _structured(kind):
-        given[name] = from_json(Any, given[name], root=name)
+        given[name] = read_json(Any, given[name], root=name)
     return given
 
 

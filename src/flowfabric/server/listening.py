@@ -6,19 +6,20 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import Final
+from functools import partial
+from typing import Any
 
 import uvicorn
+from starlette.applications import Starlette
 
 from flowfabric.backends.ports import EngineBackend
 from flowfabric.engine import Engine
 from flowfabric.errors import InvalidInput
 from flowfabric.server.app import create_app
+from flowfabric.server.connection import Connection
+from flowfabric.server.connections import Connections
 from flowfabric.server.service import Service
 from flowfabric.server.settings import ServerSettings
-
-# How long a connection may be idle. Clients and proxies let go sooner, so none sends into one that is being closed.
-_IDLE_S: Final = 75
 
 
 class _Server(uvicorn.Server):
@@ -36,16 +37,7 @@ async def listening(
     """Serve for the length of the block; gives the address. In the end streams are ended, and calls may finish."""
     app = create_app(backend, settings, engine=engine)
     bound = _bound(settings)
-    config = uvicorn.Config(
-        app,
-        log_config=None,
-        log_level="warning",  # who runs it tells that it runs
-        access_log=False,
-        server_header=False,
-        timeout_keep_alive=_IDLE_S,
-        timeout_graceful_shutdown=max(1, settings.stop_grace_ms // 1000),
-    )
-    server = _Server(config)
+    server = _Server(config_of(app, settings))
     serving = asyncio.create_task(server.serve([bound]))
     await _started(server, serving)
     try:
@@ -55,6 +47,23 @@ async def listening(
         service.stopping.set()
         server.should_exit = True
         await serving
+
+
+def config_of(app: Starlette, settings: ServerSettings) -> uvicorn.Config:
+    """How the application is served: over bounded connections, and without a word of strangers in the log."""
+    connection: Any = partial(Connection, connections=Connections(settings))
+    return uvicorn.Config(
+        app,
+        http=connection,
+        ws="none",
+        log_config=None,
+        log_level="error",  # who runs it tells that it runs
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,  # peers.py believes those that were named
+        timeout_keep_alive=settings.idle_timeout_ms // 1000,
+        timeout_graceful_shutdown=max(1, settings.stop_grace_ms // 1000),
+    )
 
 
 def _bound(settings: ServerSettings) -> socket.socket:

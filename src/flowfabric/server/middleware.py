@@ -12,10 +12,13 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from flowfabric import tracing
+from flowfabric.errors import FlowFabricError
+from flowfabric.server.bounds import check_members
 from flowfabric.server.metrics import Requests
-from flowfabric.server.problems import on_bug
+from flowfabric.server.problems import on_bug, problem
 
 _ID: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_PIECE: Final = 65_536
 _PROCESS: Final = secrets.token_hex(8) + "-"
 _numbers: Final = count(1)
 
@@ -38,10 +41,11 @@ _NAMES: Final = {b"x-request-id", *(name for name, _ in _API)}
 
 
 class Guard:
-    """Adds the id and the headers, to the answer of a bug as well."""
+    """Adds the id and the headers, to the answer of a bug as well, and refuses queries that have no end."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, query_parameters: int) -> None:
         self._app = app
+        self._most_members = query_parameters
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -54,6 +58,9 @@ class Guard:
 
         async def send_with_headers(message: Message) -> None:
             nonlocal has_begun
+            if len(message.get("body", b"")) > _PIECE:
+                await _in_pieces(message, send)
+                return
             if message["type"] == "http.response.start":
                 has_begun = True
                 headers = message["headers"]
@@ -63,11 +70,22 @@ class Guard:
             await send(message)
 
         try:
+            check_members(scope["query_string"], self._most_members)
             await self._app(scope, receive, send_with_headers)
+        except FlowFabricError as refusal:
+            await problem(refusal, Request(scope))(scope, receive, send_with_headers)
         except Exception as bug:
             if has_begun:
                 raise
             await on_bug(Request(scope), bug)(scope, receive, send_with_headers)
+
+
+async def _in_pieces(message: Message, send: Send) -> None:
+    """So that of a long answer no more than a piece or two waits in memory for a client that reads slowly."""
+    body = memoryview(message["body"])
+    for start in range(0, len(body), _PIECE):
+        is_more = message.get("more_body", False) or start + _PIECE < len(body)
+        await send({**message, "body": bytes(body[start : start + _PIECE]), "more_body": is_more})
 
 
 class Measured:

@@ -13,6 +13,7 @@ from flowfabric.backends.http.operations import OPERATIONS, PREFIX, Operation
 from flowfabric.backends.http.problems import Problem
 from flowfabric.backends.http.shapes import FinishRequest, Work
 from flowfabric.core import contracts as c
+from flowfabric.core import limits
 from flowfabric.core.codec import encode_id
 from flowfabric.core.ids import ExecutionId, TextId, UuidId
 from flowfabric.server.decoding import request_type
@@ -25,6 +26,14 @@ from flowfabric.server.routes.work import WaitingClaim
 
 _REF: Final = "#/components/schemas/{name}"
 _UUID: Final = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+
+
+_BOUNDS: Final = (
+    f"JSON is nested {limits.JSON_MAX_DEPTH} levels deep at most, and a list has at most {limits.REQUEST_MAX_ITEMS} "
+    "items where its schema says nothing else (422). The server's settings bound headers (431), bodies (413), their "
+    "times (408), members of a query (422), connections (429, 503) and calls, of which a batch is as many as it has "
+    "items (429)."
+)
 
 
 class Refused(msgspec.Struct, frozen=True):
@@ -60,7 +69,12 @@ def document(routes: Iterable[BaseRoute]) -> dict[str, Any]:
         paths.setdefault(path, {}).setdefault(method, described)
     found = {
         "openapi": "3.1.0",
-        "info": {"title": "FlowFabric", "version": __version__, "license": {"name": "Apache-2.0"}},
+        "info": {
+            "title": "FlowFabric",
+            "version": __version__,
+            "license": {"name": "Apache-2.0"},
+            "description": _BOUNDS,
+        },
         "paths": dict(sorted(paths.items())),
         "components": {
             "schemas": components,

@@ -15,9 +15,11 @@ JSON: Final = "application/json"
 _PARAMETER: Final = re.compile(r"\{(\w+)\}")
 _REFUSALS: Final = {
     "401": "who calls is not known", "403": "the token does not allow it", "404": "it is not there",
-    "405": "the address has other methods", "409": "the stored state does not allow it", "410": "it is over",
+    "405": "the address has other methods", "408": "it took too long to arrive",
+    "409": "the stored state does not allow it", "410": "it is over",
     "413": "it is too large", "422": "the input is wrong", "429": "a limit is reached",
-    "503": "the store cannot be reached",
+    "400": "it is no HTTP", "431": "its headers are too many or too large",
+    "503": "the store cannot be reached, or all connections are busy",
 }  # fmt: skip
 _STREAMS: Final = ["execution_events", "flow_events", "log_events", "execution_stream", "wakeups", "budget_wakeups"]
 # What is not JSON, by the handler.
@@ -29,8 +31,7 @@ def responses(schema: dict[str, Any], status: str = "200", media: str = JSON) ->
     """An answer, and every refusal, in the one shape."""
     problem = {"content": {JSON: {"schema": {"$ref": "#/components/schemas/Problem"}}}}
     found = {status: {"description": "done", "content": {media: {"schema": schema}}}}
-    unread = {"400": {"description": "it is no HTTP", "content": {"text/plain": {"schema": {"type": "string"}}}}}
-    return found | unread | {code: {"description": text, **problem} for code, text in _REFUSALS.items()}
+    return found | {code: {"description": text, **problem} for code, text in _REFUSALS.items()}
 
 
 def other_routes(routes: Iterable[BaseRoute]) -> Iterator[tuple[str, str, dict[str, Any]]]:

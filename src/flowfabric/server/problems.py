@@ -33,6 +33,8 @@ _BY_CODE: Final[dict[str, int]] = {
     "payload_too_large": 413,
     "retention_limit_exceeded": 413,
     "method_not_allowed": 405,
+    "request_timeout": 408,
+    "headers_too_large": 431,
     "invalid_dependency": 404,
 }
 _SHOWN: Final = 200  # of an address

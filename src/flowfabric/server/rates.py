@@ -15,8 +15,11 @@ _MOST: Final = 10_000  # callers that are remembered; who was forgotten has a fu
 class Rates:
     """Buckets by caller; a rate of 0 lets everything pass."""
 
-    def __init__(self, per_second: int, burst: int, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(
+        self, per_second: int, burst: int, clock: Callable[[], float] = monotonic, what: str = "calls"
+    ) -> None:
         self._per_second = per_second
+        self._what = what
         self._burst = burst
         self._clock = clock
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()  # what is left, and when that was
@@ -25,12 +28,23 @@ class Rates:
         """Take one, or refuse with how long it takes until there is one."""
         if not self._per_second:
             return
-        now = self._clock()
-        left, at = self._buckets.pop(caller, (float(self._burst), now))
-        left = min(self._burst, left + (now - at) * self._per_second)
-        self._buckets[caller] = (left - 1 if left >= 1 else left, now)
-        if len(self._buckets) > _MOST:
-            self._buckets.popitem(last=False)
+        left = self._left(caller)
         if left < 1:
             after_ms = int((1 - left) / self._per_second * 1000) + 1
-            raise Limited(f"more than {self._per_second} calls a second", retry_after_ms=after_ms)
+            raise Limited(f"more than {self._per_second} {self._what} a second", retry_after_ms=after_ms)
+        self._pay(caller, left - 1)
+
+    def charge(self, caller: str, more: int) -> None:
+        """Take more for a call that is let in already; what is not there the caller owes, and waits for next time."""
+        if self._per_second and more > 0:
+            self._pay(caller, self._left(caller) - more)
+
+    def _left(self, caller: str) -> float:
+        left, at = self._buckets.get(caller, (float(self._burst), 0.0))
+        return min(float(self._burst), left + (self._clock() - at) * self._per_second)
+
+    def _pay(self, caller: str, left: float) -> None:
+        self._buckets[caller] = (left, self._clock())
+        self._buckets.move_to_end(caller)
+        if len(self._buckets) > _MOST:
+            self._buckets.popitem(last=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, Final
 
 from starlette.requests import Request
@@ -16,6 +17,8 @@ from flowfabric.backends.ports import EngineBackend
 from flowfabric.client.submission import Submitter
 from flowfabric.core.ids import Namespace
 from flowfabric.engine import Engine
+from flowfabric.errors import FlowFabricError
+from flowfabric.server.bounds import items_of
 from flowfabric.server.feeds import Feeds
 from flowfabric.server.headers import header
 from flowfabric.server.items import EncodedFrames
@@ -23,6 +26,7 @@ from flowfabric.server.log_hub import LogHub
 from flowfabric.server.measuring import Happened
 from flowfabric.server.metrics import Requests
 from flowfabric.server.origins import check_origin
+from flowfabric.server.peers import Peers
 from flowfabric.server.rates import Rates
 from flowfabric.server.settings import ServerSettings
 from flowfabric.server.shares import Shares, Turns
@@ -31,6 +35,7 @@ from flowfabric.server.tokens import Token, Tokens, check_scope
 if TYPE_CHECKING:
     from flowfabric.server.sse import EventStream
 
+_SUBMITTERS: Final = 1_024
 _audit: Final = logging.getLogger("flowfabric.audit")
 
 
@@ -44,7 +49,9 @@ class Service:
         self.requests = Requests()
         self.happened = Happened(backend)
         self.tokens = Tokens(settings.tokens)
+        self.peers = Peers(settings.proxies)
         self.rates = Rates(settings.rate_per_second, settings.rate_burst)
+        self._failures = Rates(settings.failures_per_second, settings.failure_burst, what="failures")
         self.gatherer = Gatherer(backend)
         self.stopping = asyncio.Event()
         self.streams: set[EventStream] = set()  # that are open
@@ -55,8 +62,8 @@ class Service:
         self.wait_shares = Shares(settings.waits_per_token, "waiting calls")
         self._turns = Turns()
         self.encoded_frames = EncodedFrames()
-        self.document: dict[str, Any] | None = None  # that describes the API; made when it is first asked for
-        self._submitters: dict[tuple[str, str], Submitter] = {}
+        self.document: bytes | None = None  # that describes the API; made when it is first asked for
+        self._submitters: OrderedDict[tuple[str, str], Submitter] = OrderedDict()  # of the latest namespaces
         self._tenants: dict[tuple[str, ...], EngineBackend] = {}
 
     @classmethod
@@ -68,8 +75,12 @@ class Service:
     def caller(self, request: Request, scope: Scope | None = None) -> Token:
         """Who calls, let in as far as the scope goes."""
         if not self.settings.tokens:
-            check_origin(request, self.settings.origins)
-        token = self.tokens.find(header(request, b"authorization"))
+            check_origin(request, self.settings.origins, self.peers.scheme(request))
+        try:
+            token = self.tokens.find(header(request, b"authorization"))
+        except FlowFabricError:
+            self.failed(request)
+            raise
         self.rates.take(self.name_of(request, token))
         if scope is not None:
             check_scope(token, scope)
@@ -77,7 +88,7 @@ class Service:
 
     def name_of(self, request: Request, token: Token) -> str:
         """By whom a caller is told from others: the token or, on an open server, the address."""
-        return token.name if self.settings.tokens else (request.client.host if request.client else "")
+        return token.name if self.settings.tokens else self.peers.of(request)
 
     def turn(self, request: Request, token: Token) -> asyncio.Semaphore:
         """In which a reader of this caller catches up."""
@@ -95,7 +106,23 @@ class Service:
 
     def visitor(self, request: Request) -> None:
         """Somebody without a token of the server, who counts by address."""
-        self.rates.take(request.client.host if request.client else "")
+        self.rates.take(self.peers.of(request))
+
+    def charge(self, request: Request, token: Token, args: Any) -> None:
+        """Count the items that a call brings as so many calls, of which it was one itself."""
+        if self.settings.rate_per_second:
+            self.rates.charge(self.name_of(request, token), items_of(args) - 1)
+
+    def failed(self, request: Request) -> None:
+        """Count a wrong token; of too many the answer is 429, and the end of the connection.
+
+        The right one is let in all the same: whoever shares an address with a guesser is not shut out by them.
+        """
+        try:
+            self._failures.take(self.peers.of(request))
+        except FlowFabricError:
+            request.state.is_cut_off = True
+            raise
 
     def submitter(self, namespace: str, token: Token) -> Submitter:
         """For what is submitted with this token, whose name is kept with it; on an open server nobody has one."""
@@ -104,6 +131,8 @@ class Service:
         if found is None:
             found = Submitter(self.backend.partitions, Namespace(namespace), creator)
             self._submitters[namespace, creator] = found
+            if len(self._submitters) > _SUBMITTERS:
+                self._submitters.popitem(last=False)
         return found
 
     def audit(self, request: Request, token: Token, action: str, **facts: object) -> None:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import os
 import secrets
+import stat
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from time import monotonic
@@ -26,6 +28,7 @@ _logger: Final = logging.getLogger("flowfabric.server")
 ALL: Final = "*"
 _LOOK_S: Final = 1.0  # how soon a change of the file is seen
 _BYTES: Final = 32
+_WRITABLE: Final = stat.S_IWGRP | stat.S_IWOTH
 _PREFIX: Final = "fft_"  # by which secret scanners know one
 
 
@@ -72,7 +75,7 @@ class Tokens:
         self._path = Path(path) if path else None
         self._clock = clock
         self._looked_at = float("-inf")
-        self._version = (-1, -1, -1)
+        self._version = (-1, -1, -1, -1)
         self._by_digest: dict[str, Token] = {}
         self._refresh()
 
@@ -106,7 +109,7 @@ class Tokens:
             found = path.stat()
         except OSError as error:
             raise _unread(path, error) from None
-        version = (found.st_mtime_ns, found.st_ino, found.st_size)
+        version = (found.st_mtime_ns, found.st_ctime_ns, found.st_ino, found.st_size)  # of a mode, ctime tells
         if version != self._version:
             self._by_digest = {each.sha256: each for each in read_tokens(path)}
             self._version = version
@@ -126,10 +129,40 @@ def write_tokens(path: Path, tokens: Sequence[Token]) -> None:
 def read_tokens(path: Path) -> list[Token]:
     """The entries of a file: a JSON list."""
     try:
-        text = path.read_bytes()
+        with path.open("rb") as file:
+            check_owner(path, os.fstat(file.fileno()))
+            text = file.read()
     except OSError as error:
         raise _unread(path, error) from None
     return from_json(list[Token], text, root="tokens")
+
+
+def check_owner(path: Path, file: os.stat_result) -> None:
+    """Refuse a file that others could write themselves a token into, as ssh does; say when they could read it.
+
+    It holds digests of long random texts, so whoever reads it can use none of them.
+    """
+    if os.name != "posix":
+        return
+    folder = path.resolve().parent
+    found = folder.stat()
+    if file.st_mode & _WRITABLE:
+        raise InvalidInput("tokens", str(path), f"has {_mode(file)}: others may write it; run: chmod 600 {path}")
+    if file.st_uid not in (0, os.geteuid()):
+        raise InvalidInput("tokens", f"{path} of user {file.st_uid}", "must be of root or of the user who serves it")
+    if found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX:
+        problem = f"anybody may put another file in its place; run: chmod o-w {folder}"
+        raise InvalidInput("tokens", f"{folder} of {_mode(found)}", problem)
+    if found.st_mode & stat.S_IWGRP and not found.st_mode & stat.S_ISVTX:
+        _logger.warning(
+            "the group of %s may put other tokens in the place of %s; run: chmod g-w %s", folder, path, folder
+        )
+    if file.st_mode & (stat.S_IRGRP | stat.S_IROTH):
+        _logger.warning("others may read %s, which is %s; run: chmod 600 %s", path, _mode(file), path)
+
+
+def _mode(found: os.stat_result) -> str:
+    return f"mode {stat.S_IMODE(found.st_mode):o}"
 
 
 def _unread(path: Path, error: OSError) -> InvalidInput:

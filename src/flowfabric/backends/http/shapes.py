@@ -6,19 +6,22 @@ A refused item is {"error": problem} in the place of its outcome.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
 from flowfabric.backends.http.problems import Problem
 from flowfabric.core import batch as b
 from flowfabric.core import contracts as c
+from flowfabric.core import limits
 from flowfabric.core.codec import decode_id, encode_id
 from flowfabric.core.handle import BackendTag, HandleWriter
 from flowfabric.core.ids import ExecutionId
 from flowfabric.core.partition import Partition
 from flowfabric.core.states import AttemptType
 from flowfabric.errors import BadReply, FlowFabricError, InvalidInput
+
+_MOST: Final = msgspec.Meta(max_length=limits.REQUEST_MAX_ITEMS)
 
 
 class FinishItem(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -40,8 +43,8 @@ class FinishRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """End some attempts, renew other leases and claim the next work, in one step of one partition."""
 
     partition: Partition
-    finish: tuple[FinishItem, ...] = ()
-    renew: tuple[c.RenewLeaseArgs, ...] = ()
+    finish: Annotated[tuple[FinishItem, ...], _MOST] = ()
+    renew: Annotated[tuple[c.RenewLeaseArgs, ...], _MOST] = ()
     claim: b.ClaimExecutionsArgs | None = None
 
     def args(self) -> b.FinishExecutionsArgs:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import inspect
 from collections.abc import Sequence
 from functools import cache
-from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
 
 import msgspec
 
 from flowfabric.backends.ports import EngineBackend
+from flowfabric.core import limits
 
 
 class Signature(NamedTuple):
@@ -59,4 +60,4 @@ def _plain(kind: Any) -> Any:
     if get_origin(kind) is not Sequence:
         return kind
     (item,) = get_args(kind)
-    return tuple.__class_getitem__((item, ...))
+    return Annotated[tuple.__class_getitem__((item, ...)), msgspec.Meta(max_length=limits.REQUEST_MAX_ITEMS)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from enum import StrEnum
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 import msgspec
 
@@ -52,8 +52,9 @@ def _amounts(field: str, value: Any) -> tuple[int, ...]:
     return tuple(limits.whole(field, each, 0, limits.MAX_AMOUNT) for each in value)
 
 
-Dimensions: TypeAlias = Annotated[tuple[str, ...], Rule(_dimensions)]
-Amounts: TypeAlias = Annotated[tuple[int, ...], Rule(_amounts)]
+_FEW: Final = msgspec.Meta(max_length=limits.MAX_DIMENSIONS)
+Dimensions: TypeAlias = Annotated[tuple[str, ...], _FEW, Rule(_dimensions)]
+Amounts: TypeAlias = Annotated[tuple[int, ...], _FEW, Rule(_amounts)]
 DedupKey: TypeAlias = Annotated[
     str, Rule(lambda field, value: limits.label(field, value, 1, limits.DEDUP_KEY_MAX_BYTES))
 ]

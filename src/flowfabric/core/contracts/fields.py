@@ -75,8 +75,14 @@ CapabilityHash: TypeAlias = Annotated[str, _label(1, limits.CAPABILITY_HASH_MAX_
 AdmissionSummary: TypeAlias = Annotated[str, _text(1, limits.ADMISSION_SUMMARY_MAX_BYTES)]
 RouteSnapshotJson: TypeAlias = Annotated[str, Rule(_json_text)]
 AttemptPolicyJson: TypeAlias = Annotated[str, Rule(_json_object)]
-Tags: TypeAlias = Annotated[dict[str, str], Rule(lambda field, value: tag_map(value, field))]
-Capabilities: TypeAlias = Annotated[tuple[str, ...], Rule(lambda field, value: capability_set(value, field))]
+Tags: TypeAlias = Annotated[
+    dict[str, str], msgspec.Meta(max_length=limits.MAX_TAGS), Rule(lambda field, value: tag_map(value, field))
+]
+Capabilities: TypeAlias = Annotated[
+    tuple[str, ...],
+    msgspec.Meta(max_length=limits.MAX_CAPABILITIES),
+    Rule(lambda field, value: capability_set(value, field)),
+]
 
 
 class Checked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated, Any, TypeAlias, TypeVar
+from typing import Annotated, Any, Final, TypeAlias, TypeVar
 
 import msgspec
 
@@ -64,10 +64,15 @@ def _child_flows(field: str, value: Any) -> dict[ExecutionId, FlowId]:
     return {ExecutionId(member): FlowId(flow) for member, flow in value.items()}
 
 
-Members: TypeAlias = Annotated[tuple[CreateExecutionArgs, ...], _each(CreateExecutionArgs, limits.MAX_FLOW_MEMBERS)]
-Edges: TypeAlias = Annotated[tuple[FlowEdge, ...], _each(FlowEdge, limits.MAX_FLOW_EDGES)]
-Joins: TypeAlias = Annotated[tuple[FlowJoin, ...], _each(FlowJoin, limits.MAX_FLOW_MEMBERS)]
-ChildFlows: TypeAlias = Annotated[dict[ExecutionId, FlowId], Rule(_child_flows)]
+_MEMBERS: Final = msgspec.Meta(max_length=limits.MAX_FLOW_MEMBERS)
+Members: TypeAlias = Annotated[
+    tuple[CreateExecutionArgs, ...], _MEMBERS, _each(CreateExecutionArgs, limits.MAX_FLOW_MEMBERS)
+]
+Edges: TypeAlias = Annotated[
+    tuple[FlowEdge, ...], msgspec.Meta(max_length=limits.MAX_FLOW_EDGES), _each(FlowEdge, limits.MAX_FLOW_EDGES)
+]
+Joins: TypeAlias = Annotated[tuple[FlowJoin, ...], _MEMBERS, _each(FlowJoin, limits.MAX_FLOW_MEMBERS)]
+ChildFlows: TypeAlias = Annotated[dict[ExecutionId, FlowId], _MEMBERS, Rule(_child_flows)]
 
 
 class FlowGraph(Checked, frozen=True, kw_only=True):

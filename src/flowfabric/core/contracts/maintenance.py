@@ -83,7 +83,7 @@ class ReevaluateBlockedArgs(Checked, frozen=True, kw_only=True):
     partition: Partition
     cursor: Cursor | None = None
     limit: ScanLimit = 100
-    offers: Annotated[tuple[WorkerOffer, ...], Rule(_offers)] = ()
+    offers: Annotated[tuple[WorkerOffer, ...], msgspec.Meta(max_length=limits.MAX_OFFERS), Rule(_offers)] = ()
 
 
 class BlockedReevaluated(msgspec.Struct, frozen=True, kw_only=True):

@@ -144,7 +144,7 @@ def _frames(field: str, value: Any) -> tuple[Frame, ...]:
     return tuple(value)
 
 
-Frames: TypeAlias = Annotated[tuple[Frame, ...], Rule(_frames)]
+Frames: TypeAlias = Annotated[tuple[Frame, ...], msgspec.Meta(max_length=limits.MAX_FRAMES_AT_ONCE), Rule(_frames)]
 
 
 class AppendFramesArgs(Checked, frozen=True, kw_only=True):

@@ -134,7 +134,9 @@ def _has_timeout_only(condition: ResumeCondition) -> bool:
 
 
 Condition: TypeAlias = Annotated[ResumeCondition, Rule(_condition)]
-Bindings: TypeAlias = Annotated[tuple[WaitpointBinding, ...], Rule(_bindings)]
+Bindings: TypeAlias = Annotated[
+    tuple[WaitpointBinding, ...], msgspec.Meta(max_length=limits.MAX_SUSPENSION_WAITPOINTS), Rule(_bindings)
+]
 ContinuationPointer: TypeAlias = Annotated[
     str, Rule(lambda field, value: limits.label(field, value, 1, limits.CONTINUATION_POINTER_MAX_BYTES))
 ]

@@ -17,13 +17,15 @@ def _lanes(field: str, value: Any) -> tuple[LaneId, ...]:
     """The names without repeats, in order; a lone string is a collection, too, and would become a lane a letter."""
     if not isinstance(value, tuple | list | set | frozenset) or not value:
         raise InvalidInput(field, value, "must be a collection of at least one lane")
+    if len(value) > limits.MAX_LANES:
+        raise InvalidInput(field, len(value), f"must hold at most {limits.MAX_LANES} lanes")
     try:
         return tuple(sorted({LaneId(each) for each in value}))
     except InvalidInput as error:
         raise codec.relocate(error, field) from None
 
 
-Lanes: TypeAlias = Annotated[tuple[LaneId, ...], Rule(_lanes)]
+Lanes: TypeAlias = Annotated[tuple[LaneId, ...], msgspec.Meta(max_length=limits.MAX_LANES), Rule(_lanes)]
 WorkerTtlMs: TypeAlias = Annotated[int, msgspec.Meta(ge=1_000, le=limits.LEASE_TTL_MAX_MS)]
 Label: TypeAlias = Annotated[str, Rule(lambda field, value: limits.label(field, value, 0, limits.NAME_MAX_BYTES))]
 SlotCount: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=limits.MAX_U32)]

@@ -8,6 +8,8 @@ from html import escape
 from typing import Any, Final, NamedTuple
 
 from flowfabric.core.forms import WaitForm
+from flowfabric.errors import InvalidInput
+from flowfabric.server.bounds import read_json
 from flowfabric.server.pages.schemas import Schema, problems, resolved, without_null
 
 JSON: Final = "json"  # any other answer, where no type is declared
@@ -78,8 +80,8 @@ class Field(NamedTuple):
         if not text.strip():
             raise KeyError(self.name)
         try:
-            return json.loads(text)
-        except ValueError:
+            return read_json(Any, text)
+        except InvalidInput:
             raise BadAnswer(
                 f"{self.name or 'the answer'} must be {'a number' if self.kind != 'json' else 'JSON'}"
             ) from None
@@ -150,9 +152,9 @@ class Answers:
 
 def _json(text: str) -> Any:
     try:
-        return json.loads(text)
-    except ValueError:
-        raise BadAnswer("what you wrote is not JSON") from None
+        return read_json(Any, text)
+    except InvalidInput as refusal:
+        raise BadAnswer(f"what you wrote is not JSON, or too much of it: {refusal.message}") from None
 
 
 def _decision(given: Mapping[str, str]) -> bool:

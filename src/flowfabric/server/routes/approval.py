@@ -10,7 +10,6 @@ import hashlib
 import secrets
 from importlib.resources import files
 from typing import Any, Final
-from urllib.parse import parse_qs
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -21,11 +20,11 @@ from flowfabric.backends.ports import EngineBackend
 from flowfabric.client.signals import by_link
 from flowfabric.core import contracts as c
 from flowfabric.core import limits
-from flowfabric.core.codec import from_json
 from flowfabric.core.forms import FORM_STEPS, WaitForm
 from flowfabric.core.ids import ExecutionId, SignalId, WaitpointId, WaitpointToken
 from flowfabric.core.links import SignalLink
 from flowfabric.errors import FlowFabricError, Invalid, InvalidInput
+from flowfabric.server.bounds import members, read_json
 from flowfabric.server.decoding import body_of
 from flowfabric.server.pages.approval import Asked, asking, telling
 from flowfabric.server.pages.fields import Answers, BadAnswer
@@ -51,7 +50,7 @@ async def show(request: Request) -> Response:
         link = _link(request, request.query_params.get("token", ""), request.query_params.get("name"))
         asked = await _asked(service.backend, link)
     except FlowFabricError as error:
-        return _refused(error)
+        return _refused(request, service, error)
     return _html(asking(asked, link.token.reveal()))
 
 
@@ -68,8 +67,8 @@ async def decide(request: Request) -> Response:
 
 
 async def _by_form(request: Request, service: Service) -> Response:
-    text = (await body_of(request, service.settings)).decode("utf-8", "replace")
-    given = {name: values[-1] for name, values in parse_qs(text, keep_blank_values=True).items()}
+    text = await body_of(request, service.settings)
+    given = dict(members(text, service.settings.query_parameters, field="form"))
     try:
         link = _link(request, given.get("token", ""), given.get("name"))
         asked = await _asked(service.backend, link)
@@ -82,7 +81,7 @@ async def _by_form(request: Request, service: Service) -> Response:
             return _html(asking(asked, link.token.reveal(), problem=_said(problem), given=given), 422)
         await service.backend.deliver_signal(args)
     except FlowFabricError as error:
-        return _refused(error)
+        return _refused(request, service, error)
     return _html(telling("Thank you", "Your answer was delivered. You can close this page."))
 
 
@@ -90,13 +89,14 @@ async def _by_link(request: Request, service: Service) -> Response:
     """The body is the payload, as JSON; none is a signal without one."""
     body = await body_of(request, service.settings)
     link = _link(request, request.query_params["token"], request.query_params.get("name"))
-    payload = from_json(Any, body, root="payload") if body else None
+    payload = read_json(Any, body, root="payload") if body else None
     key = request.headers.get("idempotency-key")
     args = by_link(link, payload, name=None, source="", idempotency_key=key, source_type="link")
     try:
         return answer(await service.backend.deliver_signal(args))
     except FlowFabricError as error:
         if error.code in _FORGED - {"invalid_input"}:
+            service.failed(request)
             raise FlowFabricError("the link is not valid", code="invalid_token") from None
         raise
 
@@ -189,8 +189,9 @@ async def _form_of(backend: EngineBackend, waitpoint: c.PendingWaitpointInfo) ->
     return found
 
 
-def _refused(error: FlowFabricError) -> Response:
+def _refused(request: Request, service: Service, error: FlowFabricError) -> Response:
     if error.code in _FORGED:
+        service.failed(request)
         said = ("This link is not valid", "It may have been copied in part, or withdrawn. Ask for a new one.")
         return _html(telling(*said), 404)
     if error.code in ("waitpoint_closed", "target_not_signalable", "execution_not_suspended"):

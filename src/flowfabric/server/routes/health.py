@@ -11,6 +11,7 @@ from starlette.routing import Route
 
 from flowfabric import __version__
 from flowfabric.backends.http.operations import PREFIX
+from flowfabric.backends.http.shapes import to_wire
 from flowfabric.core.ids import LaneId
 from flowfabric.errors import FlowFabricError
 from flowfabric.server.openapi import document
@@ -48,8 +49,8 @@ async def openapi(request: Request) -> Response:
     """The document that describes all addresses."""
     service = Service.of(request)
     if service.document is None:
-        service.document = document(request.app.routes)
-    return answer(service.document)
+        service.document = to_wire(document(request.app.routes))
+    return Response(service.document, media_type="application/json")
 
 
 ROUTES: Final = [

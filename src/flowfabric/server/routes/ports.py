@@ -57,7 +57,9 @@ def handler(operation: Operation) -> Handler:
         service = Service.of(request)
         token = service.caller(request, operation.scope)
         enter(operation, token)
-        args = narrowed(operation, token, await request_of(operation, request, service.settings))
+        given = await request_of(operation, request, service.settings)
+        service.charge(request, token, given)
+        args = narrowed(operation, token, given)
         result = await call(request, token, args)
         if operation.port == "read_steps":
             result = without_tokens(token, result)

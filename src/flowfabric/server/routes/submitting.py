@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator
 from functools import lru_cache
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 from msgspec.structs import replace
@@ -15,8 +17,10 @@ from starlette.routing import Route
 from flowfabric.backends.http.operations import PREFIX, Scope
 from flowfabric.client.tasks import Task, named
 from flowfabric.core import contracts as c
-from flowfabric.core.codec import from_json, from_plain
+from flowfabric.core import limits
+from flowfabric.core.codec import from_plain
 from flowfabric.errors import FlowFabricError, InvalidInput
+from flowfabric.server.bounds import check_items, read_json
 from flowfabric.server.decoding import body_of, once
 from flowfabric.server.exact import ExactRoute
 from flowfabric.server.headers import header
@@ -24,6 +28,8 @@ from flowfabric.server.service import Service, answer
 from flowfabric.server.tokens import Token, check_namespace
 
 _JSON: Final = "application/json"
+_SLICE: Final = 100  # submissions that are made of a bulk in one go
+_USUAL_BYTES: Final = 1_024  # of options that are worth keeping
 _OPTIONS: Final = (
     "lane", "priority", "retry", "timeout", "deadline", "delay", "capabilities", "tags", "idempotency_key",
     "idempotency_window", "on_duplicate", "concurrency_key", "keep_for",
@@ -74,7 +80,7 @@ class Submitted(msgspec.Struct, frozen=True, kw_only=True):
 class Bulk(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Many at once; each has its own outcome."""
 
-    submissions: tuple[Submission, ...]
+    submissions: Annotated[tuple[Submission, ...], msgspec.Meta(max_length=limits.REQUEST_MAX_ITEMS)]
 
 
 async def submit(request: Request) -> Response:
@@ -91,10 +97,21 @@ async def submit_bulk(request: Request) -> Response:
     """One outcome for each, in order; a refused one is an error there and touches no other."""
     service = Service.of(request)
     token = service.caller(request, Scope.SUBMIT)
-    bulk = from_json(Bulk, await body_of(request, service.settings, takes_payloads=True))
-    args = [_args(service, token, each) for each in bulk.submissions]
+    body = await body_of(request, service.settings, takes_payloads=True)
+    check_items(Bulk, body)
+    bulk = read_json(Bulk, body)
+    service.charge(request, token, bulk)
+    args = [args async for args in _all_args(service, token, bulk)]
     outcomes = await service.store(token).submit_executions(args)
     return answer([each if isinstance(each, FlowFabricError) else _submitted(each) for each in outcomes])
+
+
+async def _all_args(service: Service, token: Token, bulk: Bulk) -> AsyncIterator[c.CreateExecutionArgs]:
+    """In slices, between which others are answered."""
+    for number, each in enumerate(bulk.submissions):
+        if number and number % _SLICE == 0:
+            await asyncio.sleep(0)
+        yield _args(service, token, each)
 
 
 async def _given(request: Request, service: Service) -> Submission:
@@ -102,7 +119,7 @@ async def _given(request: Request, service: Service) -> Submission:
     body = await body_of(request, service.settings, takes_payloads=True)
     kind = (header(request, b"content-type") or _JSON).partition(";")[0].strip().lower()
     if kind == _JSON:
-        given: Submission = from_json(Submission, body)
+        given: Submission = read_json(Submission, body)
     else:
         given = _with_raw_input(request.query_params, body, kind)
     if key := header(request, b"idempotency-key"):
@@ -137,9 +154,10 @@ def _args(service: Service, token: Token, given: Submission) -> c.CreateExecutio
 
 def _task(given: Submission) -> Task[..., Any]:
     options = given.options()
-    if any(name in options for name in _OWN):
+    text = msgspec.json.encode(options)
+    if any(name in options for name in _OWN) or len(text) > _USUAL_BYTES:
         return named(given.task).with_options(**options)
-    return _usual_task(given.task, msgspec.json.encode(options))
+    return _usual_task(given.task, text)
 
 
 @lru_cache(maxsize=1024)

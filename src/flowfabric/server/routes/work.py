@@ -15,12 +15,14 @@ from starlette.routing import Route
 from flowfabric.backends.http.operations import PREFIX, Scope
 from flowfabric.backends.ports import EngineBackend, WorkListener
 from flowfabric.core import batch as b
+from flowfabric.core import limits
 from flowfabric.core.capability import capability_set
-from flowfabric.core.codec import from_json
 from flowfabric.core.contracts.fields import BatchCount, Capabilities, Checked, DurationMs, LeaseTtlMs
 from flowfabric.core.contracts.workers import Lanes
 from flowfabric.core.ids import LaneId, WorkerId, WorkerInstanceId
+from flowfabric.errors import InvalidInput
 from flowfabric.server.access import check_store
+from flowfabric.server.bounds import read_json
 from flowfabric.server.decoding import body_of
 from flowfabric.server.items import Item
 from flowfabric.server.leaving import disconnected
@@ -57,7 +59,7 @@ async def claim(request: Request) -> Response:
     service = Service.of(request)
     token = service.caller(request, Scope.WORK)
     check_store(token)
-    wanted = from_json(WaitingClaim, await body_of(request, service.settings))
+    wanted = read_json(WaitingClaim, await body_of(request, service.settings))
     found = await _claimed(service.backend, wanted)
     if not found and wanted.wait_ms:
         with service.wait_shares.one(service.name_of(request, token)):
@@ -105,6 +107,8 @@ async def wakeups(request: Request) -> Response:
     token = service.caller(request, Scope.WORK)
     check_store(token)
     lanes = tuple(LaneId(each) for each in request.query_params.getlist("lane"))
+    if len(lanes) > limits.MAX_LANES:
+        raise InvalidInput("lane", f"{len(lanes)} lanes", f"must be given at most {limits.MAX_LANES} times")
     capabilities = capability_set(tuple(request.query_params.getlist("capability")), "capability")
     return stream(request, token, _wakeups(service.backend, lanes, capabilities))
 
