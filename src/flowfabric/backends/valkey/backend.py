@@ -11,6 +11,7 @@ from flowfabric.backends.valkey.batches import ValkeyBatches
 from flowfabric.backends.valkey.bundle import Bundle, bundle
 from flowfabric.backends.valkey.calls import FunctionCaller, flat_to_dict
 from flowfabric.backends.valkey.client import Client
+from flowfabric.backends.valkey.connection import AccessRefused
 from flowfabric.backends.valkey.embedded_secret import own_secret
 from flowfabric.backends.valkey.executions import ValkeyExecutions
 from flowfabric.backends.valkey.explanations import ValkeyExplanations
@@ -115,9 +116,10 @@ async def agree_on_partitions(client: Client, settings: Settings) -> PartitionCo
     """The first boot records the partition counts; ids were minted by them, so nobody may come with others."""
     ours = _first_counts(client, settings)
     # lane_shards goes first into a new record: one without it is another program's, whose lanes have one partition.
-    names = _COUNTS if await _stored_counts(client) else (_LANE_SHARDS, *_COUNTS)
-    for name in names:
-        await client.execute("HSETNX", _RECORD, name, getattr(ours, name), key=_RECORD, repeatable=True)
+    known = await _stored_counts(client)
+    names = _COUNTS if known else (_LANE_SHARDS, *_COUNTS)
+    for name in [each for each in names if each not in known]:  # who finds all of them needs no right to write
+        await _record(client, name, getattr(ours, name))
     stored = {_LANE_SHARDS: "1", **await _stored_counts(client)}
     for name in (*_COUNTS, _LANE_SHARDS) if settings.lane_shards else _COUNTS:
         if stored.get(name) != str(getattr(ours, name)):
@@ -130,6 +132,14 @@ async def agree_on_partitions(client: Client, settings: Settings) -> PartitionCo
         return replace(ours, lane_shards=int(stored[_LANE_SHARDS]))
     except (ValueError, InvalidInput) as error:
         raise PartitionMismatch(f"lane_shards: the store's record is unusable ({error})", field=_LANE_SHARDS) from error
+
+
+async def _record(client: Client, name: str, count: int) -> None:
+    try:
+        await client.execute("HSETNX", _RECORD, name, count, key=_RECORD, repeatable=True)
+    except AccessRefused as refusal:
+        problem = f"the store is new, and this user may not set it up; let an operator open it first: {refusal.message}"
+        raise AccessRefused(problem, sent=True) from refusal
 
 
 def _first_counts(client: Client, settings: Settings) -> PartitionConfig:

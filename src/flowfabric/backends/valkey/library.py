@@ -73,8 +73,8 @@ class Library:
         await node.execute(*words, self.bundle.text, repeatable=True)  # the second time it is there already
 
     async def invoke(self, spec: FunctionSpec, keys: Sequence[str], args: Sequence[str | bytes | int]) -> Reply:
-        """FCALL; a server that lost the library (new node, FUNCTION FLUSH) gets it again, once."""
-        command = ("FCALL", spec.function, len(keys), *keys, *args)
+        """Call it; a server that lost the library (new node, FUNCTION FLUSH) gets it again, once."""
+        command = (spec.command, spec.function, len(keys), *keys, *args)
         route = keys[0] if keys else None
         try:
             return await self.client.execute(*command, key=route, repeatable=spec.repeatable)
