@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import Annotated, Final, TypeAlias
 
 import typer
 from typer import Argument, Option
@@ -23,6 +23,8 @@ from flowfabric.server.settings import ServerSettings
 from flowfabric.server.tokens import ALL, new_token, read_tokens, write_tokens
 from flowfabric.worker import loops
 
+_USUAL: Final = ServerSettings()
+
 Host: TypeAlias = Annotated[str, Option(help="The address to listen on.")]
 Port: TypeAlias = Annotated[int, Option(help="The port; 0 is any free one.")]
 TokenFile: TypeAlias = Annotated[
@@ -30,6 +32,8 @@ TokenFile: TypeAlias = Annotated[
 ]
 NoEngine: TypeAlias = Annotated[bool, Option("--no-engine", help="Serve only; an engine runs elsewhere.")]
 Rate: TypeAlias = Annotated[int, Option(metavar="N", help="Calls a second of one token; 0 is no limit.")]
+Streams: TypeAlias = Annotated[int, Option(metavar="N", help="Streams of events that one token may have open.")]
+Waits: TypeAlias = Annotated[int, Option(metavar="N", help="Calls of one token that may wait at the same time.")]
 Origin: TypeAlias = Annotated[
     list[str] | None, Option(metavar="ORIGIN", help="A site whose pages may call the API; may be repeated.")
 ]
@@ -41,6 +45,8 @@ def server(
     tokens: TokenFile = "",
     no_engine: NoEngine = False,
     rate: Rate = 0,
+    streams: Streams = _USUAL.streams_per_token,
+    waits: Waits = _USUAL.waits_per_token,
     origin: Origin = None,
     log_level: LogLevel = "info",
     log_format: LogFormat = "text",
@@ -51,7 +57,13 @@ def server(
     with reporting(as_json) as out:
         configure_logging(log_level, log_format)
         settings = ServerSettings(
-            host=host, port=port, tokens=tokens, rate_per_second=rate, origins=tuple(origin or ())
+            host=host,
+            port=port,
+            tokens=tokens,
+            rate_per_second=rate,
+            streams_per_token=streams,
+            waits_per_token=waits,
+            origins=tuple(origin or ()),
         )
         loops.run(_serve(store_settings(url), settings, out, with_engine=not no_engine))
 
