@@ -20,8 +20,8 @@ local function read_additional(list, rest)
   return rest[2 * n + 2] or ""
 end
 
--- {id, key} of each, the first one first, whether their tokens come later, and chance for them; the duration that follows them; or nil,
--- nil and a refusal.
+-- {id, key} of each, the first one first, whether their tokens come later, and a seed for them; the duration that
+-- follows them; or nil, nil and a refusal.
 function M.read(A)
   if not waitpoint.is_id(A.waitpoint_id) then
     return nil, nil, reply.invalid("waitpoint_id", "an id without ':'", A.waitpoint_id)

@@ -1,7 +1,7 @@
 -- The secrets that waitpoint tokens are signed with; each partition has a copy. One is current and signs; older ones
 -- are known by their kid and verify until their grace is over. Fields: current_kid, and of each kid secret:, algorithm:
--- (absent: sha1) and expires_at: (absent: the current one). What may be known of them stands beside them, with a mark in
--- place of each secret: the server checks a function's commands by the rights of its caller, and few need more.
+-- (absent: sha1) and expires_at: (absent: the current one). What may be known of them stands beside them, with a mark
+-- in place of each secret: the server checks a function's commands by the rights of its caller, and few need more.
 -- @uses hmac reply
 local M = {}
 
@@ -86,8 +86,8 @@ local function read(call, key, what, kid)
   return {current_kid = found[1], mark = found[2], expires_at = found[3], algorithm = found[4]}
 end
 
--- Of a kid: {current_kid, mark, expires_at, algorithm}, false what it has not. nil when the partition has no secrets, or
--- none that the caller may know of: those that another program wrote have nothing beside them.
+-- Of a kid: {current_kid, mark, expires_at, algorithm}, false where it has none. nil when the partition has no secrets,
+-- or none that the caller may know of: those that another program wrote have nothing beside them.
 local function known(tag, kid)
   local found = read(redis.call, public_key(tag), "mark:", kid)
   if found then return found end

@@ -1,6 +1,7 @@
--- The token of a waitpoint, `kid:digest`: whoever presents it may signal there. The digest signs the waitpoint's id,
--- key and creation, or comes from chance of whoever makes it. It is kept with the waitpoint, and a mark of the secret that signed it: to compute it again for
--- every token that somebody makes up would cost the server a fifth of a millisecond each.
+-- The token of a waitpoint, `kid:digest`: whoever presents it may signal there. The digest is made of chance that the
+-- caller brings along (a seed), or signs the waitpoint's id, key and creation. It is kept with the waitpoint, and with
+-- it the mark of the secret that counted then: to compute it again for every token that somebody makes up would cost
+-- the server a fifth of a millisecond each.
 -- @uses digits hmac reply secret
 local M = {}
 
