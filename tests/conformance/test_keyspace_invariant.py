@@ -32,7 +32,7 @@ async def left_behind(driver: Driver) -> list[str]:
     for key in await dump(driver.backend.client):
         name = key.decode()
         is_log = name.startswith("ff:part:") and name.endswith((":events", ":event_lines"))
-        if is_log or name.startswith("ff:sec:") or name == "ff:config:partitions":
+        if is_log or name.startswith(("ff:sec:", "ff:kid:")) or name == "ff:config:partitions":
             continue
         if await driver.backend.client.execute("PTTL", name, key=name) == -1:
             found.append(name)

@@ -221,3 +221,22 @@ async def test_a_partition_the_store_does_not_have_is_refused(driver: Driver) ->
 def test_every_event_a_function_can_write_has_a_kind() -> None:
     written = {event for spec in bundle().functions.values() for event in spec.events}
     assert written <= set(c.EventKind)
+
+
+async def test_whom_an_event_is_about_is_told_where_it_is_asked_for(driver: Driver) -> None:
+    first, second = await two_lanes(driver)
+    page = await driver.backend.read_events(c.ReadEventsArgs(owners=True))
+    told = {event.execution_id: owner for event, owner in zip(page.events, page.owners, strict=True)}
+    assert told[first.execution_id].namespace == "red"
+    assert told[first.execution_id].execution_kind == "mail"
+    assert told[second.execution_id].lane_id == OTHER
+    assert told[second.execution_id].partition.tag == second.execution_id.tag
+    assert not (await driver.backend.read_events(c.ReadEventsArgs())).owners
+
+
+async def test_of_what_was_deleted_the_partition_alone_is_told(driver: Driver) -> None:
+    await two_lanes(driver)
+    await driver.backend.trim_executions(c.TrimExecutionsArgs(older_than_ms=0))
+    owners = (await driver.backend.read_events(c.ReadEventsArgs(owners=True))).owners
+    assert owners
+    assert all(owner == c.EventOwner(partition=owner.partition) for owner in owners)

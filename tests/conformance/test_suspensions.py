@@ -621,4 +621,4 @@ async def test_trimming_leaves_nothing_of_a_wait_behind(waits: Suspender) -> Non
     await waits.driver.complete(x)
     await waits.backend.trim_executions(c.TrimExecutionsArgs(older_than_ms=0))
     families = {key.decode().split(":")[1] for key in await dump(waits.backend.client)}
-    assert families <= {"config", "part", "sec"}
+    assert families <= {"config", "kid", "part", "sec"}

@@ -44,12 +44,13 @@ def suspended(x: Waiting) -> None:
 
 def suspended_and_then_without_a_secret(x: Waiting) -> None:
     suspended(x)
-    x.client.delete(x.secrets)
+    x.client.delete(x.secrets, x.known_of_secrets)
 
 
 def suspended_and_then_with_a_broken_secret(x: Waiting) -> None:
     suspended(x)
     x.client.hset(x.secrets, "secret:k1", "not hex")
+    x.client.delete(x.known_of_secrets)
 
 
 def with_an_expired_kid(x: Waiting) -> None:

@@ -53,6 +53,10 @@ class Waiting(Execution):
     def secrets(self) -> str:
         return f"ff:sec:{self.tag}:waitpoint_hmac"
 
+    @property
+    def known_of_secrets(self) -> str:
+        return f"ff:kid:{self.tag}"
+
     def filled(self, count: int) -> list[str]:
         return [self.core, *[f"ff:noop:{self.tag}"] * (count - 1)]
 

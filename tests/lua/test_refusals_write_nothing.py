@@ -411,6 +411,7 @@ SCENARIOS: list[tuple[str, str, Step, Step]] = [
     ("list_attempts", "invalid_input", created, raw("ff_list_attempts", 1, 0, 1001)),
     ("list_attempts", "execution_not_found", nothing, raw("ff_list_attempts", 1, 0, 10)),
     ("read_events", "invalid_input", created, raw("ff_read_events", 1, "", "", "", "", "first", 10)),
+    ("list_event_owners", "invalid_input", created, partition_call("ff_list_event_owners", "created")),
     ("announce_work", "invalid_input", created, raw("ff_announce_work", 1)),
     ("register_worker", "invalid_input", nothing,
      worker_call("ff_register_worker", 3, "w-2", "w", "default", "", 30_000)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -198,3 +199,68 @@ def test_a_secret_is_never_answered(x: Waiting) -> None:
     x.seed("k1", SECRET)
     replies = [x.seed("k1", SECRET), x.rotate("k1", "zz"), x.rotate("k1", SECRET), x.kids()]
     assert SECRET not in str(replies)
+
+
+SEED = "5e" * 32
+
+
+def seeded_token(x: Waiting, seed: str) -> str:
+    """The token of a waitpoint that is made with a seed; "" when it is refused."""
+    reply = x.pending(None, "", "", "", "", seed)
+    return x.token if reply[0] == 1 else ""
+
+
+def test_a_token_of_a_seed_needs_no_secret(wire: valkey.Valkey) -> None:
+    x = Waiting(wire).started()
+    wire.delete(x.secrets)  # as good as no right to read it
+    token = seeded_token(x, SEED)
+    assert re.fullmatch(r"k1:[0-9a-f]{40}", token)
+    assert x.deliver("buffer", name="early")[3] == "buffered_for_pending_waitpoint"
+    assert x.deliver("buffer", name="early", token=token[:-1] + "x")[1] == "invalid_token"
+
+
+def test_seeds_make_different_tokens_and_one_seed_does_at_two_waitpoints(wire: valkey.Valkey) -> None:
+    x = Waiting(wire).started()
+    tokens = {seeded_token(x, SEED), seeded_token(x, SEED), seeded_token(x, "a7" * 32)}
+    assert len(tokens) == 3
+    assert not any(SEED in token for token in tokens)
+
+
+def test_a_token_of_a_seed_is_as_long_as_the_algorithm_of_its_kid_asks_for(wire: valkey.Valkey) -> None:
+    x = Waiting(wire)
+    x.seed("k1", "ab" * 32, "sha256")
+    x.run()
+    assert re.fullmatch(r"k1:[0-9a-f]{64}", seeded_token(x, SEED))
+
+
+@pytest.mark.parametrize("seed", ["5e", "zz" * 32, SEED + "00"])
+def test_a_seed_that_is_none_is_refused(wire: valkey.Valkey, seed: str) -> None:
+    x = Waiting(wire).started()
+    assert x.pending(None, "", "", "", "", seed)[:2] == [0, "invalid_input"]
+
+
+def test_a_rotation_voids_tokens_of_seeds(wire: valkey.Valkey) -> None:
+    x = Waiting(wire).started()
+    seeded_token(x, SEED)
+    x.rotate("k2", "cd" * 32, 0, "sha1", "1")
+    assert x.deliver("buffer", name="late")[0] == 0
+    assert seeded_token(x, SEED).startswith("k2:")
+
+
+def test_what_is_known_of_secrets_tells_none_of_them(wire: valkey.Valkey) -> None:
+    x = Waiting(wire).started()
+    x.rotate("k2", "cd" * 32)
+    known = {name.decode(): value.decode() for name, value in wire.hgetall(x.known_of_secrets).items()}
+    assert known["current_kid"] == "k2"
+    assert {"mark:k1", "mark:k2", "expires_at:k1"} <= known.keys()
+    assert not any(name.startswith("secret:") or len(value) > 20 for name, value in known.items())
+
+
+def test_a_store_that_was_seeded_before_gets_its_marks_from_the_next_seeding(wire: valkey.Valkey) -> None:
+    x = Waiting(wire).started()
+    x.suspend(named("approval"))
+    wire.delete(x.known_of_secrets)
+    assert x.deliver(name="other")[0] == 1  # by the secrets themselves, for who may read them
+    assert x.seed("k1", SECRET)[2] == "already_seeded"
+    wire.delete(x.secrets)
+    assert x.deliver()[3] == "resume_condition_satisfied"

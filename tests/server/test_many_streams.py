@@ -15,7 +15,6 @@ from flowfabric import Context, Worker
 from flowfabric.core import contracts as c
 from flowfabric.core.contracts.events import END
 from flowfabric.core.ids import FlowId, LaneId, Namespace
-from flowfabric.core.partition import Partition, PartitionFamily
 from flowfabric.server.app import create_app
 from flowfabric.server.event_sources import LogSource
 from flowfabric.server.filters import Filters, facts_of
@@ -131,11 +130,11 @@ async def happen(kit: FabricKit) -> Any:
 
 def filters(page: c.EventPage, handle: Any) -> list[c.ReadEventsArgs]:
     flows = {owner.flow_id for owner in page.owners if owner.flow_id}
-    tags = {owner.partition for owner in page.owners}
+    partitions = {owner.partition for owner in page.owners}
     kinds = {owner.execution_kind for owner in page.owners if owner.execution_kind}
     assert flows
     assert len(kinds) == 2
-    partition = Partition(PartitionFamily.FLOW, int(next(iter(tags))[4:-1]))
+    partition = partitions.pop()
     plain: list[dict[str, Any]] = [
         {}, {"lane_id": LaneId("other")}, {"lane_id": LaneId("nowhere")}, {"namespace": Namespace("default")},
         {"namespace": Namespace("theirs")}, {"execution_id": handle.id}, {"flow_id": FlowId(flows.pop())},

@@ -35,6 +35,8 @@ NoEngine: TypeAlias = Annotated[bool, Option("--no-engine", help="Serve only; an
 Rate: TypeAlias = Annotated[
     int | None, Option(metavar="N", help="Calls a second of one token; 0, which is usual, is no limit.")
 ]
+Streams: TypeAlias = Annotated[int | None, Option(metavar="N", help="Streams of events that one token may have open.")]
+Waits: TypeAlias = Annotated[int | None, Option(metavar="N", help="Calls of one token that may wait at the same time.")]
 Proxy: TypeAlias = Annotated[
     list[str] | None,
     Option(metavar="ADDRESS", help="A proxy, or a network of them, that says who calls; may be repeated."),
@@ -54,6 +56,8 @@ def server(
     tokens: TokenFile = None,
     no_engine: NoEngine = False,
     rate: Rate = None,
+    streams: Streams = None,
+    waits: Waits = None,
     origin: Origin = None,
     proxy: Proxy = None,
     set_: Set = None,
@@ -66,6 +70,7 @@ def server(
     with reporting(as_json) as out:
         configure_logging(log_level, log_format)
         options: dict[str, Any] = {"host": host, "port": port, "tokens": tokens, "rate_per_second": rate}
+        options |= {"streams_per_token": streams, "waits_per_token": waits}
         options |= {"origins": tuple(origin or ()) or None, "proxies": tuple(proxy or ()) or None}
         settings = server_settings(set_ or (), options)
         loops.run(_serve(store_settings(url), settings, out, with_engine=not no_engine))

@@ -27,7 +27,7 @@ def facts_of(event: c.Event, owner: c.EventOwner) -> Facts:
         "lane_id": owner.lane_id,
         "execution_kind": owner.execution_kind,
         "flow_id": owner.flow_id,
-        "partition": owner.partition,
+        "partition": owner.partition.tag,
         "event": event.event,
     }
 

@@ -13,6 +13,7 @@ from flowfabric.backends.valkey.batches import ValkeyBatches
 from flowfabric.backends.valkey.bundle import Bundle, bundle
 from flowfabric.backends.valkey.calls import FunctionCaller, flat_to_dict
 from flowfabric.backends.valkey.client import Client
+from flowfabric.backends.valkey.connection import AccessRefused
 from flowfabric.backends.valkey.embedded_secret import own_secret
 from flowfabric.backends.valkey.executions import ValkeyExecutions
 from flowfabric.backends.valkey.explanations import ValkeyExplanations
@@ -129,10 +130,11 @@ async def agree_on_partitions(client: Client, settings: Settings) -> PartitionCo
     """The first boot records the partition counts; ids were minted by them, so nobody may come with others."""
     ours = _first_counts(client, settings)
     # lane_shards goes first into a new record: one without it is another program's, whose lanes have one partition.
-    names = _COUNTS if await _stored_counts(client) else (_LANE_SHARDS, *_COUNTS)
-    first = {name: getattr(ours, name) for name in names} | {_LAYOUT: LAYOUT}
-    for name, value in first.items():
-        await client.execute("HSETNX", _RECORD, name, value, key=_RECORD, repeatable=True)
+    known = await _stored_counts(client)
+    first = {_LANE_SHARDS: ours.lane_shards} if not known else {}
+    first |= {name: getattr(ours, name) for name in _COUNTS} | {_LAYOUT: LAYOUT}
+    for name in [each for each in first if each not in known]:  # who finds all of them needs no right to write
+        await _record(client, name, first[name])
     stored = {_LANE_SHARDS: "1", **await _stored_counts(client)}
     for name in (*_COUNTS, _LANE_SHARDS) if settings.lane_shards else _COUNTS:
         if stored.get(name) != str(getattr(ours, name)):
@@ -145,6 +147,14 @@ async def agree_on_partitions(client: Client, settings: Settings) -> PartitionCo
         return replace(ours, lane_shards=int(stored[_LANE_SHARDS]))
     except (ValueError, InvalidInput) as error:
         raise PartitionMismatch(f"lane_shards: the store's record is unusable ({error})", field=_LANE_SHARDS) from error
+
+
+async def _record(client: Client, name: str, value: int | str) -> None:
+    try:
+        await client.execute("HSETNX", _RECORD, name, value, key=_RECORD, repeatable=True)
+    except AccessRefused as refusal:
+        problem = f"the store is new, and this user may not set it up; let an operator open it first: {refusal.message}"
+        raise AccessRefused(problem, sent=True) from refusal
 
 
 def _first_counts(client: Client, settings: Settings) -> PartitionConfig:

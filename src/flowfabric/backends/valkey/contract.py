@@ -84,6 +84,11 @@ class FunctionSpec:
         return "ffpy_look_within" if "no-writes" in self.flags else "ffpy_within"
 
     @cached_property
+    def command(self) -> str:
+        """What calls it; one that only reads asks its caller for no right to write."""
+        return "FCALL_RO" if "no-writes" in self.flags else "FCALL"
+
+    @cached_property
     def positions(self) -> dict[str, int]:
         """Where each argument stands, by its name."""
         return {arg.name: at for at, arg in enumerate(self.args)}

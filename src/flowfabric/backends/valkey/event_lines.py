@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from flowfabric.backends.valkey.calls import FunctionCaller, Value, at_once
 from flowfabric.backends.valkey.cursors import decode_cursor, encode_cursor
@@ -11,6 +11,9 @@ from flowfabric.backends.valkey.merge import Place, Source
 from flowfabric.core import contracts as c
 from flowfabric.core.contracts.events import END
 from flowfabric.core.ids import BudgetId, ExecutionId
+from flowfabric.core.partition import Partition, PartitionFamily
+
+_FACTS: Final = ("namespace", "lane_id", "execution_kind", "flow_id")
 
 
 class EventLines(Source[tuple[c.Event, int]]):
@@ -92,26 +95,27 @@ def told(line: Line, tag: str) -> c.Event:
 
 async def owners_of(caller: FunctionCaller, events: list[tuple[int, c.Event]]) -> tuple[c.EventOwner, ...]:
     """Whom events of logs with these numbers are about; each is asked for once."""
-    asked: dict[str, dict[str, list[int]]] = {}
-    for at, (log, event) in enumerate(events):
-        tag = _tag(log)
-        asked.setdefault(tag, {}).setdefault(
-            f"{event.event} {event.execution_id or f'{tag}:{event.budget_id}'}", []
-        ).append(at)
+    asked: dict[Partition, dict[str, str]] = {}  # by id, a line of it
+    ids = []
+    for log, event in events:
+        partition = _partition(log)
+        subject = event.execution_id or f"{partition.tag}:{event.budget_id}"
+        asked.setdefault(partition, {})[subject] = f"{event.event} {subject}"
+        ids.append(subject)
     replies = await at_once(
-        caller.call_partition("list_event_owners", tag, lines=[*lines]) for tag, lines in asked.items()
+        caller.call_partition("list_event_owners", partition.tag, lines=[*lines.values()])
+        for partition, lines in asked.items()
     )
-    found: dict[int, c.EventOwner] = {}
-    for (tag, lines), fields in zip(asked.items(), replies, strict=True):
-        for places, row in zip(lines.values(), fields.rows(0), strict=True):
-            namespace, lane, kind, flow = (each or None for each in row)
-            owner = c.EventOwner(partition=tag, namespace=namespace, lane_id=lane, execution_kind=kind, flow_id=flow)
-            found.update(dict.fromkeys(places, owner))
-    return tuple(found[at] for at in range(len(events)))
+    found: dict[str, c.EventOwner] = {}
+    for (partition, lines), fields in zip(asked.items(), replies, strict=True):
+        for subject, row in zip(lines, fields.rows(0), strict=True):
+            known = {name: value for name, value in zip(_FACTS, row, strict=True) if value}
+            found[subject] = c.EventOwner(partition=partition, **known)
+    return tuple(found[subject] for subject in ids)
 
 
-def _tag(log: int) -> str:
-    return f"{{fp:{log}}}" if log >= 0 else f"{{b:{-1 - log}}}"
+def _partition(log: int) -> Partition:
+    return Partition(PartitionFamily.FLOW, log) if log >= 0 else Partition(PartitionFamily.BUDGET, -1 - log)
 
 
 def log_number(tag: str) -> int:

@@ -94,11 +94,11 @@ class Library:
         args: Sequence[str | bytes | int],
         namespaces: Sequence[str] | None = None,
     ) -> Reply:
-        """FCALL, for namespaces or for all; a server that lost the library (new node, FUNCTION FLUSH) gets it again."""
+        """Call it, for namespaces or for all; a server that lost the library (new node) gets it again."""
         function = spec.own_function
         if namespaces is not None:
             function, args = spec.called_within, (len(namespaces), *namespaces, spec.function, *args)
-        command = ("FCALL", function, len(keys), *keys, *args)
+        command = (spec.command, function, len(keys), *keys, *args)
         route = keys[0] if keys else None
         try:
             return await self.client.execute(*command, key=route, repeatable=spec.repeatable)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from secrets import token_hex
+
 from msgspec.structs import replace
 
 from flowfabric.backends.valkey.calls import Fields, FunctionCaller, Value
@@ -76,6 +78,7 @@ class ValkeySuspensions:
             waitpoint_key=args.waitpoint_key,
             **fence_args(args.fence),
             expires_in_ms=args.expires_in_ms,
+            token_seed=_seed(),
         )
         issued = _issued(fields, 0)
         return c.PendingWaitpointCreated(
@@ -96,7 +99,7 @@ class ValkeySuspensions:
 
     async def read_waitpoint_token(self, args: c.ReadWaitpointTokenArgs) -> c.IssuedWaitpoint:
         fields = await self._caller.call_execution(
-            "read_waitpoint_token", args.execution_id, waitpoint_id=args.waitpoint_id
+            "read_waitpoint_token", args.execution_id, waitpoint_id=args.waitpoint_id, token_seed=_seed()
         )
         return _issued(fields, 0)
 
@@ -124,7 +127,7 @@ class ValkeySuspensions:
 
 
 def _binding_args(args: c.SuspendExecutionArgs) -> dict[str, Value]:
-    """The first waitpoint, the others, and behind them the time-out in ms and whether tokens come later.
+    """The first waitpoint, the others, and behind them the time-out in ms, whether tokens come later, and their seed.
 
     A pending waitpoint is one without a key.
     """
@@ -134,16 +137,19 @@ def _binding_args(args: c.SuspendExecutionArgs) -> dict[str, Value]:
         uses_pending = uses_pending or type(each) is c.PendingWaitpoint
         if each is not first:
             rest += each.waitpoint_id, _key_to_send(each)
-    if args.timeout_ms is not None or not args.issue_tokens:
-        rest.append("" if args.timeout_ms is None else str(args.timeout_ms))
-    if not args.issue_tokens:
-        rest.append("later")
+    rest.append("" if args.timeout_ms is None else str(args.timeout_ms))
+    rest += ("", _seed()) if args.issue_tokens else ("later",)
     return {
         "waitpoint_id": first.waitpoint_id,
         "waitpoint_key": _key_to_send(first),
         "use_pending_waitpoint": "by_key" if uses_pending else "",
-        "additional": rest if len(rest) > 1 else None,
+        "additional": rest,
     }
+
+
+def _seed() -> str:
+    """Chance that a token is made of: with it, nobody but operators needs the right to read the store's secrets."""
+    return token_hex(32)
 
 
 def _key_to_send(binding: c.WaitpointBinding) -> str:

@@ -135,7 +135,7 @@ class ReadEventsArgs(Checked, frozen=True, kw_only=True):
 class EventOwner(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Whom an event is about, by what events are filtered by; what it has not, or has no more, is None."""
 
-    partition: str
+    partition: Partition
     namespace: str | None = None
     lane_id: str | None = None
     execution_kind: str | None = None

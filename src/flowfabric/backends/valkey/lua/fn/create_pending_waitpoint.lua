@@ -1,7 +1,7 @@
 --- Make a waitpoint before the wait, so that its token can be handed out and early signals are kept for it.
 -- @keys    core ~waitpoint ~pending_waitpoint_expiry ~hmac_secrets
 -- @args    execution_id:id attempt_index:nat waitpoint_id:id waitpoint_key:id expires_at:nat?
---          lease_id= lease_epoch= attempt_id= expires_in_ms:pos?
+--          lease_id= lease_epoch= attempt_id= expires_in_ms:pos? token_seed=
 -- @reply   waitpoint_id waitpoint_key waitpoint_token
 -- @errors  invalid_input execution_not_found execution_not_active no_active_lease lease_revoked lease_expired
 --          partial_fence_triple stale_lease waitpoint_already_exists hmac_secret_not_initialized invalid_secret
@@ -47,7 +47,7 @@ return function(K, A)
   local known = w and is_repeated(x, A, w)
   if known then return reply.duplicate(A.waitpoint_id, A.waitpoint_key, token.text(known)) end
   if w then return reply.refuse("waitpoint_already_exists") end
-  local minted, no_secret = token.mint(x.tag, A.waitpoint_id, A.waitpoint_key, now)
+  local minted, no_secret = token.mint(x.tag, A.waitpoint_id, A.waitpoint_key, now, A.token_seed)
   if no_secret then return no_secret end
 
   waitpoint.create(x, now, A.waitpoint_id, A.waitpoint_key, minted,

@@ -1,6 +1,6 @@
 --- Read an open waitpoint's token, for who holds the store and may give it away; made now when none counts.
 -- @keys    core
--- @args    execution_id:id waitpoint_id:id
+-- @args    execution_id:id waitpoint_id:id token_seed=
 -- @reply   waitpoint_id waitpoint_key waitpoint_token
 -- @errors  invalid_input execution_not_found waitpoint_not_found waitpoint_closed hmac_secret_not_initialized
 --          invalid_secret
@@ -17,7 +17,7 @@ return function(K, A)
   if w.state ~= "pending" and w.state ~= "active" then return reply.refuse("waitpoint_closed") end
   local known = token.of(w)
   if known and token.counts(x.tag, known, now) then return reply.ok(w.id, w.waitpoint_key, token.text(known)) end
-  local minted, refusal = token.mint(x.tag, w.id, w.waitpoint_key, tonumber(w.created_at))
+  local minted, refusal = token.mint(x.tag, w.id, w.waitpoint_key, tonumber(w.created_at), A.token_seed)
   if refusal then return refusal end
 
   if w.is_unwritten then

@@ -48,6 +48,7 @@ local function end_all(key, graces, now)
   for kid, until_ms in pairs(graces) do
     if until_ms >= now then redis.call("HSET", key, "expires_at:" .. kid, digits.of(now - 1)) end
   end
+  secret.publish(key)
 end
 
 return function(K, A)

@@ -13,6 +13,7 @@ return function(K, A)
   local current, known = redis.call("HGET", key, "current_kid"), secret.of(key, A.kid)
   if current then
     local is_same = known and secret.is_same(known, A.secret_hex, A.algorithm)
+    if not secret.is_published(key) then secret.publish(key) end
     return reply.ok("already_seeded", current, is_same and "1" or "0")
   end
 

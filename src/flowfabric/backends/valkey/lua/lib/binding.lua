@@ -16,12 +16,12 @@ local function read_additional(list, rest)
     if not id or not key or not waitpoint.is_id(id) then return malformed("number " .. i) end
     list[#list + 1] = {id = id, key = key}
   end
-  list.tokens_later = rest[2 * n + 3] == "later"
+  list.tokens_later, list.token_seed = rest[2 * n + 3] == "later", rest[2 * n + 4]
   return rest[2 * n + 2] or ""
 end
 
--- {id, key} of each, the first one first, and whether their tokens come later; the duration that follows them; or nil,
--- nil and a refusal.
+-- {id, key} of each, the first one first, whether their tokens come later, and a seed for them; the duration that
+-- follows them; or nil, nil and a refusal.
 function M.read(A)
   if not waitpoint.is_id(A.waitpoint_id) then
     return nil, nil, reply.invalid("waitpoint_id", "an id without ':'", A.waitpoint_id)
@@ -49,24 +49,24 @@ local function check_pending(x, w, now, strict)
   if not token.of(w) then return reply.refuse("waitpoint_not_token_bound") end
 end
 
-local function mint(x, each, w, now, at, tokens_later)
+local function mint(x, each, w, now, at, list)
   if each.key == "" then
     if at > 1 then return reply.refuse("additional_waitpoint_binding_malformed", "no key: " .. each.id) end
     return reply.invalid("waitpoint_key", "text that is not empty", "")
   end
   if w then return reply.refuse("waitpoint_already_exists") end
-  if tokens_later then return end
+  if list.tokens_later then return end
   local refusal
-  each.minted, refusal = token.mint(x.tag, each.id, each.key, now)
+  each.minted, refusal = token.mint(x.tag, each.id, each.key, now, list.token_seed)
   return refusal
 end
 
-local function find(x, each, now, mode, at, tokens_later)
+local function find(x, each, now, mode, at, list)
   local is_new = mode ~= "1" and (mode ~= "by_key" or each.key ~= "")
   local w = not each.is_free and waitpoint.load(x.tag, each.id) or nil
   if w and w.execution_id ~= x.id and tenant.scope and not is_new then w = nil end
   if w and w.execution_id ~= x.id then return reply.refuse("invalid_waitpoint_for_execution") end
-  if is_new then return mint(x, each, w, now, at, tokens_later) end
+  if is_new then return mint(x, each, w, now, at, list) end
   local refusal = check_pending(x, w, now, mode == "1")
   if refusal then return refusal end
   each.pending, each.key, each.minted = w, w.waitpoint_key, token.of(w)
@@ -77,7 +77,7 @@ end
 function M.prepare(x, list, now, mode)
   if mode == "1" and #list > 1 then return reply.refuse("use_pending_with_extras_unsupported") end
   for at, each in ipairs(list) do
-    local refusal = find(x, each, now, mode, at, list.tokens_later)
+    local refusal = find(x, each, now, mode, at, list)
     if refusal then return refusal end
   end
 end

@@ -1,6 +1,6 @@
 -- How much may be said: so many signals to an execution, and so many signals and bytes of them at one waitpoint, by
 -- every door. A waitpoint's token may be in a stranger's hands, so by default one keeps less than a megabyte. The
--- policy may say otherwise; 0 is no limit. What came so far stands with the waitpoint, as signal_count and signal_bytes.
+-- policy may say otherwise; 0 is no limit. The waitpoint has what came so far, as signal_count and signal_bytes.
 -- @uses policy reply
 local M = {}
 

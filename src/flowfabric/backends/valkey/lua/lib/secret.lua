@@ -1,12 +1,16 @@
 -- The secrets that waitpoint tokens are signed with; each partition has a copy. One is current and signs; older ones
 -- are known by their kid and verify until their grace is over. Fields: current_kid, and of each kid secret:, algorithm:
--- (absent: sha1) and expires_at: (absent: the current one).
+-- (absent: sha1) and expires_at: (absent: the current one). What may be known of them stands beside them, with a mark
+-- in place of each secret: the server checks a function's commands by the rights of its caller, and few need more.
 -- @uses hmac reply
 local M = {}
 
 local MAX_KID, MAX_SECRET_HEX = 64, 1024
 
 function M.key(tag) return "ff:sec:" .. tag .. ":waitpoint_hmac" end
+
+-- Where that stands: the same fields, and mark: in place of secret:.
+local function public_key(tag) return "ff:kid:" .. tag end
 
 -- A refusal when a key is not the one of a partition's secrets.
 function M.check_key(key)
@@ -40,6 +44,7 @@ end
 function M.install(key, kid, secret_hex, algorithm)
   redis.call("HSET", key, "current_kid", kid, "secret:" .. kid, secret_hex:lower())
   if algorithm ~= "sha1" then redis.call("HSET", key, "algorithm:" .. kid, algorithm) end
+  M.publish(key)
 end
 
 -- The secret that signs: {kid, secret, algorithm}, or nil and a refusal.
@@ -58,16 +63,57 @@ end
 -- Tells a secret from a later one of the same kid, and cannot be turned back into it.
 function M.mark(secret_hex) return redis.sha1hex(secret_hex):sub(1, 8) end
 
+-- key: of the secrets, which were changed, or may have been written before there was anything beside them.
+function M.publish(key)
+  local flat, set = redis.call("HGETALL", key), {}
+  for i = 1, #flat, 2 do
+    local kid = flat[i]:match("^secret:(.+)$")
+    set[#set + 1] = kid and "mark:" .. kid or flat[i]
+    set[#set + 1] = kid and M.mark(flat[i + 1]) or flat[i + 1]
+  end
+  local public = public_key(key:match("%b{}"))
+  redis.call("DEL", public)
+  redis.call("HSET", public, unpack(set))
+end
+
+function M.is_published(key) return redis.call("EXISTS", public_key(key:match("%b{}"))) == 1 end
+
+local FACTS = {"current_kid", "expires_at:", "algorithm:"}
+
+local function read(call, key, what, kid)
+  local found = call("HMGET", key, FACTS[1], what .. kid, FACTS[2] .. kid, FACTS[3] .. kid)
+  if found.err or not found[1] then return nil end
+  return {current_kid = found[1], mark = found[2], expires_at = found[3], algorithm = found[4]}
+end
+
+-- Of a kid: {current_kid, mark, expires_at, algorithm}, false where it has none. nil when the partition has no secrets,
+-- or none that the caller may know of: those that another program wrote have nothing beside them.
+local function known(tag, kid)
+  local found = read(redis.call, public_key(tag), "mark:", kid)
+  if found then return found end
+  found = read(redis.pcall, M.key(tag), "secret:", kid)
+  if found and found.mark then found.mark = M.mark(found.mark) end
+  return found
+end
+
+local function length_of(found) return found.algorithm == "sha256" and 64 or 40 end
+
+-- The current kid with its mark and how long its digests are, or nil and a refusal.
+function M.signing(tag)
+  local any = known(tag, "")
+  local found = any and known(tag, any.current_kid)
+  if not found or not found.mark then return nil, reply.refuse("hmac_secret_not_initialized") end
+  return {kid = found.current_kid, mark = found.mark, length = length_of(found)}
+end
+
 -- The mark of the secret by which tokens of this kid are accepted now, false when none are; how long their digests
 -- are; and the mark of the secret although its time may be over. Or nil, nil, nil and a refusal, which depends on the
 -- keystore alone.
 function M.verifies(tag, kid, now)
-  local found = redis.call("HMGET", M.key(tag), "current_kid", "secret:" .. kid, "expires_at:" .. kid,
-    "algorithm:" .. kid)
-  if not found[1] then return nil, nil, nil, reply.refuse("hmac_secret_not_initialized") end
-  local mark = found[2] and M.mark(found[2])
-  local counts = mark and (kid == found[1] or (tonumber(found[3]) or 0) >= now)
-  return counts and mark, found[4] == "sha256" and 64 or 40, mark
+  local found = known(tag, kid)
+  if not found then return nil, nil, nil, reply.refuse("hmac_secret_not_initialized") end
+  local counts = found.mark and (kid == found.current_kid or (tonumber(found.expires_at) or 0) >= now)
+  return counts and found.mark, length_of(found), found.mark
 end
 
 return M

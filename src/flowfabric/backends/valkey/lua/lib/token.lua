@@ -1,17 +1,34 @@
--- The token of a waitpoint, `kid:digest`: whoever presents it may signal there. The digest signs the waitpoint's id,
--- key and creation. It is kept with the waitpoint, and a mark of the secret that signed it: to compute it again for
--- every token that somebody makes up would cost the server a fifth of a millisecond each.
+-- The token of a waitpoint, `kid:digest`: whoever presents it may signal there. The digest is made of chance that the
+-- caller brings along (a seed), or signs the waitpoint's id, key and creation. It is kept with the waitpoint, and with
+-- it the mark of the secret that counted then: to compute it again for every token that somebody makes up would cost
+-- the server a fifth of a millisecond each.
 -- @uses digits hmac reply secret
 local M = {}
 
 -- A longer value would make the server keep the whole hash in a form that takes three times the memory.
 local MAX_SHORT = 64
+local SEED = 64
 
--- {kid, digest, mark}, or nil and a refusal.
-function M.mint(tag, waitpoint_id, waitpoint_key, created_at)
+-- A digest that nobody can tell without the seed.
+local function drawn(seed, message, length)
+  local digest = redis.sha1hex("1|" .. seed .. "|" .. message) .. redis.sha1hex("2|" .. seed .. "|" .. message)
+  return digest:sub(1, length)
+end
+
+local function from_seed(tag, seed, message)
+  if #seed ~= SEED or seed:find("%X") then return nil, reply.invalid("token_seed", SEED .. " hex digits", "") end
+  local signing, refusal = secret.signing(tag)
+  if refusal then return nil, refusal end
+  return {kid = signing.kid, digest = drawn(seed, message, signing.length), mark = signing.mark}
+end
+
+-- {kid, digest, mark}, or nil and a refusal. seed: chance that the caller drew for it; without one ("" or nil) it is
+-- signed, for which the caller must have the right to read the secret.
+function M.mint(tag, waitpoint_id, waitpoint_key, created_at, seed)
+  local message = waitpoint_id .. "|" .. waitpoint_key .. "|" .. digits.of(created_at)
+  if seed and seed ~= "" then return from_seed(tag, seed, message) end
   local current, refusal = secret.current(tag)
   if refusal then return nil, refusal end
-  local message = waitpoint_id .. "|" .. waitpoint_key .. "|" .. digits.of(created_at)
   local digest = hmac.hex(current.algorithm, current.secret, message)
   return {kid = current.kid, digest = digest, mark = secret.mark(current.secret)}
 end
