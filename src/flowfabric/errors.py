@@ -6,7 +6,7 @@ FlowFabricError                 code, message, details, family, error_class, ret
   Invalid                       InvalidInput InvalidPolicy InvalidCapabilities CapabilityMismatch InvalidToken
   Limited
   Unavailable                   BackendUnavailable BackendTimeout UnsupportedServer PartitionMismatch
-  Internal                      ScriptFault BadReply
+  Internal                      ScriptFault BadReply Corruption
 
 The code is the same string in Lua, SQL, REST, the CLI and the docs. The family decides the HTTP status and the
 exit code; the class tells a caller what to do next.
@@ -369,6 +369,12 @@ class BadReply(Internal):
     default_code = "bad_reply"
 
 
+class Corruption(Internal):
+    """What is stored cannot be read; details: record, field."""
+
+    default_code = "corruption"
+
+
 _BY_FAMILY: dict[Family, type[FlowFabricError]] = {
     Family.NOT_FOUND: NotFound,
     Family.CONFLICT: Conflict,
@@ -383,7 +389,7 @@ _BY_CODE: dict[str, type[FlowFabricError]] = {
     for kind in (
         ExecutionNotFound, StaleLease, LeaseExpired, LeaseRevoked, ExecutionNotActive, CapabilityMismatch,
         BudgetExceeded, InvalidToken, BackendUnavailable, BackendTimeout, UnsupportedServer, PartitionMismatch,
-        ScriptFault, BadReply,
+        ScriptFault, BadReply, Corruption,
     )
 }  # fmt: skip
 

@@ -245,7 +245,9 @@ async def test_a_join_of_who_is_no_member_is_refused_and_nothing_is_written(
     before = await dump(driver.backend.client)
     with pytest.raises(FlowFabricError) as refused:
         if way == "set_edge_group_policy":
-            args = c.SetEdgeGroupPolicyArgs(flow_id=flow.flow_id, downstream_execution_id=downstream, policy=c.AllOfEdges())
+            args = c.SetEdgeGroupPolicyArgs(
+                flow_id=flow.flow_id, downstream_execution_id=downstream, policy=c.AllOfEdges()
+            )
             await driver.backend.set_edge_group_policy(args)
         else:
             joins = (c.FlowJoin(downstream_execution_id=downstream, policy=c.AllOfEdges()),)

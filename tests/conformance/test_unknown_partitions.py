@@ -67,7 +67,9 @@ async def test_no_read_reaches_one(driver: Driver, name: str) -> None:
 
 
 @pytest.mark.parametrize("index", [None, limits.MAX_U16])
-async def test_a_submit_with_such_an_id_is_refused_and_those_beside_it_are_not(driver: Driver, index: int | None) -> None:
+async def test_a_submit_with_such_an_id_is_refused_and_those_beside_it_are_not(
+    driver: Driver, index: int | None
+) -> None:
     stray, good = beyond(driver, index), driver.mint()
     with pytest.raises(InvalidInput, match=r"execution_id.*partitions"):
         await driver.create(execution_id=stray)
@@ -125,8 +127,6 @@ async def test_no_other_reference_leads_there(driver: Driver, name: str) -> None
 
 
 @pytest.mark.parametrize("family", [PartitionFamily.BUDGET, PartitionFamily.QUOTA])
-async def test_budgets_of_other_partitions_are_no_work_of_an_engine(
-    driver: Driver, family: PartitionFamily
-) -> None:
+async def test_budgets_of_other_partitions_are_no_work_of_an_engine(driver: Driver, family: PartitionFamily) -> None:
     with pytest.raises(InvalidInput, match="partition"):
         await driver.backend.reset_due_budgets(Partition(family, 32))

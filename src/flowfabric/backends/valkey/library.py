@@ -15,7 +15,7 @@ from flowfabric.backends.valkey.bundle import Bundle, bundle
 from flowfabric.backends.valkey.client import Client, Node, Reply
 from flowfabric.backends.valkey.connection import ServerReplyError
 from flowfabric.backends.valkey.contract import FunctionSpec
-from flowfabric.errors import BadReply, ScriptFault, UnsupportedServer
+from flowfabric.errors import BadReply, Corruption, ScriptFault, UnsupportedServer
 
 _LOAD_ATTEMPTS = 3
 
@@ -80,12 +80,20 @@ class Library:
             return await self.client.execute(*command, key=route, repeatable=spec.repeatable)
         except ServerReplyError as error:
             if not _is_missing(error):
-                raise self._fault(spec.function, error) from error
+                raise self._failure(spec, keys, error) from error
         await self.ensure()
         try:
             return await self.client.execute(*command, key=route, repeatable=spec.repeatable)
         except ServerReplyError as error:
-            raise self._fault(spec.function, error) from error
+            raise self._failure(spec, keys, error) from error
+
+    def _failure(self, spec: FunctionSpec, keys: Sequence[str], error: ServerReplyError) -> ScriptFault | Corruption:
+        """A key of another type is a corruption, and so is whatever a function stumbles on that only reads."""
+        fault = self._fault(spec.function, error)
+        if "WRONGTYPE" not in error.text and "no-writes" not in spec.flags:
+            return fault
+        record = keys[0] if keys else ""
+        return Corruption(f"{record} cannot be read: {fault.message}", operation=spec.function, record=record)
 
     def _fault(self, operation: str, error: ServerReplyError) -> ScriptFault:
         place = self.bundle.locate_fault(str(error))
