@@ -295,8 +295,7 @@ class LeaseRevoked(Conflict):
 class ExecutionNotActive(Conflict):
     """No attempt is running; the details say how the execution stands.
 
-    details: terminal_outcome, lease_epoch, lifecycle_phase, attempt_id, attempt_state, delay_until,
-    public_state
+    details: terminal_outcome, lease_epoch, lifecycle_phase, attempt_id, attempt_state, delay_until, public_state
     """
 
     default_code = "execution_not_active"
@@ -309,10 +308,7 @@ class CapabilityMismatch(Conflict):
 
 
 class BudgetExceeded(Limited):
-    """A budget has no room for what was to be spent; details: budget_id, dimension, used, limit.
-
-    `used` counts what is reserved, too.
-    """
+    """A budget has no room; details: budget_id, dimension, used (with what is reserved), limit."""
 
     default_code = "budget_exceeded"
 
@@ -370,9 +366,7 @@ class BadReply(Internal):
 
 
 class Corruption(Internal):
-    """What is stored cannot be read; details: record, field."""
-
-    default_code = "corruption"
+    default_code = "corruption"  # details: record, field
 
 
 _BY_FAMILY: dict[Family, type[FlowFabricError]] = {

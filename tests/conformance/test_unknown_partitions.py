@@ -61,8 +61,8 @@ def _reads() -> list[str]:
 async def test_no_read_reaches_one(driver: Driver, name: str) -> None:
     needed: dict[str, Any] = {"timeout_ms": 10, "attempt_index": 0, "limit": 1}
     taken = inspect.signature(getattr(EngineBackend, name)).parameters
+    answer = getattr(driver.backend, name)(beyond(driver), **{key: needed[key] for key in needed if key in taken})
     with pytest.raises(InvalidInput, match="partitions"):
-        answer = getattr(driver.backend, name)(beyond(driver), **{key: needed[key] for key in needed if key in taken})
         await (anext(answer) if hasattr(answer, "__anext__") else answer)
 
 

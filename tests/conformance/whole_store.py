@@ -78,7 +78,10 @@ class WholeStore:
         self.seen |= set(await key_names(self.driver.backend.client))
 
 
-async def whole_store(driver: Driver, names: Names = Names()) -> WholeStore:
+USUAL = Names()
+
+
+async def whole_store(driver: Driver, names: Names = USUAL) -> WholeStore:
     named = Named(driver, names)
     store = WholeStore(named, Limits(named))
     for part in (_queues, _attempts, _waits, _limits, _flows, _workers):
@@ -185,8 +188,8 @@ async def _workers(store: WholeStore) -> None:
     d = store.driver
     await d.backend.register_worker(
         c.RegisterWorkerArgs(
-            namespace=Namespace(store.names.namespace), worker_id=WORKER, worker_instance_id=d.instance, lanes=(d.lane,),
-            capabilities=(store.names.capability,), ttl_ms=TTL,
+            namespace=Namespace(store.names.namespace), worker_id=WORKER, worker_instance_id=d.instance,
+            lanes=(d.lane,), capabilities=(store.names.capability,), ttl_ms=TTL,
         )
     )  # fmt: skip
     await d.backend.hold_share(c.HoldShareArgs(replica_id="engine-1", ttl_ms=TTL))
