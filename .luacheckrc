@@ -13,7 +13,7 @@ files["src/flowfabric/backends/valkey/lua"] = {
     "endings", "event", "failure", "flow", "flow_failure", "flow_making", "flow_retention", "flow_state", "flow_work", "frames",
     "grant", "graph_members", "graph_request", "graph_writing", "group", "group_policy", "handover", "hash", "head", "hmac",
     "holder", "implied", "index", "index_key", "inputs", "join", "keyed", "lanes", "lease", "limited", "line_owner",
-    "listing", "live", "member", "merge_patch", "named", "offering", "only_edge", "order", "parked", "parking", "passing", "period", "permit", "places",
+    "listing", "live", "member", "merge_patch", "named", "names", "offering", "only_edge", "order", "parked", "parking", "passing", "period", "permit", "places",
     "policy", "progress", "quota", "reach", "reclaim", "record", "reopen", "repair", "replace", "reply", "reservation",
     "resume_policy", "resumption", "retention", "retry", "reviving", "room", "roster", "secret", "sha256", "signal", "spending", "state",
     "steps", "stream", "stream_guard", "submission", "submit", "successors", "summary", "suspending", "suspension",

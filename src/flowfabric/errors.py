@@ -6,7 +6,7 @@ FlowFabricError                 code, message, details, family, error_class, ret
   Invalid                       InvalidInput InvalidPolicy InvalidCapabilities CapabilityMismatch InvalidToken
   Limited
   Unavailable                   BackendUnavailable BackendTimeout UnsupportedServer PartitionMismatch
-  Internal                      ScriptFault BadReply
+  Internal                      ScriptFault BadReply Corruption
 
 The code is the same string in Lua, SQL, REST, the CLI and the docs. The family decides the HTTP status and the
 exit code; the class tells a caller what to do next.
@@ -297,8 +297,7 @@ class LeaseRevoked(Conflict):
 class ExecutionNotActive(Conflict):
     """No attempt is running; the details say how the execution stands.
 
-    details: terminal_outcome, lease_epoch, lifecycle_phase, attempt_id, attempt_state, delay_until,
-    public_state
+    details: terminal_outcome, lease_epoch, lifecycle_phase, attempt_id, attempt_state, delay_until, public_state
     """
 
     default_code = "execution_not_active"
@@ -311,10 +310,7 @@ class CapabilityMismatch(Conflict):
 
 
 class BudgetExceeded(Limited):
-    """A budget has no room for what was to be spent; details: budget_id, dimension, used, limit.
-
-    `used` counts what is reserved, too.
-    """
+    """A budget has no room; details: budget_id, dimension, used (with what is reserved), limit."""
 
     default_code = "budget_exceeded"
 
@@ -371,6 +367,10 @@ class BadReply(Internal):
     default_code = "bad_reply"
 
 
+class Corruption(Internal):
+    default_code = "corruption"  # details: record, field
+
+
 _BY_FAMILY: dict[Family, type[FlowFabricError]] = {
     Family.NOT_FOUND: NotFound, Family.CONFLICT: Conflict, Family.INVALID: Invalid,
     Family.LIMITED: Limited, Family.UNAVAILABLE: Unavailable, Family.INTERNAL: Internal,
@@ -381,7 +381,7 @@ _BY_CODE: dict[str, type[FlowFabricError]] = {
     for kind in (
         ExecutionNotFound, StaleLease, LeaseExpired, LeaseRevoked, ExecutionNotActive, CapabilityMismatch,
         BudgetExceeded, InvalidToken, BackendUnavailable, BackendTimeout, UnsupportedServer, PartitionMismatch,
-        ScriptFault, BadReply,
+        ScriptFault, BadReply, Corruption,
     )
 }  # fmt: skip
 

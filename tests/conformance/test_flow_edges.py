@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from typing import Any
 
 import pytest
 
@@ -242,15 +243,15 @@ async def test_a_join_of_who_is_no_member_is_refused_and_nothing_is_written(
     flow = await Pieces.made(driver, "a b")
     a = flow.ids["a"]
     downstream = elsewhere(a) if stranger == "of_another_partition" else ExecutionId(f"{a.tag}:{uuid.uuid4()}")
-    before = await dump(driver.backend.client)
+    join: dict[str, Any]
+    before, join = await dump(driver.backend.client), {"downstream_execution_id": downstream, "policy": c.AllOfEdges()}
+    if way == "set_edge_group_policy":
+        call: Any = driver.backend.set_edge_group_policy(c.SetEdgeGroupPolicyArgs(flow_id=flow.flow_id, **join))
+    else:
+        grown: Any = {"members": (flow.member("c"),), "joins": (c.FlowJoin(**join),)}
+        call = driver.backend.grow_flow(c.GrowFlowArgs(flow_id=flow.flow_id, **grown))
     with pytest.raises(FlowFabricError) as refused:
-        if way == "set_edge_group_policy":
-            args = c.SetEdgeGroupPolicyArgs(flow_id=flow.flow_id, downstream_execution_id=downstream, policy=c.AllOfEdges())
-            await driver.backend.set_edge_group_policy(args)
-        else:
-            joins = (c.FlowJoin(downstream_execution_id=downstream, policy=c.AllOfEdges()),)
-            members = (flow.member("c"),)
-            await driver.backend.grow_flow(c.GrowFlowArgs(flow_id=flow.flow_id, members=members, joins=joins))
+        await call
     assert refused.value.code in ("execution_not_in_flow", "invalid_input")
     assert downstream.uuid in str(refused.value)
     assert await dump(driver.backend.client) == before

@@ -68,9 +68,7 @@ async def test_a_lane_of_any_name_is_worked_listed_configured_and_trimmed(driver
 
 
 async def _take(driver: Driver, lane: LaneId) -> list[Any]:
-    args = b.ClaimExecutionsArgs(
-        lane_id=lane, worker_id=WORKER, worker_instance_id=INSTANCE, lease_ttl_ms=TTL, count=5
-    )
+    args = b.ClaimExecutionsArgs(lane_id=lane, worker_id=WORKER, worker_instance_id=INSTANCE, lease_ttl_ms=TTL, count=5)
     return list(await driver.backend.claim_executions(args))
 
 
@@ -81,4 +79,3 @@ async def test_pausing_a_lane_leaves_one_alone_whose_name_is_written_the_same(dr
     free = await driver.create(lane_id=other)
     assert await _take(driver, paused) == []
     assert [driver.held(each).execution_id for each in await _take(driver, other)] == [free.execution_id]
-

@@ -113,7 +113,9 @@ async def test_a_server_that_lost_the_library_gets_it_again(client: Client) -> N
     await library.ensure()
     await client.execute_on_primaries("FUNCTION", "FLUSH")
     key = "ff:lane:{fp:1}:default:config"
-    fields = await FunctionCaller(library, PartitionConfig()).call("set_lane_state", {"lane_config": key}, {"state": "active"})
+    fields = await FunctionCaller(library, PartitionConfig()).call(
+        "set_lane_state", {"lane_config": key}, {"state": "active"}
+    )
     assert fields.text(0) == "active"
     assert await versions(client) == {LIBRARY_VERSION}
 

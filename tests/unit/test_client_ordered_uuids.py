@@ -6,6 +6,7 @@ import os
 import uuid
 from collections import Counter
 from collections.abc import Iterable
+from itertools import pairwise
 from threading import Thread
 
 import pytest
@@ -67,7 +68,7 @@ def test_each_has_at_least_64_random_bits_of_its_own() -> None:
     """
     uuids, count = clock([9] * 8_000), 8_000
     made = [uuid.UUID(uuids.next()).int for _ in range(count)]
-    changes = [one ^ other for one, other in zip(made, made[1:], strict=False)]
+    changes = [one ^ other for one, other in pairwise(made)]
     assert len(RANDOM_BITS) >= 64
     for values in (made, changes):
         often = Counter(bit for value in values for bit in RANDOM_BITS if value >> bit & 1)

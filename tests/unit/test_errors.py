@@ -58,7 +58,7 @@ def test_a_code_is_raised_as_a_class_of_its_family(code: str) -> None:
         ("grant_already_exists", errors.Conflict),
         ("invalid_input", errors.Invalid),
         ("budget_exceeded", errors.BudgetExceeded),
-        ("corruption", errors.Internal),
+        ("corruption", errors.Corruption),
     ],
 )
 def test_well_known_codes_have_well_known_classes(code: str, kind: type[FlowFabricError]) -> None:

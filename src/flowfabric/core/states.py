@@ -11,7 +11,7 @@ from enum import StrEnum
 
 import msgspec
 
-from flowfabric.errors import BadReply
+from flowfabric.errors import Corruption
 
 
 class LifecyclePhase(StrEnum):
@@ -143,7 +143,7 @@ class StateVector(msgspec.Struct, frozen=True, kw_only=True):
         try:
             given = msgspec.convert(stored, cls)
         except msgspec.ValidationError as cause:
-            raise BadReply(f"the record holds no known state: {stored}", code="corruption") from cause
+            raise Corruption(f"the record holds no known state: {cause} in {stored}") from cause
         waits = given.lifecycle_phase is LifecyclePhase.RUNNABLE and record.get("public_state") == _WAITING_CHILDREN
         usual = WAITING_CHILDREN_DEFAULTS if waits else PHASE_DEFAULTS[given.lifecycle_phase]
         return msgspec.structs.replace(usual, **{n: getattr(given, n) for n in stored})

@@ -10,6 +10,7 @@ from flowfabric.backends.valkey.calls import Fields, Value, at_once
 from flowfabric.backends.valkey.client import Client
 from flowfabric.backends.valkey.executions import fence_args
 from flowfabric.backends.valkey.maintenance import tags_with
+from flowfabric.backends.valkey.stored import number, optional_number, reading
 from flowfabric.core import contracts as c
 from flowfabric.core.ids import BudgetId, ExecutionId
 from flowfabric.core.partition import Partition, PartitionFamily, PartitionKey
@@ -42,16 +43,20 @@ class ValkeyBudgets(ValkeyAdmissions):
         return c.BudgetCreated(budget_id=args.budget_id)
 
     async def get_budget_status(self, budget_id: BudgetId) -> c.BudgetStatus:
-        return _status(budget_id, await self._call_budget("describe_budget", budget_id))
+        fields = await self._call_budget("describe_budget", budget_id)
+        with reading("budget", budget_id):
+            return _status(budget_id, fields)
 
     async def get_budget_ledger(self, budget_id: BudgetId, execution_id: ExecutionId) -> dict[str, int]:
         fields = await self._call_budget("describe_budget", budget_id, execution_id=ExecutionId(execution_id))
-        return _numbers(fields.mapping(4))
+        with reading("ledger of budget", budget_id):
+            return _numbers(fields.mapping(4))
 
     async def list_budgets(self, *, after: BudgetId | None = None, limit: int = 100) -> list[BudgetId]:
         tags = keys.budget_tags_of(self.partitions)
         found = await at_once(self._list_limits(f"ff:idx:{tag}:budget_policies", after, limit) for tag in tags)
-        return [BudgetId(each) for each in sorted(each for ids in found for each in ids)[:limit]]
+        with reading("list of budgets"):
+            return [BudgetId(each) for each in sorted(each for ids in found for each in ids)[:limit]]
 
     async def report_usage_and_check(self, args: c.ReportUsageArgs) -> c.ReportUsageResult:
         return await self._report(args, args.execution_id, args.namespace or "")
@@ -211,11 +216,11 @@ def _reserved(fields: Fields) -> c.ReserveBudgetResult:
 
 
 def _numbers(found: Mapping[str, str]) -> dict[str, int]:
-    return {name: int(value) for name, value in sorted(found.items())}
+    return {name: number(found, name) for name in sorted(found)}
 
 
 def _of_kind(limits: Mapping[str, str], kind: str) -> dict[str, int]:
-    found = {name.removeprefix(kind): int(limit) for name, limit in sorted(limits.items()) if name.startswith(kind)}
+    found = {name.removeprefix(kind): number(limits, name) for name in sorted(limits) if name.startswith(kind)}
     return {name: limit for name, limit in found.items() if limit}
 
 
@@ -223,7 +228,7 @@ def _status(budget_id: BudgetId, fields: Fields) -> c.BudgetStatus:
     found, limits = fields.mapping(0), fields.mapping(1)
 
     def time(name: str) -> int | None:
-        return int(found[name]) if found.get(name) else None
+        return optional_number(found, name)
 
     return c.BudgetStatus(
         budget_id=budget_id,
@@ -233,8 +238,8 @@ def _status(budget_id: BudgetId, fields: Fields) -> c.BudgetStatus:
         usage={name: used for name, used in _numbers(fields.mapping(2)).items() if name != "breached_at"},
         hard_limits=_of_kind(limits, "hard:"),
         soft_limits=_of_kind(limits, "soft:"),
-        breach_count=int(found.get("breach_count", 0)),
-        soft_breach_count=int(found.get("soft_breach_count", 0)),
+        breach_count=optional_number(found, "breach_count") or 0,
+        soft_breach_count=optional_number(found, "soft_breach_count") or 0,
         last_breach_at=time("last_breach_at"),
         last_breach_dim=found.get("last_breach_dim") or None,
         next_reset_at=time("next_reset_at"),
@@ -243,8 +248,8 @@ def _status(budget_id: BudgetId, fields: Fields) -> c.BudgetStatus:
         breached_at=time("breached_at"),
         on_hard_limit=found.get("on_hard_limit", ""),
         on_soft_limit=found.get("on_soft_limit", ""),
-        reset_interval_ms=int(found.get("reset_interval_ms", 0)),
-        reset_count=int(found.get("reset_count", 0)),
+        reset_interval_ms=optional_number(found, "reset_interval_ms") or 0,
+        reset_count=optional_number(found, "reset_count") or 0,
         last_reset_at=time("last_reset_at"),
         namespace=owner_of(found),
     )
@@ -257,8 +262,9 @@ def owner_of(definition: Mapping[str, str]) -> str | None:
 
 
 def _notice(text: str, at_ms: str) -> c.BudgetNotice:
-    kind, budget_id, dimension = text.split(" ", 2)
-    is_soft = kind == "soft"
-    return c.BudgetNotice(
-        kind="soft" if is_soft else "hard", budget_id=BudgetId(budget_id), dimension=dimension, at_ms=int(at_ms)
-    )
+    with reading("budget notice", text):
+        kind, budget_id, dimension = text.split(" ", 2)
+        is_soft = kind == "soft"
+        return c.BudgetNotice(
+            kind="soft" if is_soft else "hard", budget_id=BudgetId(budget_id), dimension=dimension, at_ms=int(at_ms)
+        )

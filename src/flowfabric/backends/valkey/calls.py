@@ -14,7 +14,7 @@ from flowfabric.backends.valkey.library import Library
 from flowfabric.backends.valkey.refusals import refusal
 from flowfabric.core.ids import ExecutionId
 from flowfabric.core.partition import PartitionConfig
-from flowfabric.errors import BadReply, InvalidInput
+from flowfabric.errors import BadReply, Corruption, InvalidInput
 
 T = TypeVar("T")
 
@@ -38,6 +38,8 @@ class Fields:
             return self.values[at].decode()  # type: ignore[union-attr]  # nearly always
         except (IndexError, AttributeError):
             return self.raw(at).decode()
+        except UnicodeDecodeError as cause:
+            raise Corruption(f"{self.operation}: field {at} is no text: {self.values[at]!r:.80}") from cause
 
     def raw(self, at: int) -> bytes:
         value = self.values[at] if at < len(self.values) else b""
@@ -50,7 +52,7 @@ class Fields:
         try:
             return int(text)
         except ValueError as cause:
-            raise BadReply(f"{self.operation}: field {at} is {text!r}, expected a number") from cause
+            raise Corruption(f"{self.operation}: field {at} is {text!r}, expected a number") from cause
 
     def mapping(self, at: int) -> dict[str, str]:
         return flat_to_dict(self.values[at])

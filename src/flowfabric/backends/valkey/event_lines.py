@@ -8,6 +8,7 @@ from flowfabric.backends.valkey.calls import FunctionCaller, Value, at_once
 from flowfabric.backends.valkey.cursors import decode_cursor, encode_cursor
 from flowfabric.backends.valkey.keys import index_of
 from flowfabric.backends.valkey.merge import Place, Source
+from flowfabric.backends.valkey.stored import reading
 from flowfabric.core import contracts as c
 from flowfabric.core.contracts.events import END
 from flowfabric.core.ids import BudgetId, ExecutionId
@@ -43,11 +44,12 @@ class EventLines(Source[tuple[c.Event, int]]):
         self.truncated = self.truncated or fields.text(0) == "1"
         self.finished = fields.text(1) == "0"
         self._scanned = fields.number(2)
-        for row in fields.rows(4):
-            line = int(row[0])
-            self.found.append((self._place(row[5], line), (_event(row, self.number, line), line)))
-        if fields.text(3):
-            self.reached = self._place(fields.text(3), self._scanned)
+        with reading("event log of partition", self._tag):
+            for row in fields.rows(4):
+                line = int(row[0])
+                self.found.append((self._place(row[5], line), (_event(row, self.number, line), line)))
+            if fields.text(3):
+                self.reached = self._place(fields.text(3), self._scanned)
 
     def _place(self, at_ms: str, line: int) -> Place:
         """Lines stay in the order of their log, even where a server's clock went back."""

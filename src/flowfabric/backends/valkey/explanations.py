@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from flowfabric.backends.valkey.budgets import ValkeyBudgets
 from flowfabric.backends.valkey.quotas import ValkeyQuotas
+from flowfabric.backends.valkey.stored import number, optional_number, reading
 from flowfabric.backends.valkey.tenancy import ValkeyTenancy
 from flowfabric.core import contracts as c
 from flowfabric.core.ids import BudgetId, ExecutionId, LaneId, Namespace, QuotaPolicyId, WorkerInstanceId
@@ -26,7 +27,9 @@ class ValkeyExplanations(ValkeyBudgets, ValkeyQuotas, ValkeyTenancy):
         for name, kind in (("budgets", "b"), ("quotas", "q")):
             seen = await self.seen_limits(f"{kind}:{each}" for each in _ids(facts, name))
             facts[name] = ",".join(each[2:] for each in seen)
-        found = explanation(execution_id, await self.shown(fields.mapping(0)), facts)
+        record = await self.shown(fields.mapping(0))
+        with reading("execution", execution_id):
+            found = explanation(execution_id, record, facts)
         limit = facts.get("waits_for")
         return found if limit is None else await self._with_limit(found, limit)
 
@@ -52,39 +55,35 @@ def explanation(execution_id: ExecutionId, record: Facts, facts: Facts) -> c.Exp
         namespace=Namespace(record.get("namespace") or "default"),
         state_vector=state,
         public_state=state.public_state,
-        now_ms=int(facts["now_ms"]),
-        created_at=int(record["created_at"]),
+        now_ms=number(facts, "now_ms"),
+        created_at=number(record, "created_at"),
         blocking_detail=record.get("blocking_detail"),
         required_capabilities=tuple(filter(None, record.get("required_capabilities", "").split(","))),
-        delay_until=_number(record, "delay_until"),
+        delay_until=optional_number(record, "delay_until"),
         failure_reason=record.get("failure_reason"),
-        open_dependencies=_number(facts, "open_dependencies") or 0,
+        open_dependencies=optional_number(facts, "open_dependencies") or 0,
         flow_is_cancelled="flow_obstacle" in facts,
         worker_instance_id=_worker(record, "current_worker_instance_id") if is_active else None,
-        lease_expires_at=_number(record, "lease_expires_at"),
+        lease_expires_at=optional_number(record, "lease_expires_at"),
         granted_to=_worker(facts, "granted_to"),
-        grant_expires_at=_number(facts, "grant_expires_at"),
+        grant_expires_at=optional_number(facts, "grant_expires_at"),
         lane_state=LaneState(facts["lane_state"]),
-        lane_running=_number(facts, "lane_running") or 0,
-        lane_limit=_number(facts, "lane_share"),
-        lane_max_concurrency=_number(facts, "lane_max_concurrency"),
+        lane_running=optional_number(facts, "lane_running") or 0,
+        lane_limit=optional_number(facts, "lane_share"),
+        lane_max_concurrency=optional_number(facts, "lane_max_concurrency"),
         concurrency_key=record.get("concurrency_key"),
-        key_limit=_number(facts, "key_limit"),
-        key_running=_number(facts, "key_running") or 0,
-        key_ahead=_number(facts, "key_ahead"),
-        ahead=_number(facts, "ahead"),
+        key_limit=optional_number(facts, "key_limit"),
+        key_running=optional_number(facts, "key_running") or 0,
+        key_ahead=optional_number(facts, "key_ahead"),
+        ahead=optional_number(facts, "ahead"),
         first_in_queue=ExecutionId(facts["first_in_queue"]) if "first_in_queue" in facts else None,
         budget_ids=tuple(BudgetId(each) for each in _ids(facts, "budgets")),
         quota_policy_ids=tuple(QuotaPolicyId(each) for each in _ids(facts, "quotas")),
-        limit_ahead=_number(facts, "limit_ahead"),
-        limit_look_at=_number(facts, "limit_look_at"),
+        limit_ahead=optional_number(facts, "limit_ahead"),
+        limit_look_at=optional_number(facts, "limit_look_at"),
         offered_to=_worker(facts, "offered_to"),
-        offer_until=_number(facts, "offer_until"),
+        offer_until=optional_number(facts, "offer_until"),
     )
-
-
-def _number(found: Facts, name: str) -> int | None:
-    return int(found[name]) if name in found else None
 
 
 def _ids(found: Facts, name: str) -> list[str]:

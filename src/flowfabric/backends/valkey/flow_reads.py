@@ -8,6 +8,7 @@ from flowfabric.backends.valkey.cursors import decode_cursor, encode_cursor
 from flowfabric.backends.valkey.inputs import read_inputs
 from flowfabric.backends.valkey.keys import tags_of
 from flowfabric.backends.valkey.merge import Place, Source, fill, first, settled
+from flowfabric.backends.valkey.stored import number, optional_number, reading
 from flowfabric.core import contracts as c
 from flowfabric.core.contracts.edges import policy_from
 from flowfabric.core.ids import EdgeId, ExecutionId, FlowId, LaneId, Namespace
@@ -38,17 +39,21 @@ class ValkeyFlowReads:
             return None
         groups: list[c.EdgeGroupSnapshot] = []
         page = c.ListFlowMembersPage(next_cursor=encode_cursor("flow_members", 0))
-        while page.next_cursor and int(fields.mapping(0).get("edge_count", 0)):
+        with reading("flow", flow_id):
+            edge_count = optional_number(fields.mapping(0), "edge_count")
+        while page.next_cursor and edge_count:
             page = await self.list_flow_members(
                 c.ListFlowMembersArgs(flow_id=flow_id, cursor=page.next_cursor, limit=_PAGE)
             )
             groups += [member.edge_group for member in page.members if member.edge_group is not None]
-        return _snapshot(flow_id, fields.mapping(0), fields.mapping(1), tuple(groups))
+        with reading("flow", flow_id):
+            return _snapshot(flow_id, fields.mapping(0), fields.mapping(1), tuple(groups))
 
     async def list_flow_members(self, args: c.ListFlowMembersArgs) -> c.ListFlowMembersPage:
         (start,) = decode_cursor("flow_members", args.cursor, tuple[int]) if args.cursor else (0,)
         fields = await self._read_flow("list_flow_members", args.flow_id, start=start, limit=args.limit)
-        members = tuple(_member(start + at, each) for at, each in enumerate(fields.entries(0)))
+        with reading("members of flow", args.flow_id):
+            members = tuple(_member(start + at, each) for at, each in enumerate(fields.entries(0)))
         more = fields.text(1) == "1"
         return c.ListFlowMembersPage(
             members=members, next_cursor=encode_cursor("flow_members", start + len(members)) if more else None
@@ -68,11 +73,12 @@ class ValkeyFlowReads:
             limit=args.limit,
         )
         following = fields.text(2) if direction else fields.text(1)
-        place = (int(fields.text(1) or 0), int(fields.text(2) or 0))
-        return c.ListEdgesPage(
-            edges=tuple(_edge(args.flow_id, row) for row in fields.rows(0)),
-            next_cursor=encode_cursor("edges", *place) if following else None,
-        )
+        with reading("edges of flow", args.flow_id):
+            place = (int(fields.text(1) or 0), int(fields.text(2) or 0))
+            return c.ListEdgesPage(
+                edges=tuple(_edge(args.flow_id, row) for row in fields.rows(0)),
+                next_cursor=encode_cursor("edges", *place) if following else None,
+            )
 
     async def describe_edge(self, flow_id: FlowId, edge_id: EdgeId) -> c.EdgeSnapshot | None:
         try:
@@ -83,7 +89,8 @@ class ValkeyFlowReads:
             if error.code != "invalid_dependency":
                 raise
             return None
-        return _edge(flow_id, fields.texts(0))
+        with reading("edge", edge_id):
+            return _edge(flow_id, fields.texts(0))
 
     async def list_flows(self, args: c.ListFlowsArgs) -> c.ListFlowsPage:
         place = decode_cursor("flows", args.cursor, tuple[int, str]) if args.cursor else None
@@ -99,7 +106,8 @@ class ValkeyFlowReads:
 
     async def read_execution_inputs(self, execution_id: ExecutionId) -> list[c.ExecutionInput]:
         fields = await self._caller.call_execution("read_execution_inputs", execution_id)
-        return read_inputs(fields.values[0], fields.raw(1))
+        with reading("inputs of execution", execution_id):
+            return read_inputs(fields.values[0], fields.raw(1))
 
     async def _read_flow(self, operation: str, flow_id: FlowId, **args: Value) -> Fields:
         tag = flow_partition(flow_id, self.partitions).tag
@@ -125,7 +133,9 @@ class _Flows(Source[c.FlowSummary]):
         fields = await self._caller.call_partition(
             "list_flows", self._tag, **self._args, after_ms=after_ms, after_id=after_id, limit=count
         )
-        self.found += [((int(row[5]), row[0]), _summary(row)) for row in fields.rows(3)]
+        for row in fields.rows(3):
+            with reading("flow", row[0]):
+                self.found.append(((int(row[5]), row[0]), _summary(row)))
         self.finished = fields.text(0) == "0"
         if not self.finished:
             self.reached = self._place = (fields.number(1), fields.text(2))
@@ -159,19 +169,19 @@ def _snapshot(
         flow_kind=core.get("flow_kind", ""),
         namespace=Namespace(core["namespace"]),
         public_flow_state=c.FlowState(core["public_flow_state"]),
-        graph_revision=int(core["graph_revision"]),
-        node_count=int(core["node_count"]),
-        edge_count=int(core["edge_count"]),
-        created_at=int(core["created_at"]),
-        last_mutation_at=int(core["last_mutation_at"]),
-        cancelled_at=_time(core.get("cancelled_at")),
+        graph_revision=number(core, "graph_revision"),
+        node_count=number(core, "node_count"),
+        edge_count=number(core, "edge_count"),
+        created_at=number(core, "created_at"),
+        last_mutation_at=number(core, "last_mutation_at"),
+        cancelled_at=optional_number(core, "cancelled_at"),
         cancel_reason=core.get("cancel_reason"),
         cancellation_policy=c.CancellationPolicy(policy) if policy else None,
         tags=tags,
         edge_groups=groups,
         failure_policy=c.FailurePolicy(core.get("failure_policy", "continue")),
-        ended_at=_time(core.get("ended_at")),
-        ended_counts={outcome: int(core[name]) for outcome, name in _COUNTED.items() if int(core.get(name, 0))},
+        ended_at=optional_number(core, "ended_at"),
+        ended_counts={outcome: count for outcome, name in _COUNTED.items() if (count := optional_number(core, name))},
         failed_execution_id=ExecutionId(failed) if failed else None,
         parent_execution_id=ExecutionId(parent) if parent else None,
         is_committed=core.get("staged") != "building",

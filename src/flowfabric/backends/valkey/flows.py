@@ -5,6 +5,7 @@ from __future__ import annotations
 from flowfabric.backends.valkey import keys
 from flowfabric.backends.valkey.calls import Fields, FunctionCaller, Value
 from flowfabric.backends.valkey.graph_parts import GraphPart, grow_part, submit_parts
+from flowfabric.backends.valkey.stored import reading
 from flowfabric.backends.valkey.tenancy import ValkeyTenancy
 from flowfabric.core import contracts as c
 from flowfabric.core.contracts.edges import policy_fields
@@ -107,12 +108,13 @@ class ValkeyFlows(ValkeyTenancy):
             if error.code != "flow_already_terminal":
                 raise
             record = (await self._call_flow("describe_flow", args.flow_id)).mapping(0)
-            policy = record.get("cancellation_policy")
-            return c.FlowAlreadyTerminal(
-                public_flow_state=c.FlowState(record["public_flow_state"]),
-                stored_cancellation_policy=c.CancellationPolicy(policy) if policy else None,
-                stored_cancel_reason=record.get("cancel_reason"),
-            )
+            with reading("flow", args.flow_id):
+                policy = record.get("cancellation_policy")
+                return c.FlowAlreadyTerminal(
+                    public_flow_state=c.FlowState(record["public_flow_state"]),
+                    stored_cancellation_policy=c.CancellationPolicy(policy) if policy else None,
+                    stored_cancel_reason=record.get("cancel_reason"),
+                )
         return c.FlowCancellationScheduled(
             cancellation_policy=args.cancellation_policy, member_count=fields.number(2) if fields.number(1) else 0
         )
@@ -140,7 +142,8 @@ class ValkeyFlows(ValkeyTenancy):
         more = True
         while more and (most is None or len(found) < most):
             fields = await self._call_flow("list_flow_members", flow_id, start=len(found), limit=1_000)
-            found += [ExecutionId(each.texts(0)[0]) for each in fields.entries(0)]
+            with reading("members of flow", flow_id):
+                found += [ExecutionId(each.texts(0)[0]) for each in fields.entries(0)]
             more = fields.text(1) == "1"
         return tuple(found[:most])
 

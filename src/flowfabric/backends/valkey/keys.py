@@ -64,7 +64,7 @@ def label(key: str, value: str) -> str:
 
 
 def worker(namespace: str, worker_instance_id: str) -> str:
-    return f"ff:worker:{{workers}}:{owned(namespace, worker_instance_id)}:caps"
+    return f"ff:worker:{{workers}}:{owned(namespace, part(worker_instance_id))}:caps"
 
 
 def lane_config(tag: str, lane_id: LaneId) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from flowfabric.backends.valkey import keys
 from flowfabric.backends.valkey.calls import FunctionCaller, Value, at_once, flat_to_dict
 from flowfabric.backends.valkey.client import Client
+from flowfabric.backends.valkey.stored import optional_number, read_directly, reading
 from flowfabric.core import contracts as c
 from flowfabric.core.ids import LaneId
 from flowfabric.core.partition import PartitionConfig, lane_partitions
@@ -35,19 +36,22 @@ class ValkeyLanes:
     async def describe_lane(self, lane_id: LaneId) -> c.LaneSettings:
         shard = lane_partitions(LaneId(lane_id), self.partitions)[0]
         key = keys.lane_config(shard.tag, lane_id)
-        found = flat_to_dict(await self._client.execute("HGETALL", key, key=key, repeatable=True))
-        return c.LaneSettings(
-            lane_id=LaneId(lane_id),
-            state=LaneState(found.get("state", LaneState.ACTIVE)),
-            max_concurrency=_number(found, "max_concurrency"),
-            key_concurrency=_number(found, "key_concurrency"),
-            ageing_ms_per_priority=_number(found, "ageing_ms_per_priority"),
-        )
+        reply = await read_directly(self._client, "HGETALL", key)
+        with reading("settings of lane", lane_id):
+            found = flat_to_dict(reply)
+            return c.LaneSettings(
+                lane_id=LaneId(lane_id),
+                state=LaneState(found.get("state", LaneState.ACTIVE)),
+                max_concurrency=optional_number(found, "max_concurrency"),
+                key_concurrency=optional_number(found, "key_concurrency"),
+                ageing_ms_per_priority=optional_number(found, "ageing_ms_per_priority"),
+            )
 
     async def list_lanes(self, args: c.ListLanesArgs) -> c.ListLanesPage:
         wanted = args.limit + 1
         pages = await at_once(self._lanes(tag, args.cursor, wanted) for tag in keys.tags_of(self.partitions))
-        lanes = sorted({LaneId(name) for page in pages for name in page})
+        with reading("list of lanes"):
+            lanes = sorted({LaneId(name) for page in pages for name in page})
         more = len(lanes) > args.limit
         return c.ListLanesPage(lanes=tuple(lanes[: args.limit]), next_cursor=lanes[args.limit - 1] if more else None)
 

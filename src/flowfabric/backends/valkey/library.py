@@ -20,7 +20,7 @@ from flowfabric.backends.valkey.bundle import FIRST_VERSION, Bundle, bundle
 from flowfabric.backends.valkey.client import Client, Node, Reply
 from flowfabric.backends.valkey.connection import ServerReplyError
 from flowfabric.backends.valkey.contract import FunctionSpec
-from flowfabric.errors import BadReply, FlowFabricError, ScriptFault, Unavailable, UnsupportedServer
+from flowfabric.errors import BadReply, Corruption, FlowFabricError, ScriptFault, Unavailable, UnsupportedServer
 
 _LOAD_ATTEMPTS = 3
 _FOREIGN_RECORD = "layout_mismatch: "  # lua/lib/record.lua
@@ -104,12 +104,21 @@ class Library:
             return await self.client.execute(*command, key=route, repeatable=spec.repeatable)
         except ServerReplyError as error:
             if not _is_missing(error):
-                raise self._fault(spec.function, error) from error
+                raise self._failure(spec, keys, error) from error
         await self.ensure()
         try:
             return await self.client.execute(*command, key=route, repeatable=spec.repeatable)
         except ServerReplyError as error:
-            raise self._fault(spec.function, error) from error
+            raise self._failure(spec, keys, error) from error
+
+    def _failure(self, spec: FunctionSpec, keys: Sequence[str], error: ServerReplyError) -> FlowFabricError:
+        """A key of another type is a corruption, and so is whatever a function stumbles on that only reads."""
+        fault = self._fault(spec.function, error)
+        is_damage = "WRONGTYPE" in error.text or "no-writes" in spec.flags
+        if not is_damage or not isinstance(fault, ScriptFault):
+            return fault
+        record = keys[0] if keys else ""
+        return Corruption(f"{record} cannot be read: {fault.message}", operation=spec.function, record=record)
 
     def _fault(self, operation: str, error: ServerReplyError) -> FlowFabricError:
         if _FOREIGN_RECORD in str(error):

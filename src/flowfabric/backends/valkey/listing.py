@@ -8,6 +8,7 @@ from flowfabric.backends.valkey import keys
 from flowfabric.backends.valkey.calls import FunctionCaller, Value, at_once
 from flowfabric.backends.valkey.cursors import decode_cursor, encode_cursor
 from flowfabric.backends.valkey.merge import Place, Source, fill, first, settled
+from flowfabric.backends.valkey.stored import reading
 from flowfabric.core import contracts as c
 from flowfabric.core.ids import ExecutionId, LaneId, Namespace
 from flowfabric.core.partition import PartitionConfig
@@ -42,10 +43,11 @@ class ValkeyListing:
         ages: dict[LaneId, int] = {}
         for rows in await at_once(self._count(tag, named) for tag in keys.tags_of(self.partitions)):
             for lane, age, *pairs in rows:
-                found = counts.setdefault(LaneId(lane), Counter())
-                found.update({PublicState(state): int(n) for state, n in zip(pairs[::2], pairs[1::2], strict=True)})
-                if age:
-                    ages[LaneId(lane)] = max(int(age), ages.get(LaneId(lane), 0))
+                with reading("lane", lane):
+                    found = counts.setdefault(LaneId(lane), Counter())
+                    found.update({PublicState(state): int(n) for state, n in zip(pairs[::2], pairs[1::2], strict=True)})
+                    if age:
+                        ages[LaneId(lane)] = max(int(age), ages.get(LaneId(lane), 0))
         return [
             c.LaneCounts(lane_id=lane, counts=dict(+counts[lane]), oldest_waiting_ms=ages.get(lane))
             for lane in sorted(counts)
@@ -86,7 +88,9 @@ class _Executions(Source[c.ExecutionSummary]):
         fields = await self._caller.call_partition(
             "list_executions", self._tag, **self._args, after_ms=after_ms, after_id=after_id, limit=count
         )
-        self.found += [(_place_of(row), _summary(row)) for row in fields.rows(3)]
+        for row in fields.rows(3):
+            with reading("execution", row[0]):
+                self.found.append((_place_of(row), _summary(row)))
         self.finished = fields.text(0) == "0"
         if not self.finished:
             self.reached = self._place = (fields.number(1), fields.text(2))

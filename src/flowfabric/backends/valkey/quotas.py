@@ -6,6 +6,7 @@ from flowfabric.backends.valkey import keys
 from flowfabric.backends.valkey.admissions import ValkeyAdmissions
 from flowfabric.backends.valkey.budgets import owner_of
 from flowfabric.backends.valkey.calls import Fields, Value, at_once
+from flowfabric.backends.valkey.stored import number, optional_number, reading
 from flowfabric.core import contracts as c
 from flowfabric.core.ids import QuotaPolicyId
 from flowfabric.core.partition import Partition, PartitionFamily
@@ -37,13 +38,15 @@ class ValkeyQuotas(ValkeyAdmissions):
 
     async def get_quota_status(self, quota_policy_id: QuotaPolicyId, *, key: str = "") -> c.QuotaStatus:
         fields = await self._call_quota("describe_quota_policy", quota_policy_id, key_value=key)
-        return _status(quota_policy_id, fields)
+        with reading("quota policy", quota_policy_id):
+            return _status(quota_policy_id, fields)
 
     async def list_quota_policies(self, *, after: QuotaPolicyId | None = None, limit: int = 100) -> list[QuotaPolicyId]:
         count = self.partitions.num_quota_partitions
         tags = [Partition(PartitionFamily.QUOTA, index).tag for index in range(count)]
         found = await at_once(self._list_limits(f"ff:idx:{tag}:quota_policies", after, limit) for tag in tags)
-        return [QuotaPolicyId(each) for each in sorted(each for ids in found for each in ids)[:limit]]
+        with reading("list of quota policies"):
+            return [QuotaPolicyId(each) for each in sorted(each for ids in found for each in ids)[:limit]]
 
     async def check_admission(self, args: c.CheckAdmissionArgs) -> c.CheckAdmissionResult:
         reply = await self._caller.call_bare(
@@ -104,14 +107,14 @@ def _status(quota_policy_id: QuotaPolicyId, fields: Fields) -> c.QuotaStatus:
     found = fields.mapping(0)
     return c.QuotaStatus(
         quota_policy_id=quota_policy_id,
-        window_seconds=int(found["requests_per_window_seconds"]),
-        max_requests_per_window=int(found["max_requests_per_window"]),
-        max_concurrent=int(found["active_concurrency_cap"]),
-        jitter_ms=int(found.get("jitter_ms", 0)),
+        window_seconds=number(found, "requests_per_window_seconds"),
+        max_requests_per_window=number(found, "max_requests_per_window"),
+        max_concurrent=number(found, "active_concurrency_cap"),
+        jitter_ms=optional_number(found, "jitter_ms") or 0,
         key_by=found.get("key_by"),
         scope_type=found.get("scope_type"),
         scope_id=found.get("scope_id"),
-        created_at=int(found["created_at"]) if found.get("created_at") else None,
+        created_at=optional_number(found, "created_at"),
         running=fields.number(1),
         started=fields.number(2),
         room=fields.number(3),

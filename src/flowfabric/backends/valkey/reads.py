@@ -5,6 +5,7 @@ from __future__ import annotations
 from flowfabric.backends.valkey.calls import FunctionCaller, flat_to_dict
 from flowfabric.backends.valkey.client import Client, Reply
 from flowfabric.backends.valkey.layout import FOREIGN_FIELD
+from flowfabric.backends.valkey.stored import number, optional_number, read_directly, reading
 from flowfabric.backends.valkey.tenancy import ValkeyTenancy
 from flowfabric.core import contracts as c
 from flowfabric.core.ids import (
@@ -58,36 +59,44 @@ class ValkeyReads(ValkeyTenancy):
             fields = await self._caller.call_execution("describe_execution", execution_id)
         except ExecutionNotFound:
             return None
-        return _snapshot(execution_id, await self.shown(_own(fields.mapping(0))), fields.mapping(1))
+        with reading("execution", execution_id):
+            record, attempt = _own(fields.mapping(0)), fields.mapping(1)
+            return _snapshot(execution_id, await self.shown(record), attempt)
 
     async def get_execution(self, execution_id: ExecutionId) -> c.ExecutionInfo | None:
         key = self._caller.core(execution_id)
-        record = flat_to_dict(await self._client.execute("HGETALL", key, key=key, repeatable=True))
-        if not record or not self._caller.sees(_namespace(record)):
-            return None
-        return _info(execution_id, await self.shown(_own(record)))
+        reply = await read_directly(self._client, "HGETALL", key)
+        with reading("execution", execution_id):
+            record = flat_to_dict(reply)
+            if not record or not self._caller.sees(_namespace(record)):
+                return None
+            return _info(execution_id, await self.shown(_own(record)))
 
     async def get_execution_state(self, execution_id: ExecutionId) -> PublicState | None:
         key = self._caller.core(execution_id)
-        reply = await self._client.execute("HMGET", key, "public_state", "namespace", key=key, repeatable=True)
+        reply = await read_directly(self._client, "HMGET", key, "public_state", "namespace")
         state, namespace = reply if isinstance(reply, list) else (None, None)
-        is_there = isinstance(state, bytes) and self._caller.sees(_named(namespace))
-        return PublicState(state.decode()) if is_there else None  # type: ignore[union-attr]  # it is bytes then
+        if not isinstance(state, bytes) or not self._caller.sees(_named(namespace)):
+            return None
+        with reading("execution", execution_id):
+            return PublicState(state.decode())
 
     async def get_execution_result(self, execution_id: ExecutionId) -> c.ExecutionResult | None:
         fields = await self._caller.call_execution("get_execution_result", execution_id)
-        if fields.text(1) == "0":
-            return None
-        return c.ExecutionResult(payload=fields.raw(3), encoding=fields.text(2) or None)
+        with reading("result of execution", execution_id):
+            if fields.text(1) == "0":
+                return None
+            return c.ExecutionResult(payload=fields.raw(3), encoding=fields.text(2) or None)
 
     async def read_execution_context(self, execution_id: ExecutionId) -> c.ExecutionContext:
         fields = await self._caller.call_execution("read_execution_context", execution_id)
-        return c.ExecutionContext(
-            execution_kind=fields.text(0),
-            payload_encoding=fields.text(1) or None,
-            input_payload=fields.raw(2),
-            tags=fields.mapping(3),
-        )
+        with reading("execution", execution_id):
+            return c.ExecutionContext(
+                execution_kind=fields.text(0),
+                payload_encoding=fields.text(1) or None,
+                input_payload=fields.raw(2),
+                tags=fields.mapping(3),
+            )
 
     async def list_attempts(
         self, execution_id: ExecutionId, *, from_index: int = 0, limit: int = 100
@@ -95,11 +104,12 @@ class ValkeyReads(ValkeyTenancy):
         if from_index < 0 or not 1 <= limit <= 1000:
             raise InvalidInput("limit", limit, "expected 1 to 1000 attempts from an index of at least 0")
         fields = await self._caller.call_execution("list_attempts", execution_id, from_index=from_index, limit=limit)
-        core = fields.mapping(1)
-        return [
-            _current_attempt(core) if not put_away else _past_attempt(index, put_away)
-            for index, put_away in enumerate(fields.mappings(2), from_index)
-        ]
+        with reading("attempts of execution", execution_id):
+            core = fields.mapping(1)
+            return [
+                _current_attempt(core) if not put_away else _past_attempt(index, put_away)
+                for index, put_away in enumerate(fields.mappings(2), from_index)
+            ]
 
 
 def _own(record: Record) -> Record:
@@ -110,13 +120,9 @@ def _own(record: Record) -> Record:
     return record
 
 
-def _number(record: Record, name: str) -> int | None:
-    return int(record[name]) if name in record else None
-
-
 def _attempt_index(record: Record) -> int | None:
     """None: never claimed."""
-    return int(record.get("current_attempt_index", 0)) if "current_attempt_id" in record else None
+    return optional_number(record, "current_attempt_index") or 0 if "current_attempt_id" in record else None
 
 
 def _namespace(record: Record) -> Namespace:
@@ -146,11 +152,11 @@ def _snapshot(execution_id: ExecutionId, record: Record, tags: dict[str, str]) -
         current_attempt=_attempt_summary(state, record),
         current_lease=_lease_summary(state, record),
         current_waitpoint=WaitpointId(waitpoint) if waitpoint else None,
-        created_at=int(record["created_at"]),
+        created_at=number(record, "created_at"),
         last_mutation_at=_last_mutation_at(record),
         total_attempt_count=0 if attempt_index is None else attempt_index + 1,
-        delay_until=_number(record, "delay_until") if state.public_state is PublicState.DELAYED else None,
-        progress_pct=_number(record, "progress_pct"),
+        delay_until=optional_number(record, "delay_until") if state.public_state is PublicState.DELAYED else None,
+        progress_pct=optional_number(record, "progress_pct"),
         progress_message=record.get("progress_message"),
         failure_reason=record.get("failure_reason"),
         failure_category=record.get("failure_category"),
@@ -172,10 +178,10 @@ def _lease_summary(state: StateVector, record: Record) -> c.LeaseSummary | None:
         return None
     return c.LeaseSummary(
         lease_id=LeaseId(record["current_lease_id"]),
-        lease_epoch=int(record["current_lease_epoch"]),
+        lease_epoch=number(record, "current_lease_epoch"),
         attempt_index=_attempt_index(record) or 0,
         worker_instance_id=WorkerInstanceId(record["current_worker_instance_id"]),
-        expires_at=int(record["lease_expires_at"]),
+        expires_at=number(record, "lease_expires_at"),
         last_heartbeat_at=_lease_seen_at(record),
     )
 
@@ -188,15 +194,15 @@ _TIMES = (
 
 
 def _last_mutation_at(record: Record) -> int:
-    return max(int(record[name]) for name in _TIMES if name in record)
+    return max(number(record, name) for name in _TIMES if name in record)
 
 
 def _lease_seen_at(record: Record) -> int:
     """When its holder was last heard of: the last renewal, or when it got the lease."""
     for name in ("lease_last_renewed_at", "lease_acquired_at", "attempt_started_at", "started_at"):
         if name in record:
-            return int(record[name])
-    return int(record["created_at"])
+            return number(record, name)
+    return number(record, "created_at")
 
 
 def _info(execution_id: ExecutionId, record: Record) -> c.ExecutionInfo:
@@ -205,13 +211,13 @@ def _info(execution_id: ExecutionId, record: Record) -> c.ExecutionInfo:
         execution_id=execution_id,
         namespace=_namespace(record),
         lane_id=LaneId(record["lane_id"]),
-        priority=_number(record, "priority") or 0,
+        priority=optional_number(record, "priority") or 0,
         execution_kind=record.get("execution_kind", ""),
         state_vector=state,
         public_state=state.public_state,
-        created_at=int(record["created_at"]),
-        started_at=_number(record, "started_at"),
-        completed_at=_number(record, "completed_at"),
+        created_at=number(record, "created_at"),
+        started_at=optional_number(record, "started_at"),
+        completed_at=optional_number(record, "completed_at"),
         current_attempt_index=_attempt_index(record),
         flow_id=_flow(record),
         blocking_detail=record.get("blocking_detail", ""),
@@ -227,12 +233,12 @@ def _current_attempt(record: Record) -> c.AttemptRecord:
         attempt_id=AttemptId(record["current_attempt_id"]),
         attempt_type=AttemptType(record.get("current_attempt_type", "initial")),
         state=_attempt_record_state(state),
-        started_at=_number(record, "attempt_started_at") or _number(record, "started_at"),
-        ended_at=_number(record, "completed_at"),
+        started_at=optional_number(record, "attempt_started_at") or optional_number(record, "started_at"),
+        ended_at=optional_number(record, "completed_at"),
         failure_reason=record.get("failure_reason"),
         failure_category=record.get("failure_category"),
         worker_instance_id=WorkerInstanceId(record["current_worker_instance_id"]),
-        lease_epoch=_number(record, "current_lease_epoch"),
+        lease_epoch=optional_number(record, "current_lease_epoch"),
     )
 
 
@@ -251,10 +257,10 @@ def _past_attempt(index: int, record: Record) -> c.AttemptRecord:
         attempt_id=AttemptId(record["attempt_id"]),
         attempt_type=AttemptType(record["attempt_type"]),
         state=AttemptRecordState(record["attempt_state"]),
-        started_at=_number(record, "started_at"),
-        ended_at=_number(record, "ended_at"),
+        started_at=optional_number(record, "started_at"),
+        ended_at=optional_number(record, "ended_at"),
         failure_reason=record.get("failure_reason"),
         failure_category=record.get("failure_category"),
         worker_instance_id=WorkerInstanceId(record["worker_instance_id"]),
-        lease_epoch=_number(record, "lease_epoch"),
+        lease_epoch=optional_number(record, "lease_epoch"),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from flowfabric.backends.valkey import keys
 from flowfabric.backends.valkey.calls import Fields, FunctionCaller, Value, at_once
 from flowfabric.backends.valkey.maintenance import tag_of
+from flowfabric.backends.valkey.stored import reading
 from flowfabric.core import contracts as c
 from flowfabric.core.partition import Partition, PartitionConfig, PartitionFamily
 from flowfabric.core.tokens import Kid, TokenAlgorithm
@@ -51,20 +52,21 @@ class ValkeySecrets:
 
     async def list_waitpoint_hmac_kids(self, args: c.ListWaitpointHmacKidsArgs) -> c.WaitpointHmacKids:
         fields = await self._call_secrets("list_waitpoint_hmac_kids", args.partition, form="algorithms")
-        current, count = fields.text(0), fields.number(1)
-        verifying = [
-            c.VerifyingKid(
-                kid=Kid.trusted(fields.text(at)),
-                expires_at_ms=fields.number(at + 1),
-                algorithm=TokenAlgorithm(fields.text(at + 2)),
+        with reading("waitpoint secrets of partition", args.partition.tag):
+            current, count = fields.text(0), fields.number(1)
+            verifying = [
+                c.VerifyingKid(
+                    kid=Kid.trusted(fields.text(at)),
+                    expires_at_ms=fields.number(at + 1),
+                    algorithm=TokenAlgorithm(fields.text(at + 2)),
+                )
+                for at in range(3, 3 + 3 * count, 3)
+            ]
+            return c.WaitpointHmacKids(
+                current_kid=Kid.trusted(current) if current else None,
+                current_algorithm=TokenAlgorithm(fields.text(2)) if current else None,
+                verifying=tuple(sorted(verifying, key=lambda each: (each.expires_at_ms, each.kid))),
             )
-            for at in range(3, 3 + 3 * count, 3)
-        ]
-        return c.WaitpointHmacKids(
-            current_kid=Kid.trusted(current) if current else None,
-            current_algorithm=TokenAlgorithm(fields.text(2)) if current else None,
-            verifying=tuple(sorted(verifying, key=lambda each: (each.expires_at_ms, each.kid))),
-        )
 
     async def _seed(self, partition: Partition, args: c.SeedWaitpointHmacSecretArgs) -> c.SeedOutcome:
         fields = await self._call_secrets(

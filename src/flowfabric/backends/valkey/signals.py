@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from flowfabric.backends.valkey.calls import Fields, FunctionCaller, Value
+from flowfabric.backends.valkey.stored import reading
 from flowfabric.core import batch as b
 from flowfabric.core import contracts as c
 from flowfabric.core.codec import from_msgpack
@@ -58,7 +59,8 @@ class ValkeySignals:
             limit=args.limit,
         )
         rows = [_Row([cell.decode() for cell in cells[:9]], cells[9:]) for cells in fields.lists(6)]
-        return _page(fields.text(0), fields.text(1), fields.text(3), fields.text(4), dict(fields.rows(5)), rows)
+        with reading("signals of execution", args.execution_id):
+            return _page(fields.text(0), fields.text(1), fields.text(3), fields.text(4), dict(fields.rows(5)), rows)
 
 
 class _Row(NamedTuple):

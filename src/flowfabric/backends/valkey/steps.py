@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from flowfabric.backends.valkey.calls import Fields, FunctionCaller
 from flowfabric.backends.valkey.executions import fence_args
+from flowfabric.backends.valkey.stored import reading
 from flowfabric.core import contracts as c
 
 
@@ -32,10 +33,11 @@ class ValkeySteps:
         fields = await self._caller.call_execution(
             "read_steps", args.execution_id, cursor=args.cursor, limit=args.limit
         )
-        return c.ReadStepsPage(
-            steps=tuple(_record(each.text(0), each.number(1), each, 2) for each in fields.entries(2)),
-            next_cursor=fields.number(1) if fields.text(0) == "1" else None,
-        )
+        with reading("steps of execution", args.execution_id):
+            return c.ReadStepsPage(
+                steps=tuple(_record(each.text(0), each.number(1), each, 2) for each in fields.entries(2)),
+                next_cursor=fields.number(1) if fields.text(0) == "1" else None,
+            )
 
 
 def _record(name: str, occurrence: int, fields: Fields, at: int) -> c.StepRecord:

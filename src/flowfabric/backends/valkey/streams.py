@@ -12,6 +12,7 @@ from flowfabric.backends.valkey import keys
 from flowfabric.backends.valkey.calls import Fields, FunctionCaller, at_once, parse_envelope
 from flowfabric.backends.valkey.executions import fence_args
 from flowfabric.backends.valkey.frame_entries import frame_of, group_item
+from flowfabric.backends.valkey.stored import number, optional_number, reading
 from flowfabric.backends.valkey.tailing import Follower, FrameTails
 from flowfabric.core import batch as b
 from flowfabric.core import contracts as c
@@ -113,34 +114,36 @@ class ValkeyStreams:
 
     async def describe_stream(self, execution_id: ExecutionId, attempt_index: int) -> c.StreamInfo:
         fields = await self._caller.call_execution("describe_stream", execution_id, attempt_index=attempt_index)
-        meta = fields.mapping(0)
-        times = {name: int(meta[name]) for name in ("created_at", "last_frame_at") if name in meta}
-        return c.StreamInfo(
-            execution_id=execution_id,
-            attempt_index=attempt_index,
-            length=fields.number(1),
-            frame_count=int(meta.get("frame_count", 0)),
-            total_bytes=int(meta.get("total_bytes", 0)),
-            first_id=fields.text(2) or None,
-            last_id=fields.text(3) or None,
-            closed_at=fields.number(4) if fields.raw(4) else None,
-            closed_reason=fields.text(5) or None,
-            summary_version=fields.number(6),
-            **times,
-        )
+        with reading("stream of execution", execution_id):
+            meta = fields.mapping(0)
+            times = {name: number(meta, name) for name in ("created_at", "last_frame_at") if name in meta}
+            return c.StreamInfo(
+                execution_id=execution_id,
+                attempt_index=attempt_index,
+                length=fields.number(1),
+                frame_count=optional_number(meta, "frame_count") or 0,
+                total_bytes=optional_number(meta, "total_bytes") or 0,
+                first_id=fields.text(2) or None,
+                last_id=fields.text(3) or None,
+                closed_at=fields.number(4) if fields.raw(4) else None,
+                closed_reason=fields.text(5) or None,
+                summary_version=fields.number(6),
+                **times,
+            )
 
     async def read_summary(self, execution_id: ExecutionId, attempt_index: int) -> c.SummaryDocument | None:
         named = {"summary": keys.summary(execution_id, attempt_index)}
         fields = await self._caller.call("read_summary", named, {}, subject=execution_id)
         if not fields.raw(0):
             return None
-        return c.SummaryDocument(
-            document=fields.raw(0),
-            version=fields.number(1),
-            patch_kind=c.PatchKind(fields.text(2)),
-            last_updated_ms=fields.number(3),
-            first_applied_ms=fields.number(4),
-        )
+        with reading("summary of execution", execution_id):
+            return c.SummaryDocument(
+                document=fields.raw(0),
+                version=fields.number(1),
+                patch_kind=c.PatchKind(fields.text(2)),
+                last_updated_ms=fields.number(3),
+                first_applied_ms=fields.number(4),
+            )
 
     async def _read_after(self, args: c.FollowFramesArgs, after: str) -> c.StreamFrames:
         return await self._read_page(args, f"({after}", "+", after)
@@ -163,7 +166,8 @@ class ValkeyStreams:
         )
         if fields.text(5) == "nothing":
             raise ExecutionNotFound(f"{args.execution_id}: no such execution", execution_id=args.execution_id)
-        return _frames_from(fields, begins_at)
+        with reading("stream of execution", args.execution_id):
+            return _frames_from(fields, begins_at)
 
 
 def _frames_from(fields: Fields, begins_at: str) -> c.StreamFrames:

@@ -11,6 +11,7 @@ from flowfabric.backends.valkey.cursors import decode_cursor, encode_cursor
 from flowfabric.backends.valkey.executions import fence_args
 from flowfabric.backends.valkey.keys import tags_of
 from flowfabric.backends.valkey.merge import Place, Source, fill, first, settled
+from flowfabric.backends.valkey.stored import reading
 from flowfabric.core import contracts as c
 from flowfabric.core.handle import HandleKind
 from flowfabric.core.ids import ExecutionId, LaneId, SuspensionId, WaitpointId, WaitpointKey, WaitpointToken
@@ -120,10 +121,11 @@ class ValkeySuspensions:
             "list_pending_waitpoints", args.execution_id, after=args.after, limit=args.limit
         )
         more = fields.text(0) == "1"
-        return c.ListPendingWaitpointsPage(
-            entries=tuple(_waitpoint(args.execution_id, each) for each in fields.entries(2)),
-            next_cursor=WaitpointId.trusted(fields.text(1)) if more else None,
-        )
+        with reading("waitpoints of execution", args.execution_id):
+            return c.ListPendingWaitpointsPage(
+                entries=tuple(_waitpoint(args.execution_id, each) for each in fields.entries(2)),
+                next_cursor=WaitpointId.trusted(fields.text(1)) if more else None,
+            )
 
 
 def _binding_args(args: c.SuspendExecutionArgs) -> dict[str, Value]:
@@ -206,7 +208,9 @@ class _Suspended(Source[c.SuspendedExecutionEntry]):
         fields = await self._caller.call_partition(
             "list_suspended", self._tag, **self._args, after_ms=after_ms, after_id=after_id, limit=count
         )
-        self.found += [((int(row[1]), row[0]), _entry(row)) for row in fields.rows(3)]
+        for row in fields.rows(3):
+            with reading("suspension of execution", row[0]):
+                self.found.append(((int(row[1]), row[0]), _entry(row)))
         self.finished = fields.text(0) == "0"
         if not self.finished:
             self.reached = self._place = (fields.number(1), fields.text(2))

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from flowfabric.backends.valkey import keys
 from flowfabric.backends.valkey.calls import Fields, FunctionCaller, Value
 from flowfabric.backends.valkey.cursors import decode_cursor, encode_cursor
+from flowfabric.backends.valkey.stored import reading
 from flowfabric.core import capability
 from flowfabric.core import contracts as c
 from flowfabric.core.ids import LaneId, Namespace, WorkerId, WorkerInstanceId
@@ -52,7 +53,7 @@ class ValkeyWorkers:
         )
         reached = fields.text(0)
         return c.ListWorkersPage(
-            workers=tuple(_worker(row) for row in fields.rows(1)),
+            workers=tuple(_read(row) for row in fields.rows(1)),
             next_cursor=encode_cursor("workers", reached) if reached else None,
         )
 
@@ -80,13 +81,18 @@ def _lanes(csv: str) -> tuple[LaneId, ...]:
     return tuple(LaneId(name.replace("%2C", ",").replace("%25", "%")) for name in names)
 
 
+def _read(row: list[str]) -> c.WorkerInfo:
+    with reading("worker", row[0]):
+        return _worker(row)
+
+
 def _worker(row: list[str]) -> c.WorkerInfo:
     name, expires_at, worker_id, lanes, capabilities, version, host, slots, registered_at, last_heartbeat_at = row
     namespace, _, instance_id = name.partition(":")
     return c.WorkerInfo(
         namespace=Namespace(keys.name_of(namespace)),
         worker_id=WorkerId(worker_id),
-        worker_instance_id=WorkerInstanceId(instance_id),
+        worker_instance_id=WorkerInstanceId(keys.name_of(instance_id)),
         lanes=_lanes(lanes),
         capabilities=tuple(capabilities.split(",")) if capabilities else (),
         version=version,

@@ -4,7 +4,7 @@
 -- @reply   status
 -- @errors  invalid_input worker_instance_in_use
 -- @repeat  safe
--- @uses    clock digits reply roster
+-- @uses    clock digits names reply roster
 local function given(fields, name, value)
   if value ~= "" then
     fields[#fields + 1] = name
@@ -27,7 +27,7 @@ return function(K, A)
   local name, refusal = roster.name(K.caps)
   if refusal then return refusal end
 
-  if name:match("^[^:]+:(.+)$") ~= A.worker_instance_id then
+  if name:match(":(.+)$") ~= names.part(A.worker_instance_id) then
     return reply.invalid("worker_instance_id", "the one in the key", A.worker_instance_id)
   end
   local alive = roster.alive_until(name, now)

@@ -10,9 +10,9 @@ M.BY_NAME = PREFIX .. "by_name"
 
 local function facts(name) return PREFIX .. name .. ":caps" end
 
--- The worker a key names, as `<namespace>:<instance>`; a colon of the namespace is escaped. Or a refusal.
+-- The worker a key names, as `<namespace>:<instance>`, both as lib/names.lua writes them. Or a refusal.
 function M.name(key)
-  local name = key:match("^ff:worker:{workers}:([^:]+:.+):caps$")
+  local name = key:match("^ff:worker:{workers}:([^:]+:[^:]+):caps$")
   if not name then return nil, reply.invalid("caps", PREFIX .. "<namespace>:<instance>:caps", key) end
   return name
 end
