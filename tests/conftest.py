@@ -169,6 +169,7 @@ _SUITES = {
     "integration/test_worker": "workers",
     "integration/test_engine": "engine",
     "integration/": "client, embedded, crashes",
+    "rust_line/": "a fabric with the Rust line",
     "cli/": "command line",
     "dashboard/": "dashboard in a browser",
     "unit/": "unit",
