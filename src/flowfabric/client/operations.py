@@ -119,8 +119,8 @@ class Operations:
     ) -> None:
         """Say how many executions of a lane run at once, and how many of one concurrency key (None: 1).
 
-        `ageing` is the waiting that outweighs a step of priority. With `shared_queue` work that needs capabilities stands
-        where schedulers of other programs look. It is the whole of the settings: what is not given is taken back.
+        `ageing` is the waiting that outweighs a step of priority. With `shared_queue`, work that needs capabilities is
+        listed where schedulers of other programs look. These are all settings: what is not given is taken back.
         """
         await self.backend.configure_lane(
             c.ConfigureLaneArgs(

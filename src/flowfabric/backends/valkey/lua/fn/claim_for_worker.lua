@@ -4,14 +4,14 @@
 -- @reply   execution_id grant_expires_at offer
 -- @errors  invalid_input
 -- @repeat  unsafe
--- @uses    admission attached candidates capability claim clock grant listing offering record reply waiting
+-- @uses    admission attached candidates claim clock grant listing offering record reply waiting
 local PAGE, PAGES = 100, 10
 
 -- Can it start now, on this worker? nil when its entry does not belong in a queue.
 local function is_free(tag, id, offered, now)
   local x = record.load("ff:exec:" .. tag .. ":" .. id .. ":core")
   if not claim.is_queued(x) then return nil end
-  if capability.check(x.required_capabilities, offered) then return false, x end
+  if claim.needs_more(x, offered) then return false, x end
   local limits = attached.of(x)
   if limits and waiting.closed(x, limits) then return false, x end
   return not claim.check_found(x, now) and not admission.check_limits(x), x

@@ -1,5 +1,5 @@
 -- Who gets what next: up to N executions of a lane for one worker, by priority and age, over the queues it can serve.
--- @uses admission admitting answered batch candidates capability claim keyed lanes passing record taking turns wake writes
+-- @uses admission admitting answered batch candidates claim keyed lanes passing record taking turns wake writes
 local M = {}
 
 -- What cannot be claimed stands in nobody's way: after a first look for what is missing, further looks see more, up to
@@ -58,7 +58,7 @@ local function take_rest(turn)
   while turn.at < #found and missing(turn) > 0 do
     turn.at = turn.at + 1
     local x = promoted(turn, found[turn.at]) or record.fill(batch.at_id(lane.tag, found[turn.at], lane.writes))
-    if turn.is_shared and capability.check(x and x.required_capabilities, turn.request.capabilities) then
+    if turn.is_shared and claim.needs_more(x, turn.request.capabilities) then
       turn.lacking = turn.lacking + 1
     elseif not claim.check_found(x, turn.now) then
       take_one(x, turn)
