@@ -15,7 +15,7 @@ files["src/flowfabric/backends/valkey/lua"] = {
     "holder", "implied", "index", "index_key", "inputs", "join", "keyed", "lanes", "lease", "limited", "line_owner",
     "listing", "live", "member", "merge_patch", "named", "names", "offering", "only_edge", "order", "parked", "parking", "passing", "period", "permit", "places",
     "policy", "progress", "quota", "reach", "reclaim", "record", "reopen", "repair", "replace", "reply", "reservation",
-    "resume_policy", "resumption", "retention", "retry", "reviving", "room", "roster", "secret", "sha256", "signal", "spending", "state",
+    "resume_policy", "resumption", "retention", "retry", "reviving", "room", "roster", "satisfied", "secret", "sha256", "signal", "spending", "state",
     "steps", "stream", "stream_guard", "submission", "submit", "successors", "summary", "suspending", "suspension",
     "suspension_timeout", "tags", "taking", "tasks", "telling", "terminal", "token", "tour", "transition", "turns", "update",
     "waiters", "waiting", "waitpoint", "wake", "waking", "work", "writes",

@@ -35,6 +35,7 @@ _SUITES = {
     "cli/": "command line",
     "dashboard/": "dashboard in a browser",
     "unit/test_docs": "docs",
+    "rust_line/": "a fabric with the Rust line",
     "unit/": "unit",
 }
 

@@ -120,7 +120,7 @@ def test_one_large_frame_among_many_is_refused() -> None:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("ema_alpha", 0), ("ema_alpha", 1.1), ("ema_alpha", True), ("maxlen_floor", 0), ("maxlen_ceiling", 63)],
+    [("ema_alpha", 0), ("ema_alpha", 1.1), ("ema_alpha", True), ("maxlen_floor", -1), ("maxlen_ceiling", 63)],
 )
 def test_the_bounds_of_live_frames_are_checked(name: str, value: object) -> None:
     with pytest.raises(InvalidInput) as caught:

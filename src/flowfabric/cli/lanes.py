@@ -33,6 +33,14 @@ Ageing: TypeAlias = Annotated[
     typer.Option(metavar="DURATION", help="How much waiting outweighs a step of priority, like 10s, or none."),
 ]
 
+SharedQueue: TypeAlias = Annotated[
+    bool | None,
+    typer.Option(
+        "--shared-queue/--own-queues",
+        help="Whether work that needs capabilities stands where schedulers of other programs look.",
+    ),
+]
+
 app = typer.Typer(help="List lanes; pause, resume, drain or limit one.", invoke_without_command=True)
 
 
@@ -69,6 +77,7 @@ def limit(
     most: Max = None,
     per_key: PerKey = None,
     ageing: Ageing = None,
+    shared_queue: SharedQueue = None,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
@@ -81,6 +90,7 @@ def limit(
             max_concurrency=_number("--max", most, now.max_concurrency),
             key_concurrency=_number("--per-key", per_key, now.key_concurrency),
             ageing=_ageing(ageing, now.ageing_ms_per_priority),
+            shared_queue=now.shared_queue if shared_queue is None else shared_queue,
         )
 
     _change(lane, change, url, as_json)
@@ -121,6 +131,7 @@ def _print_settings(now: c.LaneSettings, out: Output) -> None:
             ("max", _or_dash(now.max_concurrency)),
             ("per key", _or_dash(now.key_concurrency)),
             ("ageing", parsing.span_text(now.ageing_ms_per_priority)),
+            ("queue", "shared" if now.shared_queue else "by capability"),
         ]
     )
 

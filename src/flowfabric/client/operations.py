@@ -115,10 +115,12 @@ class Operations:
         max_concurrency: int | None = None,
         key_concurrency: int | None = None,
         ageing: Duration | None = None,
+        shared_queue: bool = False,
     ) -> None:
         """Say how many executions of a lane run at once, and how many of one concurrency key (None: 1).
 
-        `ageing` is the waiting that outweighs a step of priority. It is the whole of the settings: None takes one back.
+        `ageing` is the waiting that outweighs a step of priority. With `shared_queue`, work that needs capabilities is
+        listed where schedulers of other programs look. These are all settings: what is not given is taken back.
         """
         await self.backend.configure_lane(
             c.ConfigureLaneArgs(
@@ -126,6 +128,7 @@ class Operations:
                 max_concurrency=max_concurrency,
                 key_concurrency=key_concurrency,
                 ageing_ms_per_priority=None if ageing is None else ms("ageing", ageing, low=1),
+                shared_queue=shared_queue,
             )
         )
 

@@ -65,7 +65,7 @@ def decode(data: bytes | msgspec.Raw, decoded: Decode, field: str) -> Any:
 
 
 def decode_unlabelled(data: bytes, decoded: Decode, field: str) -> Any:
-    """The value in bytes that another program left without an encoding: JSON, else text, else the bytes."""
+    """The value in bytes that another program left without an encoding: JSON, else text, and for Any the bytes."""
     for read in (decoded, lambda each: decoded(to_json(each.decode()))):
         try:
             return read(data)

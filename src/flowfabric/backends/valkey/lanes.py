@@ -45,6 +45,7 @@ class ValkeyLanes:
                 max_concurrency=optional_number(found, "max_concurrency"),
                 key_concurrency=optional_number(found, "key_concurrency"),
                 ageing_ms_per_priority=optional_number(found, "ageing_ms_per_priority"),
+                shared_queue=found.get("shared_queue") == "1",
             )
 
     async def list_lanes(self, args: c.ListLanesArgs) -> c.ListLanesPage:
@@ -65,6 +66,7 @@ class ValkeyLanes:
             share=share,
             key_concurrency=args.key_concurrency,
             ageing_ms_per_priority=args.ageing_ms_per_priority,
+            shared_queue="1" if args.shared_queue else None,
         )
         cursor = ""
         while must_settle == "1":

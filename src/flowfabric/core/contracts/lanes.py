@@ -36,6 +36,7 @@ class ConfigureLaneArgs(Checked, frozen=True, kw_only=True):
     max_concurrency: Concurrency | None = None  # how many executions run at once
     key_concurrency: Concurrency | None = None  # how many of one concurrency key; None: 1
     ageing_ms_per_priority: AgeingMs | None = None  # so much waiting outweighs a step of priority; None: nothing does
+    shared_queue: bool = False  # work that needs capabilities stands where schedulers of other programs look
 
 
 class LaneConfigured(Outcome, frozen=True, kw_only=True, tag="configured"):
@@ -53,6 +54,7 @@ class LaneSettings(msgspec.Struct, frozen=True, kw_only=True):
     max_concurrency: int | None = None
     key_concurrency: int | None = None
     ageing_ms_per_priority: int | None = None
+    shared_queue: bool = False
 
 
 class ListLanesArgs(Checked, frozen=True, kw_only=True):

@@ -7,10 +7,11 @@
 -- @uses    admission attached candidates claim clock grant listing offering record reply waiting
 local PAGE, PAGES = 100, 10
 
--- Can it start now? nil when its entry does not belong in a queue.
-local function is_free(tag, id, now)
+-- Can it start now, on this worker? nil when its entry does not belong in a queue.
+local function is_free(tag, id, offered, now)
   local x = record.load("ff:exec:" .. tag .. ":" .. id .. ":core")
   if not claim.is_queued(x) then return nil end
+  if claim.needs_more(x, offered) then return false, x end
   local limits = attached.of(x)
   if limits and waiting.closed(x, limits) then return false, x end
   return not claim.check_found(x, now) and not admission.check_limits(x), x
@@ -23,7 +24,7 @@ local function find(tag, A, now)
   for _ = 1, PAGES do
     local ids, strays = candidates.heads(keys, skip, PAGE), {}
     for _, id in ipairs(ids) do
-      local is_readable, is_found, x = pcall(is_free, tag, id, now)
+      local is_readable, is_found, x = pcall(is_free, tag, id, A.worker_capabilities_csv, now)
       if not is_readable or is_found == nil then strays[#strays + 1] = id end
       if is_readable and is_found then return x end
     end

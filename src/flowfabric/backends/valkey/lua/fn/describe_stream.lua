@@ -23,7 +23,8 @@ return function(K, A)
   local at, reason = closed[1], closed[2]
   if #meta == 0 then at, reason = stream.ended(x, A.attempt_index) end
   return {
-    1, "OK", meta, tostring(redis.call("XLEN", key)), frame_at("XRANGE", key, "-", "+"), frame_at("XREVRANGE", key, "+", "-"), at or "",
+    1, "OK", meta, tostring(redis.call("XLEN", key)),
+    frame_at("XRANGE", key, "-", "+"), frame_at("XREVRANGE", key, "+", "-"), at or "",
     reason or "", redis.call("HGET", summary.key(x, index), "version") or "0",
   }
 end

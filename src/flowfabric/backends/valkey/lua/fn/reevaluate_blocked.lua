@@ -5,11 +5,15 @@
 -- @errors  invalid_input
 -- @events  unblocked
 -- @repeat  safe
--- @uses    admission batch blocked capability clock dependency index_key listing record reply tour writes
+-- @uses    admission batch blocked capability clock dependency index_key lanes listing record reply tour writes
 local STATES = {
   ["blocked:lane_state"] = "blocked_by_lane_state", ["blocked:route"] = "blocked_by_route",
   ["blocked:dependencies"] = "blocked_by_dependencies",
 }
+
+-- In a lane with a shared queue, schedulers that we know nothing of park what one of their workers cannot run; another
+-- may be able to, so it comes back after this.
+local PARKED_MS = 5000
 
 -- What live workers offer: lines of capabilities and lanes, one text for each kind of worker.
 local function read_offers(texts)
@@ -29,20 +33,25 @@ local function is_offered(offers, x)
   return false
 end
 
+local function has_been_parked(x, now)
+  if not lanes.settings(x).shared_queue then return false end
+  return tonumber(redis.call("ZSCORE", index_key.lane(x, "blocked:route"), x.id) or now) + PARKED_MS <= now
+end
+
 -- The queues in which something may be found whose reason is gone.
 local function queues_of(tag, lane, offers)
   if lane == "" then return {} end
   local x, keys = {tag = tag, lane_id = lane}, {}
   keys[1] = index_key.lane(x, "blocked:dependencies")
   if not admission.lane_obstacle(x, false) then keys[#keys + 1] = index_key.lane(x, "blocked:lane_state") end
-  if #offers > 0 then keys[#keys + 1] = index_key.lane(x, "blocked:route") end
+  if #offers > 0 or lanes.settings(x).shared_queue then keys[#keys + 1] = index_key.lane(x, "blocked:route") end
   return keys
 end
 
 -- Of those with dependencies only one that gave its lease back may have none: others are not complete yet (D19, D23).
-local function is_free(x, name, offers)
+local function is_free(x, name, offers, now)
   if not x or x.lifecycle_phase ~= "runnable" or x.eligibility_state ~= STATES[name] then return false end
-  if name == "blocked:route" then return is_offered(offers, x) end
+  if name == "blocked:route" then return is_offered(offers, x) or has_been_parked(x, now) end
   if name == "blocked:lane_state" then return true end
   return x.attempt_state == "attempt_interrupted" and dependency.open_count(x) == 0
 end
@@ -62,7 +71,7 @@ return function(K, A)
     local name = key:match("blocked:%a+_?%a*$")
     for _, id in ipairs(ids) do
       local x = batch.at(tag, id:sub(#tag + 2), collected)
-      if may_be_free(x, name) and is_free(record.found(x), name, offers) then
+      if may_be_free(x, name) and is_free(record.found(x), name, offers, now) then
         blocked.release(x, now)
         unblocked = unblocked + 1
       end

@@ -34,7 +34,7 @@ end
 local function settle(x, name, now)
   if not x or x.lifecycle_phase ~= "runnable" then return end
   if name ~= KEYED and x.eligibility_state == "eligible_now" then
-    index.requeue(x)
+    index.move_from(x, name)
   elseif x.waits_for_key then
     keyed.enter(x, order.score(x))
     turns.pass_on(x, now)

@@ -1,5 +1,5 @@
 -- Who may be claimed: the guards that every way of claiming shares.
--- @uses admission grant record reply
+-- @uses admission capability grant record reply
 local M = {}
 
 local function not_leaseable(x, why) return reply.refuse("execution_not_leaseable", why or record.public_state(x)) end
@@ -25,6 +25,11 @@ function M.check_resumed(x)
   local obstacle = admission.obstacle(x, true)
   if obstacle then return not_leaseable(x, obstacle) end
   return admission.check_limits(x)
+end
+
+-- In a queue that is shared it may need what the worker does not offer.
+function M.needs_more(x, offered)
+  return x and x.required_capabilities and capability.check(x.required_capabilities, offered) ~= nil
 end
 
 -- Does its record say that it stands in a queue?

@@ -24,6 +24,17 @@ function M.requeue(x)
   if x.concurrency_key then keyed.enter(x, order.score(x)) end
 end
 
+-- It may stand in a queue that it does not belong in any more, since its lane was configured.
+function M.move_from(x, name)
+  if places.queue(x) == name then return M.requeue(x) end
+  local key = index_key.lane(x, name)
+  redis.call("ZREM", key, x.id)
+  if name ~= "eligible" then
+    writes.forget_if_empty(x, key, index_key.lane(x, "capability_sets"), x.required_capabilities)
+  end
+  M.enter(x, x.created_at)
+end
+
 function M.renew(x)
   writes.zadd(x, index_key.partition(x, "lease_expiry"), x.lease_expires_at)
   writes.zadd(x, index_key.lane(x, "active"), x.lease_expires_at)

@@ -15,11 +15,11 @@ local USUAL = {state = "active"}
 
 local function read(x)
   local found = redis.call("HMGET", M.config_key(x.tag, x.lane_id), "state", "share", "key_concurrency",
-    "ageing_ms_per_priority")
-  if not (found[1] or found[2] or found[3] or found[4]) then return USUAL end
+    "ageing_ms_per_priority", "shared_queue")
+  if not (found[1] or found[2] or found[3] or found[4] or found[5]) then return USUAL end
   return {
     state = found[1] or "active", share = tonumber(found[2]), key_concurrency = tonumber(found[3]),
-    ageing_ms_per_priority = tonumber(found[4]),
+    ageing_ms_per_priority = tonumber(found[4]), shared_queue = found[5] == "1",
   }
 end
 

@@ -1,5 +1,5 @@
 -- The places of an execution in the indexes, by its phase.
--- @uses index_key order telling writes
+-- @uses index_key lanes order telling writes
 local M = {}
 
 local QUEUES = {
@@ -16,8 +16,12 @@ local QUEUES = {
 -- Where no time-out is set the entry sorts last.
 local NO_TIMEOUT = "9999999999999"
 
--- Work that needs capabilities waits in a queue of its own, so that a worker without them never sees it.
-function M.eligible(x) return x.required_capabilities and "eligible:" .. x.required_capabilities or "eligible" end
+-- Work that needs capabilities waits in a queue of its own, so that a worker without them never sees it. A lane with
+-- schedulers that know one queue alone has all of its work there.
+function M.eligible(x)
+  local needs = x.required_capabilities
+  return needs and not lanes.settings(x).shared_queue and "eligible:" .. needs or "eligible"
+end
 
 function M.queue(x)
   if x.lifecycle_phase ~= "runnable" then return x.lifecycle_phase end
@@ -66,9 +70,10 @@ function ENTER.active(x, keys)
 end
 
 function LEAVE.runnable(x, keys)
-  local key = keys[M.queue(x)]
+  local name = M.queue(x)
+  local key = keys[name]
   writes.zrem(x, key)
-  if x.required_capabilities and x.eligibility_state == "eligible_now" then
+  if x.required_capabilities and x.eligibility_state == "eligible_now" and name ~= "eligible" then
     writes.forget_if_empty(x, key, keys.capability_sets, x.required_capabilities)
   end
 end
@@ -78,7 +83,7 @@ function ENTER.runnable(x, keys, now)
   local key = keys[name]
   writes.zadd(x, key, queue_score(x, name, now))
   if x.eligibility_state ~= "eligible_now" then return end
-  if x.required_capabilities then writes.sadd(x, keys.capability_sets, x.required_capabilities) end
+  if name ~= "eligible" then writes.sadd(x, keys.capability_sets, x.required_capabilities) end
   telling.entered(x, key)
 end
 

@@ -29,7 +29,8 @@ end
 function M.close(x, index, reason, now)
   if not index or x.stream_attempt_index ~= index then return end
   local meta = M.key(x, index) .. ":meta"
-  if redis.call("HSETNX", meta, "closed_at", digits.of(now)) == 1 then redis.call("HSET", meta, "closed_reason", reason) end
+  if redis.call("HSETNX", meta, "closed_at", digits.of(now)) == 0 then return end
+  redis.call("HSET", meta, "closed_reason", reason)
 end
 
 -- Another attempt has taken its place, which says more than that its lease was lost.

@@ -58,7 +58,9 @@ local function take_rest(turn)
   while turn.at < #found and missing(turn) > 0 do
     turn.at = turn.at + 1
     local x = promoted(turn, found[turn.at]) or record.fill(batch.at_id(lane.tag, found[turn.at], lane.writes))
-    if not claim.check_found(x, turn.now) then
+    if turn.is_shared and claim.needs_more(x, turn.request.capabilities) then
+      turn.lacking = turn.lacking + 1
+    elseif not claim.check_found(x, turn.now) then
       take_one(x, turn)
     elseif not claim.is_queued(x) then
       strays[#strays + 1] = found[turn.at]
@@ -101,7 +103,7 @@ function M.claim_next(tag, request, now, ended)
   if admission.lane_obstacle(lane, true) then return {} end
   local turn = {
     lane = lane, now = now, request = request, taken = {}, offers = {}, count = 0, seen = 0, dropped = 0, held = 0,
-    payloads = taking.payloads(), ended = ended,
+    lacking = 0, is_shared = lanes.settings(lane).shared_queue, payloads = taking.payloads(), ended = ended,
     wanted = math.min(request.count, lanes.free(lane) or request.count),
     keys = candidates.queues(lane, request.capabilities),
   }
@@ -110,7 +112,7 @@ function M.claim_next(tag, request, now, ended)
   writes.flush(lane.writes)
   if turn.count > 0 and not request.is_handed then answered.remember(tag, request) end
   taking.add_payloads(turn.payloads)
-  return turn.taken, turn.payloads.earliest, turn.seen == 0 and turn.wanted > 0, turn.offers
+  return turn.taken, turn.payloads.earliest, turn.seen == turn.lacking and turn.wanted > 0, turn.offers
 end
 
 return M

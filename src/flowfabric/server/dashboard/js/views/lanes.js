@@ -70,5 +70,6 @@ async function configure(lane, look) {
   });
   if (!given) return;
   const body = Object.fromEntries(Object.entries(given).filter(([, value]) => value !== "").map(([name, value]) => [name, Number(value)]));
+  body.shared_queue = lane.shared_queue ?? false;
   if (await doing(() => post(path(lane.lane_id), body), "The limits are set.")) look();
 }
