@@ -151,7 +151,14 @@ class ValkeyAsking(ValkeyAdmissions):
         if not refused:
             return
         items = [
-            (each.offer.execution_id.uuid, each.offer.ticket, each.limit, each.detail, each.look_in_ms, 1)
+            (
+                each.offer.execution_id.uuid,
+                each.offer.ticket,
+                each.limit,
+                each.detail,
+                each.look_in_ms,
+                int(each.has_nothing),
+            )  # fmt: skip
             for each in refused
         ]
         await self._caller.call_partition("return_offers", tag, items=to_msgpack(items))
@@ -177,5 +184,7 @@ def _open(offers: Iterable[Offer], refused: dict[str, Refused], silent: set[str]
 def _refuse_all(
     offers: Iterable[Offer], name: str, code: str, detail: str, look_in_ms: int, refused: dict[str, Refused]
 ) -> None:
+    # A quota that failed in the middle may have given something.
+    has_nothing = name.startswith("b:") or code in _NOT_THERE
     for offer in offers:
-        refused[offer.execution_id] = Refused(offer, name, code, detail, look_in_ms)
+        refused[offer.execution_id] = Refused(offer, name, code, detail, look_in_ms, has_nothing)

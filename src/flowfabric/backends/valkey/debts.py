@@ -51,6 +51,7 @@ class Refused(NamedTuple):
     code: str
     detail: str
     look_in_ms: int
+    has_nothing: bool = True  # no limit holds anything for it
 
 
 class Debt(NamedTuple):
