@@ -150,17 +150,7 @@ class ValkeyAsking(ValkeyAdmissions):
     async def _hold_back(self, tag: str, refused: Sequence[Refused]) -> None:
         if not refused:
             return
-        items = [
-            (
-                each.offer.execution_id.uuid,
-                each.offer.ticket,
-                each.limit,
-                each.detail,
-                each.look_in_ms,
-                int(each.has_nothing),
-            )  # fmt: skip
-            for each in refused
-        ]
+        items = [each.hold_item for each in refused]
         await self._caller.call_partition("return_offers", tag, items=to_msgpack(items))
         # Told only now: whatever the limit gave back before this shows as room, and what it gives back later finds us.
         names = {each.limit for each in refused if each.code not in _NOT_THERE}

@@ -53,6 +53,11 @@ class Refused(NamedTuple):
     look_in_ms: int
     has_nothing: bool = True  # no limit holds anything for it
 
+    @property
+    def hold_item(self) -> tuple[str | int, ...]:
+        of = self.offer
+        return (of.execution_id.uuid, of.ticket, self.limit, self.detail, self.look_in_ms, int(self.has_nothing))
+
 
 class Debt(NamedTuple):
     """What a stretch of running, or an offer that came to nothing, owes; one entry of lua/lib/handover.lua."""
