@@ -38,6 +38,7 @@ class TestServer:
     directory: Path
     process: subprocess.Popen[bytes] = field(repr=False)
     host: str = HOST
+    command: Sequence[str] = field(default=(), repr=False)
 
     @property
     def pid(self) -> int:
@@ -57,6 +58,12 @@ class TestServer:
     def kill(self) -> None:
         self.process.kill()
         self.process.wait()
+
+    def start(self) -> None:
+        """Start it, for the first time or after a kill: what it has written to its disk is there again."""
+        with (self.directory / "log").open("ab") as log:
+            self.process = subprocess.Popen(list(self.command), stdout=log, stderr=log)
+        eventually(lambda: _answers(self), f"server on port {self.port} answers")
 
 
 @dataclass
@@ -301,15 +308,15 @@ def _wait_for_cluster(cluster: TestCluster) -> None:
 def _running(port: int, options: Sequence[str]) -> Iterator[TestServer]:
     directory = Path(tempfile.mkdtemp(prefix="ff-test-"))
     basic = ["--port", str(port), "--bind", HOST, "--save", "", "--appendonly", "no", "--dir", str(directory)]
+    command = [str(get_binary_path()), *basic, *options]
     with (directory / "log").open("wb") as log:
-        process = subprocess.Popen([str(get_binary_path()), *basic, *options], stdout=log, stderr=log)
-    server = TestServer(port, directory, process)
+        process = subprocess.Popen(command, stdout=log, stderr=log)
+    server = TestServer(port, directory, process, command=command)
     try:
         eventually(lambda: _answers(server), f"server on port {port} answers")
         yield server
     finally:
-        process.kill()
-        process.wait()
+        server.kill()
         shutil.rmtree(directory, ignore_errors=True)
 
 

@@ -87,6 +87,15 @@ async def nap(ms: int) -> int:
     return ms
 
 
+@task(retry=RetryPolicy(max_retries=100, backoff=FixedBackoff(delay_ms=10)))
+async def reserving_nap(ctx: Context, ms: int) -> int:
+    """Holds something of its budgets while it sleeps."""
+    async with ctx.reserve(tokens=1) as held:
+        await asyncio.sleep(ms / 1000)
+        held.used(tokens=1)
+    return ms
+
+
 @task
 async def endless() -> None:
     print("began", flush=True)
@@ -95,7 +104,7 @@ async def endless() -> None:
 
 async def main(url: str, grace: float, lease_ttl_ms: int, concurrency: int) -> None:
     worker = Worker(grace=grace, lease_ttl_ms=lease_ttl_ms, concurrency=concurrency)
-    worker.add(nap, endless)
+    worker.add(nap, reserving_nap, endless)
     running = asyncio.create_task(worker.run(url))
     while not worker.stats.calls and not running.done():  # noqa: ASYNC110 - nothing else tells that it listens
         await asyncio.sleep(0.01)

@@ -13,7 +13,7 @@ import pytest
 from flowfabric.core import contracts as c
 from flowfabric.core.ids import LaneId
 from flowfabric.core.states import BlockingReason, PublicState
-from flowfabric.errors import FlowFabricError
+from flowfabric.errors import FlowFabricError, ScriptFault
 from tests.conformance.driver import BACKOFF, LANE, Subject
 from tests.conformance.faults import Faults
 from tests.conformance.invariants import check_store
@@ -215,6 +215,40 @@ async def test_a_released_ticket_is_admitted_no_more(limits: Limits) -> None:
         with pytest.raises(FlowFabricError) as caught:
             await limits.backend.check_admission(args)
         assert caught.value.code == "claim_grant_expired"
+    assert (await limits.quota_status(quota)).running == 0
+
+
+async def test_a_ticket_of_long_ago_is_refused_and_a_number_is_not(limits: Limits) -> None:
+    quota, x = await limits.quota(max_concurrent=2), await limits.driver.create()
+    for ticket, is_refused in ((limits.driver.clock.now_ms - 600_001, True), (7, False)):
+        args = c.CheckAdmissionArgs(
+            quota_policy_id=quota, execution_id=x.execution_id, window_seconds=60, rate_limit=0, concurrency_cap=2,
+            ticket=ticket,
+        )  # fmt: skip
+        if is_refused:
+            with pytest.raises(FlowFabricError):
+                await limits.backend.check_admission(args)
+        else:
+            assert await limits.backend.check_admission(args) == c.Admitted()
+
+
+async def test_a_quota_that_fails_in_the_middle_is_owed_what_it_may_have_given(
+    limits: Limits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quota = await limits.quota(max_concurrent=1)
+    x = await limits.submit(quotas=(quota,))
+    call = limits.backend._caller.call
+
+    async def failing(operation: str, *args: Any, **more: Any) -> Any:
+        found = await call(operation, *args, **more)
+        if operation == "admit_batch":
+            raise ScriptFault("it failed behind its last write")
+        return found
+
+    with monkeypatch.context() as patched:
+        patched.setattr(limits.backend._caller, "call", failing)
+        assert await limits.driver.take(1) == []
+    await limits.drain(x)
     assert (await limits.quota_status(quota)).running == 0
 
 

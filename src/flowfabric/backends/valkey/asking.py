@@ -169,10 +169,7 @@ class ValkeyAsking(ValkeyAdmissions):
     async def _hold_back(self, tag: str, refused: Sequence[Refused]) -> None:
         if not refused:
             return
-        items = [
-            (each.offer.execution_id.uuid, each.offer.ticket, each.limit, each.detail, each.look_in_ms, 1)
-            for each in refused
-        ]
+        items = [each.hold_item for each in refused]
         await self._caller.call_partition("return_offers", tag, items=to_msgpack(items))
         # Told only now: whatever the limit gave back before this shows as room, and what it gives back later finds us.
         names = {each.limit for each in refused if each.code not in _NOT_THERE}
@@ -196,5 +193,7 @@ def _open(offers: Iterable[Offer], refused: dict[str, Refused], silent: set[str]
 def _refuse_all(
     offers: Iterable[Offer], name: str, code: str, detail: str, look_in_ms: int, refused: dict[str, Refused]
 ) -> None:
+    # A quota that failed in the middle may have given something.
+    has_nothing = name.startswith("b:") or code in _NOT_THERE
     for offer in offers:
-        refused[offer.execution_id] = Refused(offer, name, code, detail, look_in_ms)
+        refused[offer.execution_id] = Refused(offer, name, code, detail, look_in_ms, has_nothing)

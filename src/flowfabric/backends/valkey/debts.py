@@ -51,6 +51,12 @@ class Refused(NamedTuple):
     code: str
     detail: str
     look_in_ms: int
+    has_nothing: bool = True  # no limit holds anything for it
+
+    @property
+    def hold_item(self) -> tuple[str | int, ...]:
+        of = self.offer
+        return (of.execution_id.uuid, of.ticket, self.limit, self.detail, self.look_in_ms, int(self.has_nothing))
 
 
 class Debt(NamedTuple):

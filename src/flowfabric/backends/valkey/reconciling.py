@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from flowfabric.backends.valkey import keys
 from flowfabric.backends.valkey.admissions import ValkeyAdmissions
-from flowfabric.backends.valkey.calls import Fields
+from flowfabric.backends.valkey.calls import Fields, Value
 from flowfabric.backends.valkey.client import Client
 from flowfabric.backends.valkey.cursors import decode_cursor, encode_cursor
 from flowfabric.backends.valkey.maintenance import tags_with
@@ -102,14 +102,14 @@ class ValkeyReconciling(ValkeyAdmissions):
 
     async def _admitted(self, at: _Place, limit: int) -> tuple[list[_Holder], _Place]:
         key = keys.quota(QuotaPolicyId(at.limit_id), self.partitions)
-        given = {"suffix": at.suffix, "place": at.place, "limit": limit}
+        given: dict[str, Value] = {"suffix": at.suffix, "place": at.place, "limit": limit}
         fields = await self._caller.call("list_admitted", {"quota": key}, given, subject=at.limit_id)
         found = [_admitted(row) for row in fields.entries(0)]
         return [each for each in found if each is not None], _Place(at.limit_id, fields.text(1), fields.text(2))
 
     async def _holds(self, at: _Place, limit: int) -> tuple[list[_Holder], _Place]:
         key = keys.budget(BudgetId(at.limit_id), self.partitions)
-        given = {"after": at.place, "limit": limit}
+        given: dict[str, Value] = {"after": at.place, "limit": limit}
         fields = await self._caller.call("list_holders", {"budget": key}, given, subject=at.limit_id)
         return [_holding(row) for row in fields.entries(0)], _Place(at.limit_id, "", fields.text(1))
 
@@ -175,7 +175,7 @@ def _holding(row: Fields) -> _Holder:
     return _Holder(keys.tag_of(execution_id), execution_id, 0, row.number(1), "")
 
 
-def _stretch(holder: _Holder) -> dict[str, str | int | None]:
+def _stretch(holder: _Holder) -> dict[str, Value]:
     """The end of a lease of which nothing but its holds is left."""
     return {
         "execution_id": holder.execution_id,

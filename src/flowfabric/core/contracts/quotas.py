@@ -81,7 +81,7 @@ class CheckAdmissionArgs(Checked, frozen=True, kw_only=True):
     """Ask for a start within limits that the caller names, and take it: for schedulers of one's own.
 
     Claims of this library ask by themselves. The same execution and ticket is admitted once; another ticket has a slot
-    of its own.
+    of its own. A ticket that was released is refused with `claim_grant_expired`, and so is a time that is too long ago.
     """
 
     quota_policy_id: QuotaPolicyId

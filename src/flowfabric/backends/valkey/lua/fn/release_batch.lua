@@ -7,13 +7,19 @@
 -- @uses    batch clock digits quota reply slots waiters
 local ITEM = batch.shape(1, {"execution_id", "ticket", "is_unused"}, {ticket = true, is_unused = true})
 
+-- The suffix of the counts that it was found in may follow.
+local function check(item)
+  local wrong = batch.check(item, ITEM)
+  if wrong or item[4] == nil or type(item[4]) == "string" then return wrong end
+  return reply.invalid("listed", "text", item[4])
+end
+
 return function(K, A)
   local now = clock.now_ms()
   local items, wrong = batch.decode("items", A.items)
   if wrong then return wrong end
   for _, item in ipairs(items) do
-    wrong = batch.check(item, ITEM)
-    if not wrong and item[4] ~= nil and type(item[4]) ~= "string" then wrong = reply.invalid("listed", "text", item[4]) end
+    wrong = check(item)
     if wrong then return wrong end
   end
   local q, refusal = quota.load(K.quota)

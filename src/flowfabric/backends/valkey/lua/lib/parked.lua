@@ -60,7 +60,8 @@ function M.taker(x)
   if #waiting == 0 or not is_next(x) then return nil end
   for i = 1, #waiting, 2 do
     local is_readable, request = pcall(cmsgpack.unpack, waiting[i + 1])
-    if is_readable and not capability.check(x.required_capabilities, request.capabilities) and parking.listens(request) then
+    local can_run = is_readable and not capability.check(x.required_capabilities, request.capabilities)
+    if can_run and parking.listens(request) then
       return {at = at, name = waiting[i], request = request}
     end
   end
