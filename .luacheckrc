@@ -15,13 +15,9 @@ files["src/flowfabric/backends/valkey/lua"] = {
     "holder", "implied", "index", "index_key", "inputs", "join", "keyed", "lanes", "lease", "limited", "line_owner",
     "listing", "live", "member", "merge_patch", "named", "names", "offering", "only_edge", "order", "parked", "parking", "passing", "period", "permit", "places",
     "policy", "progress", "quota", "reach", "reclaim", "record", "reopen", "repair", "replace", "reply", "reservation",
-<<<<<<< HEAD
-    "resume_policy", "resumption", "retention", "retry", "reviving", "room", "roster", "satisfied", "secret", "sha256", "signal", "spending", "state",
-=======
-    "resume_policy", "resumption", "retention", "retry", "reviving", "roster", "secret", "sha256", "signal", "slots", "spending", "state",
->>>>>>> slots
+    "resume_policy", "resumption", "retention", "retry", "reviving", "room", "roster", "satisfied", "secret", "sha256", "signal", "slots", "spending", "state",
     "steps", "stream", "stream_guard", "submission", "submit", "successors", "summary", "suspending", "suspension",
-    "suspension_timeout", "tags", "taking", "tasks", "telling", "terminal", "ticket", "token", "tour", "transition", "turns", "update",
+    "suspension_timeout", "tags", "taking", "tasks", "telling", "tenant", "terminal", "ticket", "token", "tour", "transition", "turns", "update",
     "waiters", "waiting", "waitpoint", "wake", "waking", "work", "writes",
   },
 }
