@@ -58,15 +58,15 @@ class Guard:
 
         async def send_with_headers(message: Message) -> None:
             nonlocal has_begun
-            if len(message.get("body", b"")) > _PIECE:
-                await _in_pieces(message, send)
-                return
             if message["type"] == "http.response.start":
                 has_begun = True
                 headers = message["headers"]
                 given = {name for name, _ in headers}
                 missing = added if given.isdisjoint(_NAMES) else [each for each in added if each[0] not in given]
                 message["headers"] = [*headers, *missing]
+            elif len(message.get("body", b"")) > _PIECE:
+                await _in_pieces(message, send)
+                return
             await send(message)
 
         try:

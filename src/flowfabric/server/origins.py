@@ -13,17 +13,18 @@ from starlette.requests import Request
 
 from flowfabric.errors import FlowFabricError
 from flowfabric.server.headers import header
+from flowfabric.server.peers import Peers
 from flowfabric.server.settings import is_loopback
 
 
-def check_origin(request: Request, allowed: Collection[str], scheme: str) -> None:
+def check_origin(request: Request, allowed: Collection[str], peers: Peers) -> None:
     """Refuse what another site's page sends, and what a name reaches that is not this machine's."""
     host = header(request, b"host") or ""
     if not _is_here(host):
         problem = "a server without tokens is called by a name of this machine, such as localhost"
         raise FlowFabricError(problem, code="forbidden", host=host)
     origin = header(request, b"origin")
-    if origin is None or origin in allowed or origin == f"{scheme}://{host}":
+    if origin is None or origin in allowed or origin == f"{peers.scheme(request)}://{host}":
         return
     raise FlowFabricError("pages of other sites may not call it; name them with --origin", code="forbidden")
 

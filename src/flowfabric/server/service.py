@@ -75,13 +75,14 @@ class Service:
     def caller(self, request: Request, scope: Scope | None = None) -> Token:
         """Who calls, let in as far as the scope goes."""
         if not self.settings.tokens:
-            check_origin(request, self.settings.origins, self.peers.scheme(request))
+            check_origin(request, self.settings.origins, self.peers)
         try:
             token = self.tokens.find(header(request, b"authorization"))
         except FlowFabricError:
             self.failed(request)
             raise
-        self.rates.take(self.name_of(request, token))
+        if self.settings.rate_per_second:
+            self.rates.take(self.name_of(request, token))
         if scope is not None:
             check_scope(token, scope)
         return token
