@@ -7,7 +7,7 @@ local M = {}
 local PER_EXECUTION, PER_WAITPOINT, BYTES_PER_WAITPOINT = 10000, 1000, 819200
 -- The record of a signal takes so much beside its content.
 local OVERHEAD = 512
--- The first signal of a waitpoint fits without a look at the policy when it is no bigger than this.
+-- The first signal of a waitpoint fits without a look at the policy when its payload is no bigger than this.
 local SMALL = 4096
 local CONTENT = {
   "payload", "signal_name", "signal_category", "source_type", "source_identity", "correlation_id", "payload_encoding",
@@ -33,8 +33,8 @@ local function exceeds(limit, wanted) return limit > 0 and wanted > limit end
 
 -- A refusal, or nil when one more may be kept. x.signals: how many the execution has.
 function M.check(x, w, A)
+  if x.signals == 0 and not w.signal_count and #A.payload <= SMALL then return nil end
   local size = M.size(A)
-  if x.signals == 0 and not w.signal_count and size <= SMALL then return nil end
   local rules = policy.stored(x)
   local limit = of_execution(A, rules)
   if x.signals > 0 and exceeds(limit, x.signals + 1) then return reply.refuse("signal_limit_exceeded", limit) end
