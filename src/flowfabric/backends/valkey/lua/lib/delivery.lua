@@ -1,25 +1,11 @@
 -- A signal reaches a waitpoint: who sends it is authenticated before anything else is looked at (G6). A pending
 -- waitpoint keeps it, an active one of the open suspension evaluates it, in one step; so no wake-up is lost (D2).
--- @uses condition digits event progress record reply resume_policy room signal suspension token waitpoint waking
+-- @uses condition event progress record reply resume_policy room signal suspension token waitpoint waking
 local M = {}
 
 local BUFFERED = "buffered_for_pending_waitpoint"
 local SATISFIED = "resume_condition_satisfied"
 local UNMATCHED = {no_op = true, signal_ignored_not_in_condition = true, signal_ignored_matcher_failed = true}
-
--- A waitpoint counts its signals. matched: whether this one was of use.
-local function counts(w, now, matched)
-  local set = {"signal_count", (w.signal_count or 0) + 1, "last_signal_at", digits.of(now)}
-  if matched then set[5], set[6] = "matched_signal_count", (w.matched_signal_count or 0) + 1 end
-  return set
-end
-
--- The same while more may come: how much room is left for them is counted, too.
-local function counts_so_far(w, now, matched, A)
-  local set = counts(w, now, matched)
-  set[#set + 1], set[#set + 2] = "signal_bytes", digits.of((w.signal_bytes or 0) + room.size(A))
-  return set
-end
 
 -- Why an authentic signal has nowhere to go. The waitpoint must be of the suspension that is open now (D1).
 local function check_target(x, s, w, now, buffers)
@@ -88,7 +74,7 @@ end
 local function buffer(x, now, A, w)
   signal.record(x, now, A, w.id, BUFFERED)
   signal.buffer(w, A.signal_id, A.signal_maxlen)
-  waitpoint.write(w, counts_so_far(w, now, false, A))
+  waitpoint.write(w, room.counts_so_far(w, now, false, A))
   event.append(x, "signalled", now, BUFFERED .. " " .. A.signal_id)
   return BUFFERED
 end
@@ -103,14 +89,14 @@ local function evaluate(x, now, A, w, s)
   if effect == SATISFIED then
     suspension.close(x, "resumed", now, {
       suspension = s, satisfiers = progress.satisfiers(x, wanted, tally), closer = A.signal_id,
-      fields = not w.is_unwritten and {[w.id] = counts(w, now, true)}, at_once = at_once and w.id,
+      fields = not w.is_unwritten and {[w.id] = room.counts(w, now, true)}, at_once = at_once and w.id,
     })
     x.told = {waitpoint_id = w.id, waitpoint_key = w.waitpoint_key, signal = A, at = now}
     local delay_ms = A.resume_delay_ms or resume_policy.delay(s.resume_policy_json)
     waking.wake(x, now, "signal " .. A.signal_id, delay_ms)
   else
     if w.is_unwritten then suspension.write_waitpoint(x, s, w) end
-    waitpoint.write(w, counts_so_far(w, now, not UNMATCHED[effect], A))
+    waitpoint.write(w, room.counts_so_far(w, now, not UNMATCHED[effect], A))
     event.append(x, "signalled", now, effect .. " " .. A.signal_id)
   end
   return effect

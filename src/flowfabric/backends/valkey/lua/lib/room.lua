@@ -1,13 +1,13 @@
 -- How much may be said: so many signals to an execution, and so many signals and bytes of them at one waitpoint, by
 -- every door. A waitpoint's token may be in a stranger's hands, so by default one keeps less than a megabyte. The
 -- policy may say otherwise; 0 is no limit. The waitpoint has what came so far, as signal_count and signal_bytes.
--- @uses policy reply
+-- @uses digits policy reply
 local M = {}
 
 local PER_EXECUTION, PER_WAITPOINT, BYTES_PER_WAITPOINT = 10000, 1000, 819200
 -- The record of a signal takes so much beside its content.
 local OVERHEAD = 512
--- The first signal of a waitpoint fits without a look at the policy when it is no bigger than this.
+-- The first signal of a waitpoint fits without a look at the policy when its payload is no bigger than this.
 local SMALL = 4096
 local CONTENT = {
   "payload", "signal_name", "signal_category", "source_type", "source_identity", "correlation_id", "payload_encoding",
@@ -33,8 +33,8 @@ local function exceeds(limit, wanted) return limit > 0 and wanted > limit end
 
 -- A refusal, or nil when one more may be kept. x.signals: how many the execution has.
 function M.check(x, w, A)
+  if x.signals == 0 and not w.signal_count and #A.payload <= SMALL then return nil end
   local size = M.size(A)
-  if x.signals == 0 and not w.signal_count and size <= SMALL then return nil end
   local rules = policy.stored(x)
   local limit = of_execution(A, rules)
   if x.signals > 0 and exceeds(limit, x.signals + 1) then return reply.refuse("signal_limit_exceeded", limit) end
@@ -42,6 +42,20 @@ function M.check(x, w, A)
   if exceeds(most, (w.signal_count or 0) + 1) or exceeds(most_bytes, (w.signal_bytes or 0) + size) then
     return reply.refuse("signal_limit_exceeded", most, "waitpoint", most_bytes)
   end
+end
+
+-- The fields of a waitpoint that count one more, names and values in turn. matched: whether it was of use.
+function M.counts(w, now, matched)
+  local set = {"signal_count", (w.signal_count or 0) + 1, "last_signal_at", digits.of(now)}
+  if matched then set[5], set[6] = "matched_signal_count", (w.matched_signal_count or 0) + 1 end
+  return set
+end
+
+-- The same while more may come: how much room is left for them is counted, too.
+function M.counts_so_far(w, now, matched, A)
+  local set = M.counts(w, now, matched)
+  set[#set + 1], set[#set + 2] = "signal_bytes", digits.of((w.signal_bytes or 0) + M.size(A))
+  return set
 end
 
 local function check_node(node, most)
