@@ -17,7 +17,8 @@ files["src/flowfabric/backends/valkey/lua"] = {
     "policy", "progress", "quota", "reach", "reclaim", "record", "reopen", "repair", "replace", "reply", "reservation",
     "resume_policy", "resumption", "retention", "retry", "reviving", "roster", "secret", "sha256", "signal", "spending", "state",
     "steps", "stream", "stream_guard", "submission", "submit", "successors", "summary", "suspending", "suspension",
-    "suspension_timeout", "tags", "taking", "tasks", "telling", "terminal", "token", "tour", "transition", "turns", "update",
+    "suspension_timeout", "tags", "taking", "tasks", "telling", "tenant", "terminal", "token", "tour", "transition", "turns",
+    "update",
     "waiters", "waiting", "waitpoint", "wake", "waking", "work", "writes",
   },
 }

@@ -33,7 +33,8 @@ local OTHERS = {flow_ = is_flow_wanted, budget_ = is_budget_wanted}
 
 -- Whether the execution, the flow or the budget of a line matches; looked up once a call, while its record exists.
 function M.filter(tag, A)
-  if not tenant.scope and A.namespace .. A.lane_id .. A.execution_kind .. A.flow_id == "" then return function() return true end end
+  local is_filtered = tenant.scope or A.namespace .. A.lane_id .. A.execution_kind .. A.flow_id ~= ""
+  if not is_filtered then return function() return true end end
   local known = {}
   return function(name, id)
     if known[id] == nil then
