@@ -112,7 +112,7 @@ class ValkeyAsking(ValkeyAdmissions):
         owner = fields.text(6)
         if owner and (foreign := [offer for offer in asking if offer.names[0] != owner]):
             detail = f"budget {budget_id}: {CODES['budget_not_found'].meaning} of its namespace"
-            _refuse_all(foreign, name, "budget_not_found", detail, BUDGET_SAFETY_MS, refused)
+            _refuse_all(foreign, f"b:foreign:{budget_id}", "budget_not_found", detail, BUDGET_SAFETY_MS, refused)
             asking = [offer for offer in asking if offer not in foreign]
         if fields.text(0) == "0":
             detail = f"budget {budget_id}: {fields.text(1)} is at {fields.text(2)} of {fields.text(3)}"
@@ -142,8 +142,9 @@ class ValkeyAsking(ValkeyAdmissions):
         for offer, reply in zip(asking, fields.values[0], strict=True):  # type: ignore[arg-type]
             try:
                 outcome = parse_envelope("admit_batch", reply, offer.execution_id)
-            except NotFound as error:  # it is of another namespace
-                _refuse_all([offer], name, error.code, error.message, BUDGET_SAFETY_MS, refused)
+            except NotFound as error:  # of another namespace: it stands in nobody's way there
+                wrong = f"q:foreign:{quota_policy_id}"
+                _refuse_all([offer], wrong, error.code, error.message, BUDGET_SAFETY_MS, refused)
                 continue
             if outcome.status == "RELEASED":  # it comes late: the execution is under another ticket by now, or none
                 silent.add(offer.execution_id)

@@ -12,7 +12,7 @@ from flowfabric.backends.valkey.calls import FunctionCaller, at_once
 from flowfabric.core import contracts as c
 from flowfabric.core.ids import BudgetId, QuotaPolicyId
 from flowfabric.core.partition import PartitionConfig
-from flowfabric.errors import FlowFabricError, NotFound
+from flowfabric.errors import FlowFabricError, InvalidInput, NotFound
 
 _UUID_LENGTH = 36
 # In place of what a limit says that the tenant may not see.
@@ -64,7 +64,7 @@ class ValkeyTenancy:
             else:
                 key = keys.quota(QuotaPolicyId(limit_id), self.partitions)
                 await self._caller.call("describe_quota_policy", {"quota": key}, {}, subject=limit_id)
-        except NotFound as problem:
+        except (NotFound, InvalidInput) as problem:
             return problem
         return None
 

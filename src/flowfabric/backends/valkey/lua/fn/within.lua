@@ -1,4 +1,4 @@
---- Call a function for the namespaces of a tenant: what it names and is not of them is answered as if it were not there.
+--- Call a function for the namespaces of a tenant: what it names that is not of them is answered as not there.
 -- @keys    *keys
 -- @args    *words
 -- @reply

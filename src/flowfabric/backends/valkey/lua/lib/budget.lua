@@ -42,8 +42,8 @@ local function split_limits(b, stored)
   end
 end
 
--- The whole budget. An absent one and an unreadable one are different refusals (G11); one of another namespace is absent.
--- namespace: of the execution that it is asked for, if that was said.
+-- The whole budget. An absent one and an unreadable one are different refusals (G11); one of another namespace is
+-- absent. namespace: of the execution that it is asked for, if that was said.
 function M.load(key, namespace)
   local b, refusal = M.at(key)
   if not b then return nil, refusal end

@@ -50,8 +50,8 @@ end
 
 -- Whether who a line is about matches; looked up once a call.
 function M.filter(tag, A)
-  local is_any = A.namespace .. A.lane_id .. A.execution_kind .. A.flow_id == ""
-  if is_any and not tenant.scope then return function() return true end end
+  local is_filtered = tenant.scope or A.namespace .. A.lane_id .. A.execution_kind .. A.flow_id ~= ""
+  if not is_filtered then return function() return true end end
   local known = {}
   return function(name, id)
     if known[id] == nil then known[id] = fits(M.of(tag, name, id), A) end

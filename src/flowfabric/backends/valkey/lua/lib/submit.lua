@@ -27,7 +27,7 @@ local function check_scope(x, A, existing)
   local collected = x.writes or x.beside
   if collected and collected.accepted and collected.accepted[existing] then return nil end  -- of this very batch
   if record.load("ff:exec:" .. x.tag .. ":" .. existing .. ":core") then return nil end
-  return reply.refuse("execution_already_exists", x.id)
+  return reply.invalid("execution_id", "an id that is not taken", x.id)
 end
 
 local function check_mode(A, idempotency)

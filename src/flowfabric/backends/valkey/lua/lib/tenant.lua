@@ -1,8 +1,8 @@
 -- Whose things a call may name. A call without a scope is trusted and may name all; one with a scope names what is of
 -- its namespaces, and everything else is as good as not there.
 --
--- Only what the caller names is hidden. What an index leads to is not: the end of an execution lets the next of its lane
--- go, whosever that is.
+-- Only what the caller names is hidden. What an index leads to is not: the end of an execution lets the next of its
+-- lane go, whosever that is.
 -- @uses reply
 local M = {scope = nil, functions = {}, subjects = {}}
 
@@ -18,8 +18,8 @@ function M.hides(namespace)
   return scope ~= nil and not scope[M.name(namespace)]
 end
 
--- Whose a budget or quota policy is, by its definition: of the namespace that it names or was made for. nil: the store's
--- own, which no tenant may name.
+-- Whose a budget or quota policy is, by its definition: of the namespace that it names or was made for. nil: the
+-- store's own, which no tenant may name.
 function M.owner(def)
   if def.namespace and def.namespace ~= "" then return def.namespace end
   return def.scope_type == "namespace" and def.scope_id or nil
