@@ -9,6 +9,7 @@ from typing import Any
 
 from flowfabric.backends.valkey.calls import flat_to_dict
 from flowfabric.backends.valkey.client import Client
+from flowfabric.backends.valkey.keys import part
 from flowfabric.core.states import (
     PHASE_DEFAULTS,
     BlockingReason,
@@ -109,7 +110,7 @@ async def _pending_waitpoints(client: Client, names: list[str]) -> list[tuple[st
 
 def _indexes(execution_id: str, record: dict[str, str], state: StateVector) -> set[str]:
     tag = _tag(execution_id)
-    lane = f"ff:idx:{tag}:lane:{record['lane_id']}:"
+    lane = f"ff:idx:{tag}:lane:{part(record['lane_id'])}:"
     names = {f"ff:idx:{tag}:all_executions"}
     if state.lifecycle_phase is LifecyclePhase.RUNNABLE:
         needs = record.get("required_capabilities")
@@ -124,7 +125,7 @@ def _indexes(execution_id: str, record: dict[str, str], state: StateVector) -> s
     if state.lifecycle_phase is LifecyclePhase.ACTIVE:
         names.add(f"ff:idx:{tag}:lease_expiry")
         if state.ownership_state is not OwnershipState.LEASE_REVOKED:
-            names.add(f"ff:idx:{tag}:worker:{record['current_worker_instance_id']}:leases")
+            names.add(f"ff:idx:{tag}:worker:{part(record['current_worker_instance_id'])}:leases")
     if state.lifecycle_phase is LifecyclePhase.SUSPENDED and "suspension_timeout_at" in record:
         names.add(f"ff:idx:{tag}:suspension_timeout")
     if "concurrency_key" in record:
@@ -138,7 +139,7 @@ def _tag(execution_id: str) -> str:
 
 def _of_key(kind: str, execution_id: str, record: dict[str, str], *group: str) -> str:
     """An index of the executions that share a concurrency key."""
-    owner = [text.replace("%", "%25").replace(":", "%3A") for text in (record["lane_id"], record["namespace"], *group)]
+    owner = [part(name) for name in (record["lane_id"], record["namespace"], *group)]
     return f"ff:idx:{_tag(execution_id)}:key_{kind}:{':'.join(owner)}:{record['concurrency_key']}"
 
 
@@ -159,7 +160,7 @@ async def _check_keys(client: Client, records: dict[str, dict[str, str]], indexe
     for execution_id, record in records.items():
         if "waits_for_key" not in record:
             continue
-        config = f"ff:lane:{_tag(execution_id)}:{record['lane_id']}:config"
+        config = f"ff:lane:{_tag(execution_id)}:{part(record['lane_id'])}:config"
         limit = await client.execute("HGET", config, "key_concurrency", key=config)
         ready = _of_key("ready", execution_id, record, record.get("required_capabilities", ""))
         running = _of_key("active", execution_id, record)
