@@ -334,7 +334,7 @@ class InvalidCapabilities(InvalidInput):
 
 
 class InvalidToken(Invalid):
-    """The waitpoint token is wrong, or there is no such waitpoint: which of the two is not told (G6)."""
+    """The waitpoint token is wrong or expired, or there is no such waitpoint; only its holder is told which (G6)."""
 
     default_code = "invalid_token"
 
@@ -383,7 +383,7 @@ _BY_CODE: dict[str, type[FlowFabricError]] = {
         BudgetExceeded, InvalidToken, BackendUnavailable, BackendTimeout, UnsupportedServer, PartitionMismatch,
         ScriptFault, BadReply, Corruption,
     )
-}  # fmt: skip
+} | {"token_expired": InvalidToken}  # fmt: skip
 
 
 def error_class_for(code: str) -> type[FlowFabricError]:

@@ -130,8 +130,10 @@ class Budget:
         return False
 
     def counted(self, *, is_crossing: bool) -> c.ReportUsageResult:
-        if is_crossing:
-            return c.SoftBreach(dimension="tokens", current_usage=self.used, soft_limit=self.soft)
+        if self.is_above_soft:
+            return c.SoftBreach(
+                dimension="tokens", current_usage=self.used, soft_limit=self.soft, is_crossing=is_crossing
+            )
         return c.UsageCounted()
 
     def refused(self, usage: int) -> c.HardBreach:

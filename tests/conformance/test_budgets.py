@@ -122,13 +122,15 @@ class TestReports:
         await limits.limit(budget_id, tokens=11)
         assert await limits.report(budget_id, calls=1) == c.UsageCounted()
 
-    async def test_a_soft_limit_is_told_once_for_each_crossing(self, limits: Limits) -> None:
+    async def test_every_report_above_a_soft_limit_says_so_and_a_crossing_counts_once(self, limits: Limits) -> None:
         budget_id = await limits.budget({"tokens": 100}, {"tokens": 50})
         assert await limits.report(budget_id, tokens=50) == c.UsageCounted()
         assert await limits.report(budget_id, tokens=1) == c.SoftBreach(
             dimension="tokens", current_usage=51, soft_limit=50
         )
-        assert await limits.report(budget_id, tokens=1) == c.UsageCounted()
+        assert await limits.report(budget_id, tokens=1) == c.SoftBreach(
+            dimension="tokens", current_usage=52, soft_limit=50, is_crossing=False
+        )
         await limits.reset(budget_id)
         assert isinstance(await limits.report(budget_id, tokens=60), c.SoftBreach)
         assert (await limits.status(budget_id)).soft_breach_count == 2

@@ -185,7 +185,9 @@ class TestTokens:
         assert isinstance(await waits.signal(x, at), c.SignalAccepted)
         await waits.rotate(x, "b", OTHER_SECRET, 60_000)
         await waits.driver.clock.advance(60_001)
-        assert {await self.refused(waits, x, sibling)} == refusals, "nor does it show that a secret has run out"
+        assert (await self.refused(waits, x, sibling))[0] == "token_expired", "its holder learns of it"
+        stale = sibling.waitpoint_token.reveal()
+        assert {await self.refused(waits, x, forged(sibling, stale[:-1] + "-"))} == refusals, "and nobody else"
 
     async def test_rotation_keeps_tokens_of_every_secret_in_its_grace(self, waits: Suspender) -> None:
         waiting = []

@@ -38,7 +38,8 @@ def test_a_budget_is_made_once(budget: Budget) -> None:
 def test_the_answers_to_a_report(budget: Budget) -> None:
     budget.create(("tokens", 100, 80))
     assert budget.report(tokens=80) == [1, "OK"]
-    assert budget.report(budget.dedup("a"), tokens=10) == [1, "SOFT_BREACH", "tokens", "90", "80"]
+    assert budget.report(budget.dedup("a"), tokens=10) == [1, "SOFT_BREACH", "tokens", "90", "80", "1"]
+    assert budget.report(tokens=0) == [1, "SOFT_BREACH", "tokens", "90", "80", "0"]
     assert budget.report(budget.dedup("a"), tokens=10) == [1, "ALREADY_APPLIED"]
     assert budget.client.pttl(budget.dedup("a")) > 86_300_000
     assert budget.report(budget.dedup("b"), tokens=11)[:5] == [1, "HARD_BREACH", "tokens", "90", "100"]

@@ -57,7 +57,7 @@ class WorkerPurse:
             results = await self._together([self._report_to(each, amounts, key) for each in budgets])
             told = dict(zip(budgets, results, strict=True))
             for budget_id, result in told.items():
-                if isinstance(result, c.SoftBreach):
+                if isinstance(result, c.SoftBreach) and result.is_crossing:
                     usage.soft_breaches[budget_id] = result
             refused = [(each, said) for each, said in told.items() if isinstance(said, c.HardBreach)]
             if not refused:
@@ -192,7 +192,7 @@ class WorkerPurse:
 
 def _told(budget_id: BudgetId, result: c.ReportUsageResult) -> c.ReportUsageResult:
     """Once for each crossing, which the store tells to one report."""
-    if isinstance(result, c.SoftBreach):
+    if isinstance(result, c.SoftBreach) and result.is_crossing:
         numbers = f"{result.current_usage}, above its soft limit of {result.soft_limit}"
         _logger.warning("budget %s: %s is at %s", budget_id, result.dimension, numbers)
     return result

@@ -183,7 +183,12 @@ def _counted(fields: Fields) -> c.ReportUsageResult:
         case "OK":
             return c.UsageCounted()
         case "SOFT_BREACH":
-            return c.SoftBreach(dimension=fields.text(0), current_usage=fields.number(1), soft_limit=fields.number(2))
+            return c.SoftBreach(
+                dimension=fields.text(0),
+                current_usage=fields.number(1),
+                soft_limit=fields.number(2),
+                is_crossing=fields.text(3) == "1",
+            )
         case "HARD_BREACH":
             return _hard_breach(fields)
         case "ALREADY_APPLIED":

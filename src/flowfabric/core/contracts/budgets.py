@@ -145,11 +145,12 @@ class UsageCounted(Outcome, frozen=True, kw_only=True, tag="ok"):
 
 
 class SoftBreach(Outcome, frozen=True, kw_only=True, tag="soft_breach"):
-    """Counted, and with it a soft limit was passed."""
+    """Counted, and a soft limit is passed: by this report, or by an earlier one."""
 
     dimension: str
     current_usage: int
     soft_limit: int
+    is_crossing: bool = True  # by this report; every crossing is one event
 
 
 class HardBreach(Outcome, frozen=True, kw_only=True, tag="hard_breach"):

@@ -1,7 +1,7 @@
 --- Count what was really spent on a budget, always, on the ledger of its execution; say which limit it crossed.
 -- @keys    ~usage ~limits budget ~ledger ~ledgers
 -- @args    pair_count:nat *spend
--- @reply   dimension current_usage limit on_hard_limit
+-- @reply   dimension current_usage limit on_hard_limit/is_crossing
 -- @errors  invalid_input budget_not_found corruption
 -- @events  budget_soft_breached budget_hard_breached
 -- @repeat  safe

@@ -1,7 +1,7 @@
 --- Count usage on a budget if it fits: all of it, or nothing and the breach is noted.
 -- @keys    ~usage ~limits budget
 -- @args    dimension_count:nat *report
--- @reply   dimension current_usage limit on_hard_limit
+-- @reply   dimension current_usage limit on_hard_limit/is_crossing
 -- @errors  invalid_input budget_not_found corruption
 -- @events  budget_soft_breached budget_hard_breached
 -- @repeat  safe
@@ -38,6 +38,6 @@ return function(K, A)
     if is_breach then budget.breach(b, full, report.now) end
     return spending.hard_breach(b, full, budget.taken(b, full))
   end
-  local soft = spending.count(b, report.list, report.now, report.execution_id, report.dedup)
-  return soft and spending.soft_breach(b, soft) or {1, "OK"}
+  local soft, _, is_crossed = spending.count(b, report.list, report.now, report.execution_id, report.dedup)
+  return soft and spending.soft_breach(b, soft, is_crossed) or {1, "OK"}
 end

@@ -1,7 +1,7 @@
 --- End a reservation with what was really spent, which always counts, once; nothing spent gives all of it back.
 -- @keys    budget
 -- @args    execution_id:id reservation_id:id pair_count:nat *amounts
--- @reply   dimension current_usage limit on_hard_limit
+-- @reply   dimension current_usage limit on_hard_limit/is_crossing
 -- @errors  invalid_input budget_not_found corruption
 -- @events  budget_soft_breached budget_hard_breached
 -- @repeat  safe

@@ -55,8 +55,9 @@ local function note(b, execution_id, list)
   redis.call("PEXPIRE", key, LEDGER_MS)
 end
 
--- Count the amounts. Answers the first dimension that is above its soft limit now, and the first over its hard limit;
--- every crossing is told once. execution_id: whose ledger they go to, or "".
+-- Count the amounts. Answers a dimension that is above its soft limit now, one that crossed it by this if there is any;
+-- the first that is over its hard limit; and whether a soft limit was crossed, which is told once for each time.
+-- execution_id: whose ledger they go to, or "".
 function M.count(b, list, now, execution_id, dedup)
   local crossed, soft, over = {}, nil, nil
   for _, each in ipairs(list) do
@@ -73,12 +74,12 @@ function M.count(b, list, now, execution_id, dedup)
   redis.call("HSET", b.key, "last_updated_at", digits.of(now))
   for _, name in ipairs(crossed) do budget.pass_soft(b, name, now) end
   if dedup ~= "" then redis.call("SET", dedup, "1", "PX", DEDUP_MS) end
-  return soft, over
+  return crossed[1] or soft, over, crossed[1] ~= nil
 end
 
 -- The answers that all ways of spending share.
-function M.soft_breach(b, name)
-  return {1, "SOFT_BREACH", name, digits.of(budget.used(b, name)), digits.of(b.soft[name])}
+function M.soft_breach(b, name, is_crossed)
+  return {1, "SOFT_BREACH", name, digits.of(budget.used(b, name)), digits.of(b.soft[name]), is_crossed and "1" or "0"}
 end
 
 -- taken: what counted against the limit when it was met. on_hard_limit: what is to be done about it.
@@ -88,12 +89,12 @@ end
 
 -- Count what was really spent, always (G10): the answer says what it has crossed.
 function M.record(b, list, now, execution_id, dedup)
-  local soft, over = M.count(b, list, now, execution_id, dedup)
+  local soft, over, is_crossed = M.count(b, list, now, execution_id, dedup)
   if over then
     budget.breach(b, over, now)
     return M.hard_breach(b, over, budget.used(b, over))
   end
-  return soft and M.soft_breach(b, soft) or {1, "OK"}
+  return soft and M.soft_breach(b, soft, is_crossed) or {1, "OK"}
 end
 
 -- Take back what an execution has spent in this period. True when there was something.
