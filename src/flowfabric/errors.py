@@ -383,7 +383,8 @@ _BY_CODE: dict[str, type[FlowFabricError]] = {
         BudgetExceeded, InvalidToken, BackendUnavailable, BackendTimeout, UnsupportedServer, PartitionMismatch,
         ScriptFault, BadReply, Corruption,
     )
-} | {"token_expired": InvalidToken}  # fmt: skip
+}  # fmt: skip
+_BY_CODE["token_expired"] = InvalidToken
 
 
 def error_class_for(code: str) -> type[FlowFabricError]:

@@ -91,9 +91,7 @@ class Fields:
 class FunctionCaller:
     """Calls functions of the loaded library; the contract of each file is the only source of positions."""
 
-    def __init__(
-        self, library: Library, partitions: PartitionConfig, namespaces: Sequence[str] | None = None
-    ) -> None:
+    def __init__(self, library: Library, partitions: PartitionConfig, namespaces: Sequence[str] | None = None) -> None:
         """With namespaces, every call is a tenant's: what is not of them is not there for it."""
         self._library = library
         self._functions = library.bundle.functions
