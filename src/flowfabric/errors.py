@@ -384,7 +384,8 @@ _BY_CODE: dict[str, type[FlowFabricError]] = {
         BudgetExceeded, InvalidToken, BackendUnavailable, BackendTimeout, UnsupportedServer, PartitionMismatch,
         ScriptFault, BadReply,
     )
-} | {"token_expired": InvalidToken}  # fmt: skip
+}  # fmt: skip
+_BY_CODE["token_expired"] = InvalidToken
 
 
 def error_class_for(code: str) -> type[FlowFabricError]:
