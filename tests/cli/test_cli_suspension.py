@@ -130,7 +130,7 @@ def test_void_leaves_no_token_that_counts(cli: Cli) -> None:
     shown = cli("secrets", "rotate", "--void").stdout.splitlines()
     assert shown[1].split(maxsplit=1) == ["grace", "none, and earlier ones end"]
     for each in (one, two):
-        assert cli("signal", each.link(), "--json", code=2).error["code"] == "invalid_token"
+        assert cli("signal", each.link(), "--json", code=2).error["code"] == "token_expired"
     assert [each["current"] for each in cli("secrets", "--json").json["kids"]] == [True]
     told = cli("secrets", "rotate", "--void", "--json").json
     assert (told["grace_ms"], told["end_graces"], told["rotated"]) == (0, True, 256)
