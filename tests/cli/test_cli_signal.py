@@ -62,7 +62,8 @@ def test_a_link_from_stdin_is_not_among_the_arguments(cli: Cli) -> None:
 
 def test_a_name_goes_before_that_of_the_link(cli: Cli) -> None:
     one = suspend(cli)
-    assert cli("signal", one.link("approved"), "chatter", "--json").json["effect"] == "no_op"
+    ran = cli("signal", one.link("approved"), "chatter", "--json", code=2)
+    assert ran.error["details"]["field"] == "signal_name"
     ran = cli("signal", one.link(None), "--json", code=2)
     assert ran.error["details"]["field"] == "name"
     assert cli("signal", one.link(None), "approved", "--json").json["outcome"] == "triggered_resume"
@@ -79,8 +80,8 @@ def test_a_waitpoint_takes_the_token_of_the_environment(cli: Cli, monkeypatch: p
     one = suspend(cli)
     monkeypatch.setenv("FLOWFABRIC_WAITPOINT_TOKEN", one.token)
     at = ("--waitpoint", one.waitpoint, "--json")
-    ran = cli("signal", one.id, "chatter", *at)
-    assert (ran.json["outcome"], ran.json["effect"]) == ("accepted", "no_op")
+    ran = cli("signal", one.id, "chatter", *at, code=2)
+    assert ran.error["details"]["field"] == "signal_name"
     assert state(cli, one.id) == "suspended"
     assert cli("signal", one.id, "approved", *at).json["outcome"] == "triggered_resume"
 
