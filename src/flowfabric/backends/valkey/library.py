@@ -88,9 +88,9 @@ class Library:
             raise self._failure(spec, keys, error) from error
 
     def _failure(self, spec: FunctionSpec, keys: Sequence[str], error: ServerReplyError) -> ScriptFault | Corruption:
-        """A key of another type is a corruption, and so is whatever a function stumbles on that only reads."""
+        """Whatever a function stumbles on that only reads is a corruption, like a key of another type."""
         fault = self._fault(spec.function, error)
-        if "WRONGTYPE" not in error.text and "no-writes" not in spec.flags:
+        if "no-writes" not in spec.flags:
             return fault
         record = keys[0] if keys else ""
         return Corruption(f"{record} cannot be read: {fault.message}", operation=spec.function, record=record)
