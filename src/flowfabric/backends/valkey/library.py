@@ -111,18 +111,10 @@ class Library:
         except ServerReplyError as error:
             raise self._failure(spec, keys, error) from error
 
-<<<<<<< HEAD
     def _failure(self, spec: FunctionSpec, keys: Sequence[str], error: ServerReplyError) -> FlowFabricError:
-        """A key of another type is a corruption, and so is whatever a function stumbles on that only reads."""
-        fault = self._fault(spec.function, error)
-        is_damage = "WRONGTYPE" in error.text or "no-writes" in spec.flags
-        if not is_damage or not isinstance(fault, ScriptFault):
-=======
-    def _failure(self, spec: FunctionSpec, keys: Sequence[str], error: ServerReplyError) -> ScriptFault | Corruption:
         """Whatever a function stumbles on that only reads is a corruption, like a key of another type."""
         fault = self._fault(spec.function, error)
-        if "no-writes" not in spec.flags:
->>>>>>> names
+        if "no-writes" not in spec.flags or not isinstance(fault, ScriptFault):
             return fault
         record = keys[0] if keys else ""
         return Corruption(f"{record} cannot be read: {fault.message}", operation=spec.function, record=record)
