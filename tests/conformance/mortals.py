@@ -35,11 +35,17 @@ class MortalLibrary(Library):
         self._random = rng
         self._risk = risk
 
-    async def invoke(self, spec: FunctionSpec, keys: Sequence[str], args: Sequence[str | bytes | int]) -> Reply:
+    async def invoke(
+        self,
+        spec: FunctionSpec,
+        keys: Sequence[str],
+        args: Sequence[str | bytes | int],
+        namespaces: Sequence[str] | None = None,
+    ) -> Reply:
         dies = self._random.random() < self._risk
         if dies and self._random.random() < 0.5:
             raise Killed
-        reply = await super().invoke(spec, keys, args)
+        reply = await super().invoke(spec, keys, args, namespaces)
         if dies:
             raise Killed
         return reply

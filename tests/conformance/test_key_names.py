@@ -30,7 +30,8 @@ PASSING = ("claim_batch", "complete_execution", "create_pending_waitpoint", "due
 
 
 def kind_of(key: str) -> str:
-    """A key without what differs from one store to the next: ids, and the partitions of executions."""
+    """A key without what differs from one store to the next: ids, tickets, and the partitions of executions."""
+    key = re.sub(r"#\d+$", "#<ticket>", key)
     return _LEASE.sub(r"\1<lease>", _UUID.sub("<uuid>", re.sub(r"\{(fp|b|q):\d+\}", r"{\1:N}", key)))
 
 

@@ -30,7 +30,7 @@ OTHER = LaneId("other")
 MARKER = LaneId("marker")
 LANES = [LaneId(name) for name in ("a", "b", "c", "d", "e", "f", "g", "h")]
 GPU = ExecutionPolicy(routing_requirements=RoutingRequirements(required_capabilities=("gpu", "large")))
-CONNECT_PAGE = Path(__file__).parents[2] / "docs/howto/connect.md"
+ACL_PAGE = Path(__file__).parents[2] / "docs/howto/secure.md"
 
 Heard = frozenset[tuple[LaneId, Partition]]
 
@@ -312,7 +312,7 @@ async def test_listeners_survive_the_node_they_listen_to() -> None:
 
 
 async def test_the_documented_rights_are_enough_and_fewer_are_told_at_once() -> None:
-    rules = next(line for line in CONNECT_PAGE.read_text().splitlines() if line.startswith("ACL SETUSER operator"))
+    rules = next(line for line in ACL_PAGE.read_text().splitlines() if line.startswith("ACL SETUSER operator"))
     with start_standalone() as server:
         for user, more in (("operator", ()), ("deaf", ("resetchannels",))):
             server.call("ACL", "SETUSER", user, *rules.split()[3:], *more)

@@ -14,7 +14,7 @@ from flowfabric.core.states import BlockingReason
 from tests.conformance.driver import RETRYING, TTL, WORKER, Driver, Subject
 from tests.conformance.flowing import Graph
 from tests.conformance.invariants import key_names
-from tests.conformance.limiting import Limits
+from tests.conformance.limiting import Limits, partition_of
 from tests.conformance.suspending import Suspender, fresh
 
 
@@ -166,10 +166,13 @@ async def _limits(store: WholeStore) -> None:
     await d.complete(held)
     await limits.drain(held)
     store.quota = await limits.quota(max_concurrent=1, key_by=c.QuotaKey.LANE)
-    first, second = [await limits.submit(quotas=(store.quota,)) for _ in range(2)]
-    await d.take(execution_ids=(first.execution_id,), count=1)
-    await d.backend.claim_executions(_claim(d, execution_ids=(second.execution_id,)))
-    store.executions["limited"] = second
+    first, *others = [await limits.submit(quotas=(store.quota,)) for _ in range(3)]
+    (held,) = await d.take(execution_ids=(first.execution_id,), count=1)
+    await d.backend.claim_executions(_claim(d, execution_ids=tuple(each.execution_id for each in others)))
+    done = c.CompleteExecutionArgs(execution_id=held.execution_id, fence=held.fence, result_payload=b"")
+    args = b.FinishExecutionsArgs(partition=partition_of(held), finish=(done,), claim=_claim(d, count=1))
+    await d.backend.finish_executions(args)  # the slot passes on to the second
+    store.executions["limited"] = others[1]
     await store.look()
     await limits.backend.attach_limit(
         c.AttachLimitArgs(limit_kind="budget", limit_id=store.budget, scope_type="lane", scope_id="another")

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from flowfabric.backends.valkey.backend import ValkeyBackend
 from flowfabric.backends.valkey.calls import at_once
+from flowfabric.client.ordered_uuids import OrderedUuids
 from flowfabric.core import contracts as c
 from flowfabric.core.conditions import Single
 from flowfabric.core.ids import (
@@ -36,8 +37,11 @@ _UUID: Final = re.compile(rb"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _VARYING: Final = re.compile(r"\d{13}(?:-\d+)?|k1:[0-9a-f]{40,64}|(?<=\"opaque\":\")[^\"]+")
 
 
+_UUIDS: Final = OrderedUuids()  # those of one millisecond wait in the order of their ids
+
+
 def new_execution() -> ExecutionId:
-    return ExecutionId(f"{TAG}:{uuid.uuid4()}")
+    return ExecutionId(f"{TAG}:{_UUIDS.next()}")
 
 
 def new_flow(backend: ValkeyBackend) -> FlowId:

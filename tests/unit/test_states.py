@@ -19,7 +19,7 @@ from flowfabric.core.states import (
     derive_public_state,
     violations,
 )
-from flowfabric.errors import BadReply
+from flowfabric.errors import Corruption
 
 P, OWN, E, B, T, A = (
     LifecyclePhase, OwnershipState, EligibilityState, BlockingReason, TerminalOutcome, AttemptState,
@@ -183,6 +183,6 @@ def test_the_default_of_a_member_that_waits_is_a_legal_state_whose_public_state_
 
 @pytest.mark.parametrize("record", [{}, {"lifecycle_phase": "asleep"}, {"lifecycle_phase": ""}])
 def test_a_record_without_a_known_state_is_corrupt(record: dict[str, str]) -> None:
-    with pytest.raises(BadReply) as caught:
+    with pytest.raises(Corruption) as caught:
         StateVector.from_record(record)
     assert caught.value.code == "corruption"

@@ -86,13 +86,23 @@ async def _foreign_record(client: Client) -> str | None:
     try:
         for node in await client.primaries():
             for key in await _records(node):
-                text = key.decode(errors="replace")
-                if await client.execute("HEXISTS", key, FOREIGN_FIELD, key=text, repeatable=True):
-                    return f"{text} has a field {FOREIGN_FIELD}"
+                if await _is_foreign_record(client, key):
+                    return f"{key.decode(errors='replace')} has a field {FOREIGN_FIELD}"
     except (ServerReplyError, BackendUnavailable) as error:
         if "no permissions" not in str(error):
             raise
     return None
+
+
+async def _is_foreign_record(client: Client, key: bytes) -> bool:
+    """A key that holds no hash is a damaged record of nobody's, which says nothing about the layout."""
+    try:
+        text = key.decode(errors="replace")
+        return bool(await client.execute("HEXISTS", key, FOREIGN_FIELD, key=text, repeatable=True))
+    except ServerReplyError as error:
+        if error.prefix != "WRONGTYPE":
+            raise
+        return False
 
 
 async def _records(node: Node) -> list[bytes]:

@@ -32,10 +32,10 @@ local function add_queue(facts, x)
   if x.lifecycle_phase ~= "runnable" or x.eligibility_state ~= "eligible_now" then return end
   local key = index.queue_key(x)
   add(facts, "ahead", redis.call("ZRANK", key, x.id))
-  local first = redis.call("ZRANGE", key, 0, 0)[1]
+  local id = redis.call("ZRANGE", key, 0, 0)[1]
   -- Whoever else waits in the lane: their number is told to all, their ids to those who may name them.
-  if first and (first == x.id or not tenant.scope or record.load("ff:exec:" .. x.tag .. ":" .. first .. ":core")) then
-    add(facts, "first_in_queue", first)
+  if id and (id == x.id or not tenant.scope or record.load("ff:exec:" .. x.tag .. ":" .. id .. ":core")) then
+    add(facts, "first_in_queue", id)
   end
 end
 
