@@ -70,8 +70,8 @@ _VALUES: Final[dict[str, Any]] = {
 _GRAPHS: Final = ("submit_flow", "grow_flow")
 
 
-def unknown(backend: ValkeyBackend, kind: str) -> str:
-    """An id of nothing, of the same shape."""
+def unknown(backend: ValkeyBackend, kind: str, foreign: str | None = None) -> str:
+    """An id of nothing, of the same shape; where lists are ordered by such ids, it stands beside the foreign one."""
     match kind:
         case "ExecutionId":
             return new_execution()
@@ -81,7 +81,7 @@ def unknown(backend: ValkeyBackend, kind: str) -> str:
             return "unheard-of"
         case "WorkerInstanceId":
             return f"worker-{uuid.uuid4()}"
-    return str(uuid.uuid4())
+    return str(uuid.UUID(int=uuid.UUID(foreign).int ^ 1) if foreign else uuid.uuid4())
 
 
 class Call:

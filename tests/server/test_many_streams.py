@@ -199,13 +199,16 @@ class TestShares:
         begin = (await fabric_kit.backend.read_events(c.ReadEventsArgs(cursor=END))).cursor
         handle = await happen(fabric_kit)
         now = most = 0
-        read = LogSource.read
+        are_two, read = asyncio.Event(), LogSource.read
 
         async def counted(self: LogSource, place: str | None) -> Any:
             nonlocal now, most
             now += 1
             most = max(most, now)
+            if most > 1:
+                are_two.set()
             try:
+                await are_two.wait()  # the others come meanwhile
                 return await read(self, place)
             finally:
                 now -= 1

@@ -78,11 +78,12 @@ class Trial:
 
     async def compare(self, theirs: World) -> None:
         world = await self._world()
-        missed = await self._said(world, unknown(self._backend, self._place.kind))
+        foreign = Call(self._operation, theirs, self._place).foreign()
+        missed = await self._said(world, unknown(self._backend, self._place.kind, foreign))
         # Reads leave a world as it was, so that both see the same one; what writes gets one of its own.
         world = world if self._operation.method == "GET" else await self._world()
         before = await dump(self._backend)
-        found = await self._said(world, Call(self._operation, theirs, self._place).foreign())
+        found = await self._said(world, foreign)
         is_refused = found[0] >= 400 or '"error":' in found[1]  # in place of an outcome of a batch
         self.check_store(theirs, before, await dump(self._backend), is_refused=is_refused)
         if (self._operation.port, place_name(self._place.path)) in MADE:
