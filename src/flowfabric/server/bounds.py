@@ -33,7 +33,7 @@ def read_json(kind: object, data: bytes | str, *, root: str = "") -> Any:
     """What a caller sent, as this kind; nested no deeper than all who read it can follow."""
     text = data.encode("utf-8", "replace") if isinstance(data, str) else data
     most = limits.JSON_MAX_DEPTH
-    if text.count(b"[") + text.count(b"{") > most and not _is_within(text, most):
+    if len(text) > most and text.count(b"[") + text.count(b"{") > most and not _is_within(text, most):
         raise InvalidInput(root or "json", f"{len(text)} bytes", f"must not be nested deeper than {most} levels")
     return from_json(kind, data, root=root)
 

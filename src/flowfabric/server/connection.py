@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from enum import Enum, auto
+from functools import cache
 from http import HTTPStatus
 from math import inf
 from typing import Any, Final
@@ -60,6 +61,8 @@ class Connection(HttpToolsProtocol):
         super().__init__(*args, **named)
         self._all = connections
         self._settings = connections.settings
+        self._seconds = _seconds(connections.settings)
+        self._upgrades = False
         self._stage = _Stage.FIRST
         self._until = inf  # when the stage must have ended
         self._stuck_at: float | None = None  # since when the client does not read
@@ -127,7 +130,8 @@ class Connection(HttpToolsProtocol):
         self._stage = _Stage.BODY
         self._unread = 0
         self._all.waiting.pop(self, None)
-        if self.parser.should_upgrade():
+        self._upgrades = self.parser.should_upgrade()
+        if self._upgrades:
             self.cycle.keep_alive = False  # what follows is another protocol, if it has no body
 
     def on_chunk_header(self) -> None:
@@ -139,7 +143,7 @@ class Connection(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         self._unread = 0
-        self._stage = _Stage.END if self.parser.should_upgrade() else _Stage.NOTHING
+        self._stage = _Stage.END if self._upgrades else _Stage.NOTHING
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
@@ -166,16 +170,7 @@ class Connection(HttpToolsProtocol):
 
     def _enter(self, stage: _Stage) -> None:
         self._stage = stage
-        match stage:
-            case _Stage.FIRST | _Stage.HEAD:
-                seconds = self._settings.header_timeout_ms / 1000
-            case _Stage.BODY:
-                seconds = self._settings.body_timeout_ms / 1000 + _GRACE_S
-            case _Stage.END:
-                seconds = _LINGER_S
-            case _:
-                seconds = inf
-        self._until = self.loop.time() + seconds
+        self._until = inf if stage is _Stage.NOTHING else self.loop.time() + self._seconds[stage]
 
     def _end_late(self, now: float) -> None:
         if self._stage is _Stage.BODY and self.flow.read_paused:
@@ -234,6 +229,14 @@ class Connection(HttpToolsProtocol):
             "connection: close",
         ]
         self.transport.write("\r\n".join([*head, "", ""]).encode() + body)
+
+
+@cache
+def _seconds(settings: ServerSettings) -> dict[_Stage, float]:
+    """How long each stage may take."""
+    head = settings.header_timeout_ms / 1000
+    body = settings.body_timeout_ms / 1000 + _GRACE_S
+    return {_Stage.FIRST: head, _Stage.HEAD: head, _Stage.BODY: body, _Stage.END: _LINGER_S}
 
 
 def _too_large(most: int) -> FlowFabricError:
