@@ -22,10 +22,10 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from flowfabric.backends.valkey.client import StandaloneClient
-from flowfabric.backends.valkey.connection import connect
-from flowfabric.backends.valkey.embedded import EmbeddedServer
-from flowfabric.backends.valkey.url import parse_url
+from flowfabric.backends.valkey.embedded.server import EmbeddedServer
+from flowfabric.backends.valkey.wire.client import StandaloneClient
+from flowfabric.backends.valkey.wire.connection import connect
+from flowfabric.backends.valkey.wire.url import parse_url
 from flowfabric.config import Settings
 
 KEY, VALUE = "key", b"v" * 100

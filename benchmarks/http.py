@@ -27,7 +27,7 @@ from benchmarks.figures import Spread, in_turn, percentile, ratio
 from benchmarks.http_calls import Caller, Process, process_of
 from benchmarks.http_crowd import Crowd, crowd
 from benchmarks.peers.report import Goal, Table, machine
-from flowfabric.worker import loops
+from flowfabric.worker.loop import event_loop
 
 GOAL = 0.35
 CONNECTIONS = 64
@@ -206,7 +206,7 @@ def main() -> None:
     parser.add_argument("--frames", type=int, default=50, help="that each of them gets")
     parser.add_argument("--streams", type=int, default=1_000, help="of one token, while another one submits")
     options = parser.parse_args()
-    report(options, *loops.run(measure(options)))
+    report(options, *event_loop.run(measure(options)))
 
 
 if __name__ == "__main__":

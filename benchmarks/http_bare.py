@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from flowfabric.worker import loops
+from flowfabric.worker.loop import event_loop
 
 
 async def answer(request: Request) -> Response:
@@ -32,4 +32,4 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    loops.run(main())
+    event_loop.run(main())

@@ -15,7 +15,7 @@ from benchmarks.figures import Spread, percentile
 from benchmarks.http_calls import Caller, Process, process_of
 from benchmarks.peers.report import Goal
 from flowfabric.backends.http.operations import Scope
-from flowfabric.server.tokens import new_token, write_tokens
+from flowfabric.server.access.tokens import new_token, write_tokens
 
 GOAL = 1.5
 SEE_ALL = 20  # of the streams; every other one has a lane of its own

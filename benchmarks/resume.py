@@ -28,9 +28,9 @@ from benchmarks.peers.report import Goal, Table, machine
 from flowfabric import Context, Engine, Fabric, Worker
 from flowfabric.backends.ports import EngineBackend
 from flowfabric.backends.valkey.backend import ValkeyBackend
-from flowfabric.core import batch as b
 from flowfabric.core import contracts as c
 from flowfabric.core.conditions import ByName, Single
+from flowfabric.core.contracts import batch as b
 from flowfabric.core.ids import (
     AttemptIndex,
     ExecutionId,

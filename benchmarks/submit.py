@@ -19,9 +19,9 @@ from statistics import median
 from typing import Any
 
 from benchmarks.figures import Spread, in_turn
-from flowfabric.backends.valkey.embedded import EmbeddedServer
+from flowfabric.backends.valkey.embedded.server import EmbeddedServer
 from flowfabric.client.fabric import Fabric
-from flowfabric.client.tasks import task
+from flowfabric.client.tasks.task import task
 
 try:
     from redis import asyncio as redis  # type: ignore[import-not-found, unused-ignore]

@@ -27,7 +27,8 @@ from flowfabric.backends.valkey.backend import ValkeyBackend
 from flowfabric.config import Settings
 from flowfabric.core import contracts as c
 from flowfabric.core.ids import ExecutionId, LaneId, Namespace
-from flowfabric.worker import Worker, WorkerStats, loops
+from flowfabric.worker import Worker, WorkerStats
+from flowfabric.worker.loop import event_loop
 
 LANE = LaneId("default")
 MOST_TASKS = 200_000
@@ -164,7 +165,7 @@ def main() -> None:
     options = parser.parse_args()
     places: Counter[str] | None = Counter() if options.profile else None
     tasks = min(options.tasks, MOST_TASKS)
-    run = loops.run if options.loop == "uvloop" else asyncio.run
+    run = event_loop.run if options.loop == "uvloop" else asyncio.run
     turns = run(measure(tasks, options.concurrency, options.repetitions, places))
     if options.json:
         print(json.dumps({"tasks": tasks, "turns": [asdict(turn) for turn in turns]}, indent=2))

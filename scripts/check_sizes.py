@@ -23,7 +23,7 @@ def problems() -> Iterator[str]:
                 if length > PYTHON_FUNCTION:
                     yield f"{name}:{node.lineno}: {node.name} has {length} lines, at most {PYTHON_FUNCTION}"
     for kind, limit in (("fn", LUA_FN), ("lib", LUA_LIB)):
-        for path in sorted((ROOT / "src/flowfabric/backends/valkey/lua" / kind).glob("*.lua")):
+        for path in sorted((ROOT / "src/flowfabric/backends/valkey/lua" / kind).rglob("*.lua")):
             if (lines := path.read_text().count("\n")) > limit:
                 yield f"{path.relative_to(ROOT)}: {lines} lines, at most {limit}"
 

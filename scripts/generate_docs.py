@@ -5,10 +5,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from flowfabric.backends.valkey.bundle import bundle
+from flowfabric.backends.valkey.library.bundle import bundle
 from flowfabric.cli import reference
-from flowfabric.core.states import PublicState
-from flowfabric.core.transitions import (
+from flowfabric.core.rules.transitions import (
     OPERATORS,
     SITUATIONS,
     TERMINAL,
@@ -19,8 +18,9 @@ from flowfabric.core.transitions import (
     Situation,
     moves,
 )
+from flowfabric.core.states import PublicState
 from flowfabric.errors import CODES
-from flowfabric.server import reference as server_reference
+from flowfabric.server.reference import page as server_reference
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 
@@ -34,7 +34,7 @@ def state_machine() -> str:
     lines = [
         "# The state machine",
         "",
-        "Printed from `flowfabric.core.transitions`; `make docs` writes it, `make lint` compares it, and",
+        "Printed from `flowfabric.core.rules.transitions`; `make docs` writes it, `make lint` compares it, and",
         "`tests/conformance/test_state_table.py` calls every operation in every situation.",
         "",
         "## What the public sees",

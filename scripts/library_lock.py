@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from flowfabric.backends.valkey.bundle import bundle
+from flowfabric.backends.valkey.library.bundle import bundle
 
 LOCK = Path(__file__).resolve().parent.parent / "tests" / "golden" / "library.json"
 

@@ -13,7 +13,7 @@ from examples.demo.__main__ import TOKENS, draw, send_letters
 from examples.demo.agents import LANE, worker
 from flowfabric import Engine, Fabric, FlowHandle
 from flowfabric.core import contracts as c
-from flowfabric.server.listening import listening
+from flowfabric.server.http.listener import listening
 from flowfabric.server.settings import ServerSettings
 from tests.browsers import opened_browser
 

@@ -12,8 +12,8 @@ import valkey
 from hypothesis import HealthCheck, settings
 
 from flowfabric.backends.valkey.backend import ValkeyBackend
-from flowfabric.backends.valkey.bundle import bundle
-from flowfabric.backends.valkey.embedded import EmbeddedServer
+from flowfabric.backends.valkey.embedded.server import EmbeddedServer
+from flowfabric.backends.valkey.library.bundle import bundle
 from flowfabric.config import Settings
 from flowfabric.core.partition import PartitionConfig
 from flowfabric.testing import ManualClock

@@ -8,14 +8,14 @@ from contextlib import asynccontextmanager
 from typing import Any, cast
 
 from flowfabric.backends.ports import EngineBackend
-from flowfabric.core import batch as b
 from flowfabric.core import contracts as c
+from flowfabric.core.contracts import batch as b
 from flowfabric.core.ids import BudgetId, LaneId
 from flowfabric.core.partition import Partition, PartitionFamily
+from flowfabric.engine.ownership import Territory
 from flowfabric.engine.service import Surroundings
 from flowfabric.engine.settings import EngineSettings
 from flowfabric.engine.slots import Slots
-from flowfabric.engine.territory import Territory
 from flowfabric.engine.timing import Timer
 
 _TURNS = 30  # enough for a task to pass a result through everything in between

@@ -10,11 +10,11 @@ from typing import Any, TypeVar
 import uvicorn
 
 from flowfabric.backends.valkey.backend import ValkeyBackend
-from flowfabric.backends.valkey.bundle import bundle
+from flowfabric.backends.valkey.library.bundle import bundle
 from flowfabric.config import Settings
 from flowfabric.core.partition import PartitionConfig
 from flowfabric.server.app import create_app
-from flowfabric.server.listening import config_of
+from flowfabric.server.http.listener import config_of
 from flowfabric.server.settings import ServerSettings
 
 T = TypeVar("T")

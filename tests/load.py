@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
 from flowfabric.backends.valkey.backend import ValkeyBackend
-from flowfabric.backends.valkey.cluster import key_slot
+from flowfabric.backends.valkey.wire.cluster import key_slot
 from flowfabric.core import contracts as c
 from flowfabric.core.ids import AttemptId, ExecutionId, LaneId, LeaseId, Namespace, WorkerId, WorkerInstanceId
 from flowfabric.core.partition import PartitionConfig

@@ -334,7 +334,7 @@ def _answers(server: TestServer) -> bool:
 
 _MEMBER = """
 import asyncio, pathlib, sys
-from flowfabric.backends.valkey.embedded import EmbeddedServer
+from flowfabric.backends.valkey.embedded.server import EmbeddedServer
 
 async def main():
     server = await EmbeddedServer.join(pathlib.Path(sys.argv[1]) if sys.argv[1] else None)

@@ -7,7 +7,7 @@ import sys
 import time
 
 from flowfabric import Context, Worker, task
-from flowfabric.worker import loops
+from flowfabric.worker.loop import event_loop
 
 
 @task(lane="load", retry=0)
@@ -26,4 +26,4 @@ async def count_aloud(ctx: Context, frames: int, per_second: int) -> int:
 if __name__ == "__main__":
     worker = Worker(["load"], concurrency=int(sys.argv[2]))
     worker.add(count_aloud)
-    loops.run(worker.run(sys.argv[1]))
+    event_loop.run(worker.run(sys.argv[1]))

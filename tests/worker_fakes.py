@@ -9,11 +9,11 @@ from contextlib import asynccontextmanager
 from typing import Any, cast
 
 from flowfabric.backends.ports import EngineBackend
-from flowfabric.client.tasks import Task
-from flowfabric.core import batch as b
+from flowfabric.client.tasks.task import Task
 from flowfabric.core import contracts as c
-from flowfabric.core.handle import BackendTag, HandleWriter
+from flowfabric.core.contracts import batch as b
 from flowfabric.core.ids import AttemptId, ExecutionId, LaneId, LeaseId, Namespace, WorkerInstanceId
+from flowfabric.core.lease_handle import BackendTag, HandleWriter
 from flowfabric.core.partition import Partition, PartitionConfig, PartitionFamily, lane_partitions
 from flowfabric.core.states import AttemptType, PublicState
 from flowfabric.errors import FlowFabricError

@@ -10,9 +10,9 @@ from typing import Any
 
 from flowfabric.backends.ports import EngineBackend
 from flowfabric.backends.valkey.backend import ValkeyBackend
-from flowfabric.client.tasks import Task
-from flowfabric.core import batch as b
+from flowfabric.client.tasks.task import Task
 from flowfabric.core import contracts as c
+from flowfabric.core.contracts import batch as b
 from flowfabric.core.ids import ExecutionId, LaneId, Namespace
 from flowfabric.core.partition import lane_partitions
 from flowfabric.core.states import PublicState

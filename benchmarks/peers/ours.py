@@ -6,7 +6,7 @@ import asyncio
 
 from benchmarks.peers.protocol import Job, Probe, ready, submitted, timed
 from flowfabric import Fabric, FlowFabricError, Worker, named
-from flowfabric.worker import loops
+from flowfabric.worker.loop import event_loop
 
 PACKAGES = ("flowfabric", "hiredis", "msgspec")
 
@@ -48,4 +48,4 @@ async def work(job: Job) -> None:
 
 if __name__ == "__main__":
     given = Job.given()
-    loops.run(work(given) if given.role == "work" else submit(given))
+    event_loop.run(work(given) if given.role == "work" else submit(given))

@@ -15,7 +15,7 @@ import httpx
 from examples.demo.agents import LANE, plan, publish, review, search, send_letter, worker, write
 from flowfabric import Engine, Fabric, Flow
 from flowfabric.cli.dev.serving import serve
-from flowfabric.cli.output import Output
+from flowfabric.cli.show.output import Output
 from flowfabric.core.codec import to_json
 from flowfabric.core.ids import SignalId
 

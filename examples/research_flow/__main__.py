@@ -7,8 +7,8 @@ import sys
 
 from examples.research_flow.agents import ENOUGH, SEARCHES, apologise, judge, plan, search, worker, write
 from flowfabric import Engine, Fabric, Flow
-from flowfabric.cli.flow_tree import watch
-from flowfabric.cli.output import Output
+from flowfabric.cli.show.flow_tree import watch
+from flowfabric.cli.show.output import Output
 
 AT_MOST_S = 60
 

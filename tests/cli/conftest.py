@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import valkey
 
-from flowfabric.backends.valkey.embedded import EmbeddedServer
+from flowfabric.backends.valkey.embedded.server import EmbeddedServer
 from flowfabric.client.fabric import Fabric
 from flowfabric.core.partition import PartitionConfig
 from tests.cli.harness import Cli

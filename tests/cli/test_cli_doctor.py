@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from flowfabric.backends.valkey.connection import ServerReplyError
+from flowfabric.backends.valkey.wire.connection import ServerReplyError
 from flowfabric.cli.doctor import server, work
 from flowfabric.cli.doctor.checks import Status
 from flowfabric.client.fabric import Fabric

@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-from flowfabric.cli.output import Styled, aligned
+from flowfabric.cli.show.output import Styled, aligned
 from tests.cli.harness import COMMAND, Cli, run
 
 PRINTED = pytest.mark.store_only("how it is printed does not depend on where it comes from")

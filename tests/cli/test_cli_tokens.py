@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from flowfabric.backends.valkey.embedded import EmbeddedServer
-from flowfabric.cli.server import server_settings
+from flowfabric.backends.valkey.embedded.server import EmbeddedServer
+from flowfabric.cli.commands.server import server_settings
 from flowfabric.server.settings import ServerSettings
 from tests.cli.harness import Ran, run
 from tests.http_server import HttpServer

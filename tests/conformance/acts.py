@@ -12,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, run_state_mach
 from flowfabric.backends.valkey.backend import ValkeyBackend
 from flowfabric.core import contracts as c
 from flowfabric.core.policy import ExecutionPolicy, FixedBackoff, RetryPolicy
+from flowfabric.core.rules.transitions import SITUATIONS, Situation
 from flowfabric.core.states import (
     AttemptState,
     BlockingReason,
@@ -20,7 +21,6 @@ from flowfabric.core.states import (
     OwnershipState,
     TerminalOutcome,
 )
-from flowfabric.core.transitions import SITUATIONS, Situation
 from flowfabric.errors import FlowFabricError
 from flowfabric.testing import ManualClock
 from tests.conformance.driver import Driver, Subject

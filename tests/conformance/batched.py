@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TypeVar
 
-from flowfabric.backends.gathering import Gatherer
+from flowfabric.backends.batching import Gatherer
 from flowfabric.backends.valkey.backend import ValkeyBackend
-from flowfabric.core import batch as b
 from flowfabric.core import contracts as c
+from flowfabric.core.contracts import batch as b
 from flowfabric.core.ids import ExecutionId
 from flowfabric.core.partition import Partition, PartitionFamily
 from flowfabric.errors import FlowFabricError

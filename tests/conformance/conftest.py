@@ -4,8 +4,8 @@ from functools import partial
 
 import pytest
 
-from flowfabric.backends.valkey import keys
 from flowfabric.backends.valkey.backend import ValkeyBackend
+from flowfabric.backends.valkey.library import keys
 from flowfabric.testing import ManualClock
 from tests.conformance.driver import Driver
 from tests.conformance.limiting import Limits

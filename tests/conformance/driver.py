@@ -6,10 +6,10 @@ import uuid
 from dataclasses import dataclass, field
 from typing import Any
 
-from flowfabric.backends.valkey import keys
 from flowfabric.backends.valkey.backend import ValkeyBackend
-from flowfabric.core import batch as b
+from flowfabric.backends.valkey.library import keys
 from flowfabric.core import contracts as c
+from flowfabric.core.contracts import batch as b
 from flowfabric.core.ids import (
     AttemptId,
     EdgeId,
@@ -22,8 +22,8 @@ from flowfabric.core.ids import (
     WorkerInstanceId,
 )
 from flowfabric.core.policy import ExecutionPolicy, FixedBackoff, RetryPolicy
+from flowfabric.core.rules.transitions import Situation
 from flowfabric.core.states import BlockingReason, StateVector
-from flowfabric.core.transitions import Situation
 from flowfabric.testing import ManualClock
 
 LANE = LaneId("default")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from flowfabric.backends.valkey.calls import flat_to_dict
-from flowfabric.backends.valkey.client import Client
-from flowfabric.core.graph import EdgeGroupState, EdgeState, join_state
+from flowfabric.backends.valkey.library.calls import flat_to_dict
+from flowfabric.backends.valkey.wire.client import Client
+from flowfabric.core.rules.graph import EdgeGroupState, EdgeState, join_state
 from flowfabric.core.states import StateVector
 from tests.conformance.invariants import dump
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from flowfabric.core import contracts as c
-from flowfabric.core.graph import EdgeGroupState, EdgeState, edge_state, join_state
+from flowfabric.core.rules.graph import EdgeGroupState, EdgeState, edge_state, join_state
 from flowfabric.core.states import TerminalOutcome
 
 LIVE = ("blocked", "waiting", "active")

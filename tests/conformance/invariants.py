@@ -7,9 +7,9 @@ import re
 from collections import defaultdict
 from typing import Any
 
-from flowfabric.backends.valkey.calls import flat_to_dict
-from flowfabric.backends.valkey.client import Client
-from flowfabric.backends.valkey.keys import part
+from flowfabric.backends.valkey.library.calls import flat_to_dict
+from flowfabric.backends.valkey.library.keys import part
+from flowfabric.backends.valkey.wire.client import Client
 from flowfabric.core.states import (
     PHASE_DEFAULTS,
     BlockingReason,

@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from flowfabric.core import batch as b
 from flowfabric.core import contracts as c
+from flowfabric.core.contracts import batch as b
 from flowfabric.core.ids import ExecutionId, ReservationId
 from flowfabric.core.partition import Partition, PartitionFamily
 from flowfabric.errors import Conflict

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from flowfabric.backends.valkey import keys
-from flowfabric.core import batch as b
+from flowfabric.backends.valkey.library import keys
 from flowfabric.core import contracts as c
+from flowfabric.core.contracts import batch as b
 from flowfabric.core.ids import BudgetId, QuotaPolicyId, ReservationId
 from flowfabric.core.partition import Partition, PartitionFamily, budget_partition
 from flowfabric.core.policy import ExecutionPolicy

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from flowfabric.core.policy import TimeoutBehavior
+from flowfabric.core.rules.transitions import SITUATIONS, Situation
 from flowfabric.core.states import (
     AttemptState,
     BlockingReason,
@@ -14,7 +15,6 @@ from flowfabric.core.states import (
     StateVector,
     TerminalOutcome,
 )
-from flowfabric.core.transitions import SITUATIONS, Situation
 from tests.conformance.model_waits import Suspension, Waitpoint
 
 MAX_RETRIES = 2

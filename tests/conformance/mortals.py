@@ -7,12 +7,12 @@ import random
 from collections.abc import Sequence
 
 from flowfabric.backends.valkey.backend import ValkeyBackend
-from flowfabric.backends.valkey.calls import FunctionCaller
-from flowfabric.backends.valkey.client import Reply
-from flowfabric.backends.valkey.contract import FunctionSpec
-from flowfabric.backends.valkey.library import Library
-from flowfabric.core import batch as b
+from flowfabric.backends.valkey.library.calls import FunctionCaller
+from flowfabric.backends.valkey.library.contract import FunctionSpec
+from flowfabric.backends.valkey.library.loader import Library
+from flowfabric.backends.valkey.wire.client import Reply
 from flowfabric.core import contracts as c
+from flowfabric.core.contracts import batch as b
 from flowfabric.core.ids import WorkerId, WorkerInstanceId
 from flowfabric.core.partition import Partition
 from flowfabric.errors import FlowFabricError

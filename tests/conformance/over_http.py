@@ -10,7 +10,7 @@ from typing import Any
 from flowfabric.backends.http.backend import HttpBackend
 from flowfabric.backends.http.operations import BY_PORT
 from flowfabric.backends.valkey.backend import ValkeyBackend
-from flowfabric.backends.valkey.tailing import FrameTails
+from flowfabric.backends.valkey.listen.frame_tail import FrameTails
 from flowfabric.config import Settings
 from tests.http_server import server_of
 

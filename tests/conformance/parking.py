@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 
 from flowfabric.backends.ports import WorkListener
-from flowfabric.backends.valkey.calls import flat_to_dict
-from flowfabric.core import batch as b
+from flowfabric.backends.valkey.library.calls import flat_to_dict
 from flowfabric.core import contracts as c
+from flowfabric.core.contracts import batch as b
 from flowfabric.core.ids import ExecutionId, LaneId, Namespace, WorkerInstanceId
 from flowfabric.core.partition import Partition, lane_partitions
 from flowfabric.core.policy import ExecutionPolicy, RoutingRequirements

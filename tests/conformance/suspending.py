@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from flowfabric.core import batch as b
 from flowfabric.core import contracts as c
 from flowfabric.core.conditions import ByName, ResumeCondition, Single
+from flowfabric.core.contracts import batch as b
 from flowfabric.core.ids import SignalId, SuspensionId, WaitpointId, WaitpointKey, WaitpointToken
 from flowfabric.core.tokens import Kid, SecretHex
 from tests.conformance.batched import partition_of

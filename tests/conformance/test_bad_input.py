@@ -17,10 +17,10 @@ from flowfabric.backends.ports import (
     RetentionPort,
     SchedulingPort,
 )
-from flowfabric.backends.stream_ports import StreamPort
-from flowfabric.core import batch as b
+from flowfabric.backends.ports.streams import StreamPort
 from flowfabric.core import contracts as c
 from flowfabric.core import limits
+from flowfabric.core.contracts import batch as b
 from flowfabric.core.ids import ExecutionId
 from flowfabric.core.partition import Partition, PartitionFamily
 from flowfabric.core.policy import policy_from_json

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from flowfabric.backends.valkey.backend import ValkeyBackend
-from flowfabric.backends.valkey.calls import flat_to_dict
-from flowfabric.core import batch as b
+from flowfabric.backends.valkey.library.calls import flat_to_dict
 from flowfabric.core import contracts as c
+from flowfabric.core.contracts import batch as b
 from flowfabric.core.ids import AttemptId, ExecutionId, LaneId, LeaseId, Namespace, WorkerInstanceId
 from flowfabric.core.policy import ExecutionPolicy, RoutingRequirements
+from flowfabric.core.rules.transitions import Situation
 from flowfabric.core.states import AttemptRecordState, AttemptType, LaneState, PublicState
-from flowfabric.core.transitions import Situation
 from flowfabric.errors import ExecutionNotFound, FlowFabricError, InvalidInput, StaleLease
 from flowfabric.testing import ManualClock
 from tests.conformance.batched import partition_of

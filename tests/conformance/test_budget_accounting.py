@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from flowfabric.backends.valkey.backend import ValkeyBackend
-from flowfabric.backends.valkey.debts import Debt
-from flowfabric.core import batch as b
+from flowfabric.backends.valkey.rows.limit_records import Debt
 from flowfabric.core import contracts as c
+from flowfabric.core.contracts import batch as b
 from flowfabric.core.ids import ReservationId
 from flowfabric.core.partition import Partition, PartitionFamily
 from flowfabric.testing import ManualClock

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from flowfabric.core import batch as b
 from flowfabric.core import contracts as c
+from flowfabric.core.contracts import batch as b
 from flowfabric.core.ids import ReservationId
 from flowfabric.core.partition import Partition, PartitionFamily
 from flowfabric.errors import InvalidInput, StaleLease

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from flowfabric.core import contracts as c
+from flowfabric.core.rules.transitions import TERMINAL, Situation
 from flowfabric.core.states import AttemptRecordState, PublicState
-from flowfabric.core.transitions import TERMINAL, Situation
 from flowfabric.errors import ExecutionNotActive, FlowFabricError, LeaseExpired, StaleLease
 from tests.conformance.driver import TTL, Driver, made_up_fence
 from tests.conformance.invariants import dump

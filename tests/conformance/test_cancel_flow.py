@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from flowfabric.backends.valkey import keys
-from flowfabric.core import batch as b
+from flowfabric.backends.valkey.library import keys
 from flowfabric.core import contracts as c
+from flowfabric.core.contracts import batch as b
 from flowfabric.core.partition import flow_partition
 from flowfabric.errors import Conflict, FlowFabricError, NotFound
 from tests.conformance.driver import BACKOFF, Driver, Subject

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from flowfabric.core import batch as b
 from flowfabric.core import contracts as c
+from flowfabric.core.contracts import batch as b
 from flowfabric.core.ids import FlowId
 from flowfabric.core.partition import flow_partition
 from flowfabric.errors import FlowFabricError

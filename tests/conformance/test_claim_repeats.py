@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from flowfabric.backends.valkey.calls import Fields
+from flowfabric.backends.valkey.library.calls import Fields
 from flowfabric.core.codec import to_msgpack
 from flowfabric.core.ids import AttemptId, LeaseId
 from flowfabric.core.states import PublicState

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from flowfabric.core import batch as b
 from flowfabric.core import contracts as c
+from flowfabric.core.contracts import batch as b
 from tests.conformance.batched import partition_of
 from tests.conformance.driver import Driver
 from tests.conformance.flowing import Graph

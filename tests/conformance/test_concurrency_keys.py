@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from flowfabric.core import batch as b
 from flowfabric.core import contracts as c
+from flowfabric.core.contracts import batch as b
 from flowfabric.core.ids import ExecutionId, LaneId, Namespace
 from flowfabric.core.partition import PartitionConfig, lane_partitions
 from flowfabric.core.policy import ExecutionPolicy, RoutingRequirements

@@ -6,12 +6,12 @@ from collections import Counter
 
 import pytest
 
-from flowfabric.backends.valkey import listing
+from flowfabric.backends.valkey.ports import listing
 from flowfabric.core import contracts as c
 from flowfabric.core.ids import LaneId
 from flowfabric.core.policy import ExecutionPolicy, RoutingRequirements
+from flowfabric.core.rules.transitions import Situation
 from flowfabric.core.states import PublicState
-from flowfabric.core.transitions import Situation
 from flowfabric.errors import InvalidInput
 from tests.conformance.driver import LANE, Driver
 

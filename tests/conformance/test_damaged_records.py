@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from flowfabric.backends.ports import EngineBackend
-from flowfabric.backends.valkey import keys
+from flowfabric.backends.valkey.library import keys
 from flowfabric.core import contracts as c
 from flowfabric.core.ids import EdgeId
 from flowfabric.core.partition import Partition, PartitionFamily, budget_partition

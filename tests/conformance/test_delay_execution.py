@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from flowfabric.core import contracts as c
+from flowfabric.core.rules.transitions import Situation
 from flowfabric.core.states import AttemptRecordState, PublicState
-from flowfabric.core.transitions import Situation
 from flowfabric.errors import ExecutionNotActive
 from tests.conformance.driver import ATTEMPT_TIMEOUT, Driver
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from flowfabric.core import batch as b
 from flowfabric.core import contracts as c
 from flowfabric.core.codec import to_msgpack
+from flowfabric.core.contracts import batch as b
 from flowfabric.core.policy import ExecutionPolicy, RoutingRequirements
 from flowfabric.core.states import BlockingReason, LaneState
 from tests.conformance.driver import INSTANCE, LANE, TTL, WORKER, Driver, Subject

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from flowfabric.core.ids import ExecutionId
-from flowfabric.core.transitions import TRANSITIONS, Move, Situation
+from flowfabric.core.rules.transitions import TRANSITIONS, Move, Situation
 from flowfabric.errors import FlowFabricError
 from tests.conformance.driver import RETRYING, Driver
 from tests.conformance.operations import OPERATIONS

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from flowfabric.core import contracts as c
 from flowfabric.core.ids import ExecutionId
+from flowfabric.core.rules.transitions import Situation
 from flowfabric.core.states import AttemptRecordState, PublicState
-from flowfabric.core.transitions import Situation
 from tests.conformance.driver import ATTEMPT_TIMEOUT, BACKOFF, DEADLINE_IN, RETRYING, TTL, Driver, Subject
 
 DEADLINE, TIMEOUT = c.ExpireReason.EXECUTION_DEADLINE, c.ExpireReason.ATTEMPT_TIMEOUT

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from flowfabric.core import contracts as c
+from flowfabric.core.explain import explain
 from flowfabric.core.ids import Namespace, WorkerId, WorkerInstanceId
 from flowfabric.core.policy import ExecutionPolicy, RoutingRequirements
+from flowfabric.core.rules.transitions import SITUATIONS, Situation
 from flowfabric.core.states import BlockingReason, LaneState
-from flowfabric.core.transitions import SITUATIONS, Situation
 from flowfabric.errors import ExecutionNotFound
-from flowfabric.scheduling.explain import explain
 from tests.conformance.driver import BACKOFF, INSTANCE, LANE, TTL, Driver, Subject
 from tests.conformance.invariants import dump
 

@@ -8,8 +8,8 @@ from collections import Counter
 import pytest
 
 from flowfabric.backends.valkey.backend import ValkeyBackend
-from flowfabric.core import batch as b
 from flowfabric.core import contracts as c
+from flowfabric.core.contracts import batch as b
 from flowfabric.core.contracts.events import ENDINGS
 from flowfabric.core.ids import ExecutionId
 from flowfabric.core.partition import Partition

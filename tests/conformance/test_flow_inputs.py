@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from flowfabric.core import batch as b
 from flowfabric.core import contracts as c
+from flowfabric.core.contracts import batch as b
 from flowfabric.core.ids import FlowId
 from flowfabric.core.partition import Partition, flow_partition, lane_partitions
 from tests.conformance.driver import INSTANCE, LANE, TTL, WORKER, Driver

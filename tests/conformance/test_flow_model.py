@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import random
-from importlib.resources import files
 from pathlib import Path
 
 import pytest
 
 from flowfabric.backends.valkey.backend import ValkeyBackend
-from flowfabric.backends.valkey.bundle import Bundle, build
+from flowfabric.backends.valkey.library.bundle import Bundle, build, sources
 from flowfabric.config import Settings
 from flowfabric.core import contracts as c
 from flowfabric.core.ids import ExecutionId, FlowId
@@ -212,15 +211,10 @@ async def test_flows_in_a_random_flow_go_as_the_naive_evaluator_says(driver: Dri
 
 def library_with_a_tiny_budget() -> Bundle:
     """Every step does two edges or members at most, so nearly everything goes over the work list."""
-    root = files("flowfabric.backends.valkey").joinpath("lua")
-    lib, fns = (
-        {entry.name: entry.read_text() for entry in root.joinpath(folder).iterdir() if entry.name.endswith(".lua")}
-        for folder in ("lib", "fn")
-    )
-    lib["clock.lua"] = root.joinpath("testing", "manual_clock.lua").read_text()
-    assert "M.BUDGET = 256" in lib["tasks.lua"]
-    lib["tasks.lua"] = lib["tasks.lua"].replace("M.BUDGET = 256", "M.BUDGET = 2")
-    return build(lib, fns, manual_clock=True)
+    lib = sources("lib", manual_clock=True)
+    assert "M.BUDGET = 256" in lib["flow/tasks.lua"]
+    lib["flow/tasks.lua"] = lib["flow/tasks.lua"].replace("M.BUDGET = 256", "M.BUDGET = 2")
+    return build(lib, sources("fn"), manual_clock=True)
 
 
 @pytest.mark.parametrize("seed", range(examples(4, soak=100)))

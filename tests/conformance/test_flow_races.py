@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from flowfabric.core import batch as b
 from flowfabric.core import contracts as c
+from flowfabric.core.contracts import batch as b
 from flowfabric.core.ids import WorkerId, WorkerInstanceId
 from flowfabric.core.partition import flow_partition
 from flowfabric.errors import FlowFabricError

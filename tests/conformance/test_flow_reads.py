@@ -5,8 +5,8 @@ from __future__ import annotations
 import uuid
 
 from flowfabric.core import contracts as c
-from flowfabric.core.graph import Timing, critical_path
 from flowfabric.core.ids import EdgeId, FlowId
+from flowfabric.core.rules.graph import Timing, critical_path
 from tests.conformance.driver import Driver
 from tests.conformance.flowing import Graph
 

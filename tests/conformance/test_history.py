@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from flowfabric.backends.valkey import keys
+from flowfabric.backends.valkey.library import keys
 from flowfabric.errors import InvalidInput
 from tests.conformance.driver import RETRYING, Driver, Subject
 

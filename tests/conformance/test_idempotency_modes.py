@@ -10,8 +10,8 @@ import pytest
 from flowfabric.core import contracts as c
 from flowfabric.core.ids import ExecutionId, LaneId, Namespace
 from flowfabric.core.policy import ExecutionPolicy, RoutingRequirements
+from flowfabric.core.rules.transitions import Situation
 from flowfabric.core.states import BlockingReason, EligibilityState, PublicState
-from flowfabric.core.transitions import Situation
 from flowfabric.errors import Conflict, FlowFabricError, InvalidInput
 from tests.conformance.driver import BACKOFF, LANE, Driver, Subject
 from tests.conformance.invariants import check_store, dump

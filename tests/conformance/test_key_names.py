@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from flowfabric.backends.valkey import keys
+from flowfabric.backends.valkey.library import keys
 from tests.conformance.driver import Driver
 from tests.conformance.invariants import key_names
 from tests.conformance.whole_store import Names, whole_store

@@ -9,12 +9,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 
 from flowfabric.backends.ports import WorkListener
-from flowfabric.backends.valkey import keys
 from flowfabric.backends.valkey.backend import ValkeyBackend
-from flowfabric.backends.valkey.bundle import bundle
+from flowfabric.backends.valkey.library import keys
+from flowfabric.backends.valkey.library.bundle import bundle
 from flowfabric.config import Settings
-from flowfabric.core import batch as b
 from flowfabric.core import contracts as c
+from flowfabric.core.contracts import batch as b
 from flowfabric.core.ids import ExecutionId, FlowId, LaneId, Namespace
 from flowfabric.core.partition import Partition, PartitionFamily, flow_partition, lane_partitions
 from flowfabric.core.policy import ExecutionPolicy, RoutingRequirements

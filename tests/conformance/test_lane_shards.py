@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from flowfabric.backends.valkey import keys
-from flowfabric.core import batch as b
+from flowfabric.backends.valkey.library import keys
 from flowfabric.core import contracts as c
+from flowfabric.core.contracts import batch as b
 from flowfabric.core.ids import ExecutionId, LaneId, Namespace
 from flowfabric.core.partition import lane_partitions
 from flowfabric.core.states import LaneState, PublicState

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from flowfabric.backends.valkey import merge
+from flowfabric.backends.valkey.rows import merge
 from flowfabric.core import contracts as c
 from flowfabric.core.ids import ExecutionId, LaneId, Namespace
 from flowfabric.core.policy import ExecutionPolicy, RoutingRequirements
+from flowfabric.core.rules.transitions import Situation
 from flowfabric.core.states import PublicState
-from flowfabric.core.transitions import Situation
 from flowfabric.errors import InvalidInput
 from tests.conformance.driver import Driver, Subject
 from tests.soaking import examples

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, multiple, rule
 
-from flowfabric.core.transitions import BLOCKED
+from flowfabric.core.rules.transitions import BLOCKED
 from tests.conformance.acts import BACKOFF, DEADLINE, TIMEOUT, TTL, Acts, agree
 from tests.conformance.driver import Subject
 from tests.soaking import examples

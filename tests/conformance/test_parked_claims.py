@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from flowfabric.core import batch as b
 from flowfabric.core import contracts as c
+from flowfabric.core.contracts import batch as b
 from flowfabric.core.ids import LaneId, Namespace, WorkerInstanceId
 from flowfabric.core.states import PublicState
 from flowfabric.errors import BadReply

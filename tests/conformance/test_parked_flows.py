@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from flowfabric.core import batch as b
 from flowfabric.core import contracts as c
+from flowfabric.core.contracts import batch as b
 from tests.conformance.driver import INSTANCE, LANE, TTL, WORKER, Driver
 from tests.conformance.flowing import Graph
 from tests.conformance.parking import OTHER_INSTANCE, home, listening, park, waiting

@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from flowfabric.core import batch as b
 from flowfabric.core import contracts as c
+from flowfabric.core.contracts import batch as b
 from flowfabric.core.policy import TimeoutBehavior
 from flowfabric.core.states import PublicState
 from tests.conformance.driver import BACKOFF, Driver, Subject

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from flowfabric.backends.valkey import keys
-from flowfabric.core import batch as b
+from flowfabric.backends.valkey.library import keys
 from flowfabric.core import contracts as c
+from flowfabric.core.contracts import batch as b
 from flowfabric.core.ids import LaneId
 from flowfabric.core.policy import ExecutionPolicy, RoutingRequirements
 from flowfabric.core.states import BlockingReason, LaneState, PublicState

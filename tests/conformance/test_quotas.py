@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from flowfabric.backends.valkey import keys
+from flowfabric.backends.valkey.library import keys
 from flowfabric.core import contracts as c
 from flowfabric.core.ids import QuotaPolicyId
 from flowfabric.errors import FlowFabricError, InvalidInput, NotFound

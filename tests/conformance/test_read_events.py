@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from flowfabric.backends.valkey import keys, merge
 from flowfabric.backends.valkey.backend import ValkeyBackend
-from flowfabric.backends.valkey.bundle import bundle
+from flowfabric.backends.valkey.library import keys
+from flowfabric.backends.valkey.library.bundle import bundle
+from flowfabric.backends.valkey.rows import merge
 from flowfabric.config import Settings
 from flowfabric.core import contracts as c
 from flowfabric.core.ids import ExecutionId, LaneId, Namespace

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from flowfabric.core.rules.transitions import Situation
 from flowfabric.core.states import PublicState
-from flowfabric.core.transitions import Situation
 from flowfabric.errors import ExecutionNotFound, InvalidInput
 from tests.conformance.driver import INSTANCE, TTL, Driver
 

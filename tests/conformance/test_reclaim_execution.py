@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from flowfabric.core import contracts as c
-from flowfabric.core.handle import HandleKind
 from flowfabric.core.ids import WorkerInstanceId
+from flowfabric.core.lease_handle import HandleKind
 from flowfabric.core.policy import ExecutionPolicy, RoutingRequirements
+from flowfabric.core.rules.transitions import Situation
 from flowfabric.core.states import AttemptRecordState, AttemptType, PublicState
-from flowfabric.core.transitions import Situation
 from flowfabric.errors import CapabilityMismatch, ExecutionNotFound, StaleLease
 from tests.conformance.driver import TTL, Driver, Subject
 

@@ -10,13 +10,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from flowfabric.backends.valkey.backend import ValkeyBackend
-from flowfabric.backends.valkey.client import Reply
+from flowfabric.backends.valkey.wire.client import Reply
 from flowfabric.core import contracts as c
 from flowfabric.core.ids import LaneId, WorkerInstanceId
 from flowfabric.core.partition import Partition, lane_partitions
 from flowfabric.core.policy import ExecutionPolicy, RoutingRequirements, StreamPolicy
+from flowfabric.core.rules.transitions import SITUATIONS, Situation
 from flowfabric.core.states import PublicState
-from flowfabric.core.transitions import SITUATIONS, Situation
 from tests.conformance.driver import ATTEMPT_TIMEOUT, LANE, TTL, Driver, Subject
 from tests.conformance.invariants import check_store, dump
 from tests.soaking import examples

@@ -7,8 +7,7 @@ import pytest
 
 from flowfabric.backends.valkey.backend import ValkeyBackend
 from flowfabric.core import contracts as c
-from flowfabric.core.states import AttemptState, StateVector
-from flowfabric.core.transitions import (
+from flowfabric.core.rules.transitions import (
     AUTOMATIC,
     CREATED,
     KEEPS_ATTEMPT_STATE,
@@ -23,6 +22,7 @@ from flowfabric.core.transitions import (
     moves,
     state_of,
 )
+from flowfabric.core.states import AttemptState, StateVector
 from flowfabric.errors import FlowFabricError
 from flowfabric.testing import ManualClock
 from tests.conformance.driver import Driver, Subject

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from flowfabric.backends.valkey import keys
-from flowfabric.backends.valkey.executions import fence_args
+from flowfabric.backends.valkey.library import keys
+from flowfabric.backends.valkey.ports.executions import fence_args
 from flowfabric.core import contracts as c
 from flowfabric.core import limits
 from flowfabric.errors import ExecutionNotActive, ExecutionNotFound, InvalidInput, StaleLease

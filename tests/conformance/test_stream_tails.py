@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from flowfabric.backends.stream_ports import FrameFollower
-from flowfabric.backends.valkey import keys
+from flowfabric.backends.ports.streams import FrameFollower
 from flowfabric.backends.valkey.backend import ValkeyBackend
-from flowfabric.backends.valkey.bundle import bundle
-from flowfabric.backends.valkey.cluster import key_slot
-from flowfabric.backends.valkey.tailing import FrameTails
+from flowfabric.backends.valkey.library import keys
+from flowfabric.backends.valkey.library.bundle import bundle
+from flowfabric.backends.valkey.listen.frame_tail import FrameTails
+from flowfabric.backends.valkey.wire.cluster import key_slot
 from flowfabric.config import Settings
 from flowfabric.core import contracts as c
 from flowfabric.core import limits

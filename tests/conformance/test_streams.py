@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from flowfabric.backends.valkey import keys
+from flowfabric.backends.valkey.library import keys
 from flowfabric.core import contracts as c
 from flowfabric.core import limits
 from flowfabric.core.cursor import StreamCursor

@@ -6,10 +6,10 @@ import uuid
 
 import pytest
 
-from flowfabric.backends.valkey.graph_parts import submit_parts
-from flowfabric.core import batch as b
+from flowfabric.backends.valkey.rows.graph_parts import submit_parts
 from flowfabric.core import contracts as c
 from flowfabric.core import limits
+from flowfabric.core.contracts import batch as b
 from flowfabric.core.ids import ExecutionId, FlowId
 from flowfabric.core.partition import flow_partition
 from flowfabric.core.states import BlockingReason

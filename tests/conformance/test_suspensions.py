@@ -7,8 +7,8 @@ import pytest
 from flowfabric.core import contracts as c
 from flowfabric.core import limits
 from flowfabric.core.conditions import AllOf, Count, CountKind, OperatorOnly, ResumeCondition, Single, TimeoutOnly
-from flowfabric.core.handle import HandleKind
 from flowfabric.core.ids import LaneId, WaitpointId, WaitpointKey
+from flowfabric.core.lease_handle import HandleKind
 from flowfabric.core.partition import Partition, PartitionFamily
 from flowfabric.core.policy import TimeoutBehavior
 from flowfabric.core.states import AttemptState, BlockingReason, PublicState

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from flowfabric.backends.valkey import retention
+from flowfabric.backends.valkey.ports import retention
 from flowfabric.core import contracts as c
 from flowfabric.core.ids import ExecutionId, LaneId
 from flowfabric.core.policy import ExecutionPolicy, StreamPolicy
+from flowfabric.core.rules.transitions import TERMINAL, Situation
 from flowfabric.core.states import LifecyclePhase, PublicState
-from flowfabric.core.transitions import TERMINAL, Situation
 from flowfabric.errors import ExecutionNotFound, InvalidInput
 from tests.conformance.driver import LANE, Driver, Subject
 from tests.conformance.invariants import check_store

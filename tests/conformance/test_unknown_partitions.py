@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from flowfabric.backends.ports import EngineBackend
-from flowfabric.core import batch as b
 from flowfabric.core import contracts as c
 from flowfabric.core import limits
+from flowfabric.core.contracts import batch as b
 from flowfabric.core.ids import BudgetId, EdgeId, ExecutionId, FlowId
 from flowfabric.core.partition import Partition, PartitionFamily
 from flowfabric.errors import InvalidInput

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from flowfabric.backends.valkey.calls import flat_to_dict
-from flowfabric.core import batch as b
+from flowfabric.backends.valkey.library.calls import flat_to_dict
 from flowfabric.core import contracts as c
+from flowfabric.core.contracts import batch as b
 from flowfabric.core.states import PublicState
 from tests.conformance.batched import partition_of
 from tests.conformance.driver import Driver, Subject

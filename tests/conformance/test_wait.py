@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from flowfabric.backends.valkey import keys
 from flowfabric.backends.valkey.backend import ValkeyBackend
-from flowfabric.backends.valkey.bundle import bundle
-from flowfabric.backends.valkey.cluster import key_slot
-from flowfabric.backends.valkey.tail import EventTail
+from flowfabric.backends.valkey.library import keys
+from flowfabric.backends.valkey.library.bundle import bundle
+from flowfabric.backends.valkey.listen.event_tail import EventTail
+from flowfabric.backends.valkey.wire.cluster import key_slot
 from flowfabric.config import Settings
 from flowfabric.core import contracts as c
 from flowfabric.core.ids import LaneId

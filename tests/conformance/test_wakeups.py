@@ -12,15 +12,15 @@ import pytest
 
 from flowfabric.backends.ports import WorkListener
 from flowfabric.backends.valkey.backend import ValkeyBackend
-from flowfabric.backends.valkey.bundle import bundle
-from flowfabric.backends.valkey.cluster import key_slot
+from flowfabric.backends.valkey.library.bundle import bundle
+from flowfabric.backends.valkey.wire.cluster import key_slot
 from flowfabric.config import Settings
-from flowfabric.core import batch as b
 from flowfabric.core import contracts as c
+from flowfabric.core.contracts import batch as b
 from flowfabric.core.ids import LaneId
 from flowfabric.core.partition import Partition, PartitionFamily, lane_partitions
 from flowfabric.core.policy import ExecutionPolicy, RoutingRequirements
-from flowfabric.core.transitions import Situation
+from flowfabric.core.rules.transitions import Situation
 from flowfabric.errors import BackendUnavailable, InvalidCapabilities, InvalidInput
 from flowfabric.testing import ManualClock
 from tests.conformance.driver import BACKOFF, LANE, TTL, Driver, Subject

@@ -8,7 +8,7 @@ import pytest
 import valkey
 
 from flowfabric.backends.valkey.backend import ValkeyBackend
-from flowfabric.backends.valkey.bundle import bundle
+from flowfabric.backends.valkey.library.bundle import bundle
 from flowfabric.core import contracts as c
 from flowfabric.core.ids import LaneId, Namespace
 from flowfabric.errors import Conflict, InvalidInput

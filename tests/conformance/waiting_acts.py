@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from hypothesis.stateful import invariant
 
-from flowfabric.backends.valkey import keys
+from flowfabric.backends.valkey.library import keys
 from flowfabric.core import contracts as c
 from flowfabric.core.conditions import Delivery, ResumeCondition, TimeoutOnly, referenced_waitpoint_keys
 from flowfabric.core.ids import SignalId, WaitpointId, WaitpointKey, WaitpointToken

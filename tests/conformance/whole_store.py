@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from flowfabric.core import batch as b
 from flowfabric.core import contracts as c
 from flowfabric.core.conditions import Count, CountKind
+from flowfabric.core.contracts import batch as b
 from flowfabric.core.ids import BudgetId, LaneId, Namespace, QuotaPolicyId, WaitpointKey, WorkerInstanceId
 from flowfabric.core.policy import ExecutionPolicy, RoutingRequirements, StreamPolicy
 from flowfabric.core.states import BlockingReason

@@ -10,9 +10,9 @@ from playwright.async_api import Browser
 
 from flowfabric import Fabric
 from flowfabric.backends.valkey.backend import ValkeyBackend
-from flowfabric.backends.valkey.embedded import EmbeddedServer
+from flowfabric.backends.valkey.embedded.server import EmbeddedServer
 from flowfabric.core.partition import PartitionConfig
-from flowfabric.server.listening import listening
+from flowfabric.server.http.listener import listening
 from flowfabric.server.settings import ServerSettings
 from tests.browsers import opened_browser
 from tests.dashboard.pages import Dashboard

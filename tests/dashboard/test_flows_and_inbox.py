@@ -11,9 +11,9 @@ from flowfabric import Fabric
 from flowfabric.backends.http.operations import Scope
 from flowfabric.core.codec import to_json
 from flowfabric.core.states import PublicState
-from flowfabric.server.listening import listening
+from flowfabric.server.access.tokens import new_token
+from flowfabric.server.http.listener import listening
 from flowfabric.server.settings import ServerSettings
-from flowfabric.server.tokens import new_token
 from tests.dashboard import rows
 from tests.dashboard.pages import PHONE, Dashboard
 

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from flowfabric.backends.valkey import keys
 from flowfabric.backends.valkey.backend import ValkeyBackend
+from flowfabric.backends.valkey.library import keys
 from flowfabric.core import contracts as c
 from flowfabric.core.ids import LaneId, Namespace, WorkerId, WorkerInstanceId
 from flowfabric.core.partition import lane_partitions

@@ -27,7 +27,7 @@ SETTINGS = EngineSettings(share_ttl_ms=TTL_MS, look_ms=100, quick_look_ms=20, ji
 _OTHER_ENGINE = f"""
 import asyncio, sys
 from flowfabric.backends.valkey.backend import ValkeyBackend
-from flowfabric.backends.valkey.bundle import bundle
+from flowfabric.backends.valkey.library.bundle import bundle
 from flowfabric.config import Settings
 from flowfabric.engine import Engine, EngineSettings
 

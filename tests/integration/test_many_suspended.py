@@ -13,9 +13,9 @@ import pytest
 
 from flowfabric import Settings
 from flowfabric.backends.valkey.backend import ValkeyBackend
-from flowfabric.core import batch as b
 from flowfabric.core import contracts as c
 from flowfabric.core.conditions import ByName, Single
+from flowfabric.core.contracts import batch as b
 from flowfabric.core.ids import (
     ExecutionId,
     LaneId,

@@ -13,7 +13,7 @@ from flowfabric import Context, ExecutionExpired, ExecutionFailed, RetryPolicy, 
 from flowfabric.core.policy import FixedBackoff
 from flowfabric.errors import BackendUnavailable, ExecutionNotActive, InvalidInput
 from flowfabric.testing import FabricKit, ManualClock, StillOpen
-from flowfabric.testing.line import Line
+from flowfabric.testing.fault_proxy import Line
 from tests.servers import start_standalone
 
 pytest_plugins = ["flowfabric.testing.pytest_plugin", "pytester"]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from importlib.resources import files
+from pathlib import Path
 from typing import NamedTuple
 
-from tests.lua.sources import FUNCTIONS, MODULES, code_of
+from flowfabric.backends import valkey
+from tests.lua.sources import FUNCTIONS, MODULES, PLACES, code_of
 
 # One operand of a concatenation: text, something in brackets, or a name with what follows it.
 _OPERAND = r'(?:"[^"]*"|\((?:[^()]|\([^()]*\))*\)|\w+(?:\.\w+)*(?:\((?:[^()]|\([^()]*\))*\)|\[[^\]]*\])*)'
@@ -37,17 +38,16 @@ def lua_builders() -> list[Builder]:
     found = []
     for folder, sources in (("lib", MODULES), ("fn", FUNCTIONS)):
         for name, source in sources.items():
-            found += [_of_lua(f"{folder}/{name}.lua", match[0]) for match in _CHAIN.finditer(code_of(source))]
+            found += [_of_lua(PLACES[folder, name], match[0]) for match in _CHAIN.finditer(code_of(source))]
     return [each for each in found if "<" not in each.fixed and "{tag}" not in each.fixed]
 
 
 def python_builders() -> list[Builder]:
-    root, found = files("flowfabric.backends.valkey"), []
-    for entry in root.iterdir():
-        if entry.name.endswith(".py"):
-            for match in _FORMAT.finditer(entry.read_text()):
-                text = match[1].replace("{{", "\0").replace("}}", "\1")
-                operands = tuple(re.findall(r"\{([^}]*)\}", text))
-                fixed = re.sub(r"\{[^}]*\}", "*", text).replace("\0", "{").replace("\1", "}")
-                found.append(Builder(entry.name, fixed, operands))
+    found = []
+    for path in Path(valkey.__file__).parent.rglob("*.py"):
+        for match in _FORMAT.finditer(path.read_text()):
+            text = match[1].replace("{{", "\0").replace("}}", "\1")
+            operands = tuple(re.findall(r"\{([^}]*)\}", text))
+            fixed = re.sub(r"\{[^}]*\}", "*", text).replace("\0", "{").replace("\1", "}")
+            found.append(Builder(path.name, fixed, operands))
     return found

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from flowfabric.backends.valkey.bundle import LIBRARY_VERSION, build, bundle
-from flowfabric.backends.valkey.contract import parse_contract, uses_of
+from flowfabric.backends.valkey.library.bundle import LIBRARY_VERSION, build, bundle
+from flowfabric.backends.valkey.library.contract import parse_contract, uses_of
 from flowfabric.errors import CODES
 from tests.lua.sources import FUNCTIONS, MODULES, code_of
 
@@ -135,7 +135,7 @@ def test_the_library_version_is_raised_when_the_bundle_changes() -> None:
 
 
 def test_one_module_alone_writes_the_ticket_of_a_record_so_that_none_goes_without_its_debt() -> None:
-    """Whoever overwrites or drops it owes what was given under it; lib/offering.lua does so in the same step."""
+    """Whoever overwrites or drops it owes what was given under it; lib/limits/offering.lua does so in the same step."""
     writes = re.compile(r'\.admission\s*=[^=]|"admission"')
     found = {name for name, source in {**FUNCTIONS, **MODULES}.items() if writes.search(code_of(source))}
     assert found - {"find_unheld"} == {"offering"}, "find_unheld reads single fields"

@@ -9,11 +9,11 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from flowfabric.backends.valkey.bundle import LIBRARY_VERSION, Bundle, build, bundle
-from flowfabric.backends.valkey.calls import FunctionCaller
-from flowfabric.backends.valkey.client import Client
-from flowfabric.backends.valkey.library import Library
-from flowfabric.backends.valkey.opening import open_client
+from flowfabric.backends.valkey.library.bundle import LIBRARY_VERSION, Bundle, build, bundle
+from flowfabric.backends.valkey.library.calls import FunctionCaller
+from flowfabric.backends.valkey.library.loader import Library
+from flowfabric.backends.valkey.wire.client import Client
+from flowfabric.backends.valkey.wire.open_client import open_client
 from flowfabric.config import Settings
 from flowfabric.core.partition import PartitionConfig
 from flowfabric.errors import ScriptFault
@@ -145,7 +145,7 @@ def test_the_source_map_finds_every_line_of_every_file() -> None:
         file, at = whole.locate(number)
         if file == "bundle":
             continue
-        folder, name = file.split("/")
+        folder, _, name = file.split("/")
         from tests.lua.sources import FUNCTIONS, MODULES
 
         source = (FUNCTIONS if folder == "fn" else MODULES)[name.removesuffix(".lua")]
@@ -153,7 +153,7 @@ def test_the_source_map_finds_every_line_of_every_file() -> None:
 
 
 def test_the_module_prints_the_bundle() -> None:
-    command = [sys.executable, "-m", "flowfabric.backends.valkey.library"]
+    command = [sys.executable, "-m", "flowfabric.backends.valkey.library.loader"]
     printed = subprocess.run(command, capture_output=True, text=True, check=True)
     assert printed.stdout == bundle().text
 

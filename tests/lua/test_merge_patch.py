@@ -1,4 +1,4 @@
-"""lib/merge_patch.lua does what RFC 7396 says, and keeps every value as it was written."""
+"""lib/base/merge_patch.lua does what RFC 7396 says, and keeps every value as it was written."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import valkey
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from flowfabric.backends.valkey.bundle import build
+from flowfabric.backends.valkey.library.bundle import build
 from tests.lua.sources import MODULES
 from tests.servers import TestServer
 

@@ -12,9 +12,9 @@ import valkey
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from flowfabric.backends.valkey.bundle import build
-from flowfabric.core import retry
+from flowfabric.backends.valkey.library.bundle import build
 from flowfabric.core.policy import ExponentialBackoff, FixedBackoff, RetryPolicy
+from flowfabric.core.rules import retry
 from flowfabric.core.states import (
     PHASE_DEFAULTS,
     WAITING_CHILDREN_DEFAULTS,

@@ -11,8 +11,8 @@ import valkey
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from flowfabric.backends.valkey import keys
-from flowfabric.backends.valkey.bundle import build
+from flowfabric.backends.valkey.library import keys
+from flowfabric.backends.valkey.library.bundle import build
 from tests.lua.key_builders import Builder, lua_builders, python_builders
 from tests.lua.sources import MODULES
 from tests.lua.wire import Execution
@@ -94,13 +94,13 @@ def test_only_the_last_part_of_a_key_holds_a_name_as_it_is(builders: list[Builde
 
 
 def test_index_names_are_joined_in_one_module_alone() -> None:
-    """Keys of lanes, labels and workers come from lib/index_key.lua; other modules give it words of ours."""
+    """Keys of lanes, labels and workers come from lib/base/index_key.lua; other modules give it words of ours."""
     joined = {
         name for name, source in MODULES.items() for _ in re.finditer(r'index_key\.\w+\([^()]*"tag:"', source)
     }  # fmt: skip
     assert joined == set()
     prefixed = {each.place for each in lua_builders() if re.match(r"ff:idx:\*:(lane|worker|tag):", each.fixed)}
-    assert prefixed == {"lib/index_key.lua"}
+    assert prefixed == {"lib/base/index_key.lua"}
 
 
 def _listed(x: Execution, label: str) -> list[str]:

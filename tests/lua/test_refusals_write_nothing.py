@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import valkey
 
-from flowfabric.backends.valkey.bundle import bundle
+from flowfabric.backends.valkey.library.bundle import bundle
 from tests.lua.flow_refusals import FLOW_SCENARIOS
 from tests.lua.limit_refusals import ADMISSION_REPEATS, LIMIT_REPEATS, LIMIT_SCENARIOS, note_reservation
 from tests.lua.stream_refusals import STREAM_SCENARIOS

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import valkey
 
-from flowfabric.backends.valkey.bundle import bundle
+from flowfabric.backends.valkey.library.bundle import bundle
 from tests.lua.flow_wire import Flow, item
 from tests.lua.wire import Execution, Reply, decode
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 import pytest
 import valkey
 
-from flowfabric.backends.valkey.bundle import bundle
+from flowfabric.backends.valkey.library.bundle import bundle
 from tests.lua.suspension_wire import SECRET, Waiting, named
 from tests.servers import start_standalone
 

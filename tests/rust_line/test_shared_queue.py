@@ -6,7 +6,7 @@ import pytest
 
 from flowfabric import Engine, Fabric, Worker
 from flowfabric.backends.valkey.backend import ValkeyBackend
-from flowfabric.core import batch as b
+from flowfabric.core.contracts import batch as b
 from flowfabric.core.ids import LaneId, WorkerId, WorkerInstanceId
 from tests.rust_line.conftest import LANE
 from tests.rust_line.worker import Keys, Refused

@@ -10,8 +10,8 @@ import valkey
 
 from flowfabric import Settings, open_backend
 from flowfabric.backends.valkey.backend import ValkeyBackend
-from flowfabric.backends.valkey.bundle import LIBRARY_VERSION
-from flowfabric.backends.valkey.layout import LAYOUT
+from flowfabric.backends.valkey.library.bundle import LIBRARY_VERSION
+from flowfabric.backends.valkey.library.layout import LAYOUT
 from flowfabric.core import contracts as c
 from flowfabric.core.ids import ExecutionId
 from flowfabric.errors import FlowFabricError, Unavailable

@@ -12,10 +12,10 @@ from starlette.routing import Route
 
 from flowfabric.backends.http.operations import BY_PORT, Scope
 from flowfabric.backends.ports import EngineBackend
+from flowfabric.server.access.tokens import ALL, Token, new_token, write_tokens
 from flowfabric.server.app import create_app
-from flowfabric.server.listening import listening
+from flowfabric.server.http.listener import listening
 from flowfabric.server.settings import ServerSettings
-from flowfabric.server.tokens import ALL, Token, new_token, write_tokens
 
 OURS, THEIRS = "ours", "theirs"
 WITHIN_S = 20

@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 
 from flowfabric.backends.ports import EngineBackend
-from flowfabric.server.listening import listening
+from flowfabric.server.http.listener import listening
 from flowfabric.server.settings import ServerSettings
 
 WITHIN_S = 20

@@ -10,7 +10,7 @@ from flowfabric.backends.http.operations import Operation
 from flowfabric.backends.http.shapes import to_wire
 from flowfabric.backends.valkey.backend import ValkeyBackend
 from flowfabric.core.conditions import Single
-from flowfabric.server.decoding import request_type
+from flowfabric.server.http.decoding import request_type
 from tests.server.tenant_requests import Maker, Path, Place, hints, put, sent
 from tests.server.tenant_worlds import World, new_execution, new_flow
 

@@ -7,7 +7,7 @@ import uuid
 from typing import Any, Final
 
 from flowfabric.backends.valkey.backend import ValkeyBackend
-from flowfabric.backends.valkey.calls import at_once
+from flowfabric.backends.valkey.library.calls import at_once
 from flowfabric.client.ordered_uuids import OrderedUuids
 from flowfabric.core import contracts as c
 from flowfabric.core.conditions import Single

@@ -18,7 +18,7 @@ from flowfabric import ByName, Context, Count, CountKind, Handle, Waitpoint, Wor
 from flowfabric.core import contracts as c
 from flowfabric.core.codec import to_json
 from flowfabric.core.tokens import Kid, SecretHex
-from flowfabric.server.tokens import Scope, new_token
+from flowfabric.server.access.tokens import Scope, new_token
 from flowfabric.testing import FabricKit
 from tests.server.serving import Served, serving
 

@@ -14,9 +14,9 @@ from flowfabric.backends.http.backend import HttpBackend
 from flowfabric.backends.valkey.backend import ValkeyBackend
 from flowfabric.config import Settings
 from flowfabric.errors import FlowFabricError, InvalidInput
-from flowfabric.server.listening import listening
+from flowfabric.server.access.tokens import Tokens, write_tokens
+from flowfabric.server.http.listener import listening
 from flowfabric.server.settings import ServerSettings
-from flowfabric.server.tokens import Tokens, write_tokens
 from tests.server.serving import Served, serving
 
 UNKNOWN = "{fp:1}:00000000-0000-4000-8000-000000000000"

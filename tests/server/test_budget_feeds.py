@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from flowfabric.core.ids import BudgetId
-from flowfabric.server.tokens import Scope
+from flowfabric.server.access.tokens import Scope
 from flowfabric.testing import FabricKit
 from tests.server.guarded import OURS, THEIRS, TokenFile, guarded
 from tests.server.serving import serving

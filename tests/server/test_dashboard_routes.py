@@ -11,11 +11,11 @@ from flowfabric import Context, Worker
 from flowfabric.backends.http.operations import Scope
 from flowfabric.core import contracts as c
 from flowfabric.core.codec import to_json
+from flowfabric.server.access.tokens import new_token
 from flowfabric.server.app import create_app
-from flowfabric.server.openapi import document
+from flowfabric.server.reference.openapi import document
 from flowfabric.server.routes.dashboard import assets
 from flowfabric.server.routes.overview import Looks
-from flowfabric.server.tokens import new_token
 from flowfabric.testing import FabricKit
 from tests.server.serving import serving
 

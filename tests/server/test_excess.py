@@ -14,9 +14,9 @@ from flowfabric.backends.http.operations import Scope
 from flowfabric.backends.valkey.backend import ValkeyBackend
 from flowfabric.core import limits
 from flowfabric.errors import InvalidInput
-from flowfabric.server.bounds import read_json
-from flowfabric.server.openapi import document
-from flowfabric.server.tokens import Tokens
+from flowfabric.server.access.tokens import Tokens
+from flowfabric.server.http.bounds import read_json
+from flowfabric.server.reference.openapi import document
 from tests.server.guarded import TokenFile, guarded
 from tests.server.serving import serving
 from tests.server.strangers import stranger

@@ -11,8 +11,8 @@ import pytest
 
 from flowfabric import Context, Fabric, RetryPolicy, Worker
 from flowfabric.core.policy import FixedBackoff
-from flowfabric.server.event_sources import ExecutionEvents
-from flowfabric.server.listening import listening
+from flowfabric.server.feeds.event_sources import ExecutionEvents
+from flowfabric.server.http.listener import listening
 from flowfabric.server.settings import ServerSettings
 from flowfabric.testing import FabricKit
 from tests.server.serving import Listener, Served, serving

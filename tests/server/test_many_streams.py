@@ -15,11 +15,11 @@ from flowfabric import Context, Worker
 from flowfabric.core import contracts as c
 from flowfabric.core.contracts.events import END
 from flowfabric.core.ids import FlowId, LaneId, Namespace
+from flowfabric.server.access.tokens import Scope
 from flowfabric.server.app import create_app
-from flowfabric.server.event_sources import LogSource
-from flowfabric.server.filters import Filters, facts_of
+from flowfabric.server.feeds.event_sources import LogSource
+from flowfabric.server.feeds.filters import Filters, facts_of
 from flowfabric.server.settings import ServerSettings
-from flowfabric.server.tokens import Scope
 from flowfabric.testing import FabricKit
 from tests.server.guarded import TokenFile
 from tests.server.serving import Served, serving

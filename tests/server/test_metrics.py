@@ -13,11 +13,11 @@ from flowfabric.core import contracts as c
 from flowfabric.core.codec import to_json
 from flowfabric.core.ids import BudgetId
 from flowfabric.core.policy import FixedBackoff
-from flowfabric.server.listening import listening
-from flowfabric.server.measuring import Happened, of_budgets, of_engine, of_lanes, of_workers
-from flowfabric.server.metrics import Family, Requests, Sample, text
+from flowfabric.server.access.tokens import Scope, new_token
+from flowfabric.server.http.listener import listening
+from flowfabric.server.metrics.gauges import Happened, of_budgets, of_engine, of_lanes, of_workers
+from flowfabric.server.metrics.registry import Family, Requests, Sample, text
 from flowfabric.server.settings import ServerSettings
-from flowfabric.server.tokens import Scope, new_token
 from flowfabric.testing import FabricKit
 from tests.server.serving import Served, serving
 

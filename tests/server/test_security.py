@@ -14,10 +14,10 @@ from flowfabric import Fabric
 from flowfabric.backends.http.operations import OPERATIONS, Scope
 from flowfabric.backends.valkey.backend import ValkeyBackend
 from flowfabric.errors import InvalidInput
-from flowfabric.server.listening import listening
-from flowfabric.server.rates import Rates
+from flowfabric.server.access.rates import Rates
+from flowfabric.server.access.tokens import Tokens
+from flowfabric.server.http.listener import listening
 from flowfabric.server.settings import ServerSettings
-from flowfabric.server.tokens import Tokens
 from tests.server.guarded import TokenFile, guarded
 
 EVIL = "https://evil.example"

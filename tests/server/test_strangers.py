@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from flowfabric.backends.valkey.backend import ValkeyBackend
-from flowfabric.server.connection import PIPELINED
+from flowfabric.server.http.connection import PIPELINED
 from tests.server.serving import serving
 from tests.server.strangers import HEALTHY, attacked, connect, status, stranger
 

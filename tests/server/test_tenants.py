@@ -15,7 +15,7 @@ import pytest
 
 from flowfabric.backends.http.operations import OPERATIONS, Operation, Reach, Scope
 from flowfabric.backends.valkey.backend import ValkeyBackend
-from flowfabric.server.decoding import request_type
+from flowfabric.server.http.decoding import request_type
 from tests.server.guarded import OPEN, TokenFile, addresses, filled, guarded
 from tests.server.tenant_calls import MADE, Call, unknown
 from tests.server.tenant_requests import Place, place_name, places

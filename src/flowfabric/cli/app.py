@@ -8,21 +8,21 @@ from typing import Annotated
 import typer
 
 from flowfabric import __version__
-from flowfabric.cli import budgets, flows, lanes, quotas, secrets
-from flowfabric.cli import server as serving_http
-from flowfabric.cli.bench import bench
-from flowfabric.cli.changing import cancel, replay, retry
+from flowfabric.cli.commands import budgets, flows, lanes, quotas, secrets
+from flowfabric.cli.commands import server as serving_http
+from flowfabric.cli.commands.bench import bench
+from flowfabric.cli.commands.changing import cancel, replay, retry
+from flowfabric.cli.commands.events import events
+from flowfabric.cli.commands.executions import explain, ls, show
+from flowfabric.cli.commands.serving import engine, worker
+from flowfabric.cli.commands.submitting import submit
+from flowfabric.cli.commands.suspensions import link, resume, signal, suspended, waitpoints
+from flowfabric.cli.commands.tailing import tail
+from flowfabric.cli.commands.trimming import trim
+from flowfabric.cli.commands.workers import workers
 from flowfabric.cli.dev.command import dev
 from flowfabric.cli.doctor.command import doctor
-from flowfabric.cli.events import events
-from flowfabric.cli.executions import explain, ls, show
 from flowfabric.cli.running import show_tracebacks
-from flowfabric.cli.serving import engine, worker
-from flowfabric.cli.submitting import submit
-from flowfabric.cli.suspensions import link, resume, signal, suspended, waitpoints
-from flowfabric.cli.tailing import tail
-from flowfabric.cli.trimming import trim
-from flowfabric.cli.workers import workers
 
 app = typer.Typer(
     name="flowfabric",

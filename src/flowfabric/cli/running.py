@@ -13,9 +13,9 @@ from urllib.parse import urlsplit
 
 import typer
 
-from flowfabric.backends.valkey.url import parse_url
+from flowfabric.backends.valkey.wire.url import parse_url
 from flowfabric.cli.exits import ExitCode, exit_code
-from flowfabric.cli.output import Output
+from flowfabric.cli.show.output import Output
 from flowfabric.client.fabric import Fabric
 from flowfabric.config import Settings
 from flowfabric.errors import InvalidInput

@@ -9,16 +9,16 @@ from flowfabric.client.failures import (
     ExecutionSkipped,
     FlowEnded,
 )
-from flowfabric.client.flow_handle import FlowHandle
-from flowfabric.client.flow_view import FlowView
-from flowfabric.client.flows import Flow
+from flowfabric.client.flows.flow import Flow
+from flowfabric.client.flows.handle import FlowHandle
+from flowfabric.client.flows.nodes import Node
+from flowfabric.client.flows.view import FlowView
 from flowfabric.client.handle import Handle, Progress
-from flowfabric.client.nodes import Node
 from flowfabric.client.streaming import StreamItem
-from flowfabric.client.sync import SyncFabric
-from flowfabric.client.sync_flows import SyncFlow, SyncFlowHandle
-from flowfabric.client.sync_handle import SyncHandle
-from flowfabric.client.tasks import Call, Task, TaskContext, TaskOptions, named, task
+from flowfabric.client.sync.fabric import SyncFabric
+from flowfabric.client.sync.flows import SyncFlow, SyncFlowHandle
+from flowfabric.client.sync.handle import SyncHandle
+from flowfabric.client.tasks.task import Call, Task, TaskContext, TaskOptions, named, task
 
 __all__ = [
     "Call",

@@ -10,19 +10,19 @@ from typing import Any, Final, ParamSpec, Self, TypeAlias, TypeVar, overload
 
 from flowfabric import tracing
 from flowfabric.backends import open_backend
-from flowfabric.backends.gathering import Gatherer
+from flowfabric.backends.batching import Gatherer
 from flowfabric.backends.ports import EngineBackend
-from flowfabric.client.flow_handle import FlowHandle
-from flowfabric.client.flows import Flow
+from flowfabric.client.flows.flow import Flow
+from flowfabric.client.flows.handle import FlowHandle
 from flowfabric.client.handle import Handle, Submission
 from flowfabric.client.limits import Budgets, Quotas
 from flowfabric.client.operations import Operations
-from flowfabric.client.submission import Submitter
-from flowfabric.client.tasks import Call, Task, by_name
+from flowfabric.client.tasks.submission import Submitter
+from flowfabric.client.tasks.task import Call, Task, by_name
 from flowfabric.config import Settings
-from flowfabric.core import batch as b
 from flowfabric.core import contracts as c
 from flowfabric.core.codec import relocate
+from flowfabric.core.contracts import batch as b
 from flowfabric.core.ids import ExecutionId, FlowId, Namespace
 from flowfabric.errors import FlowFabricError, InvalidInput
 

@@ -9,12 +9,13 @@ from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast
 
 from flowfabric import tracing
 from flowfabric.backends.ports import EngineBackend
-from flowfabric.client import payloads, streaming
+from flowfabric.client import streaming
 from flowfabric.client.failures import failure_of
-from flowfabric.client.options import Duration, ms
 from flowfabric.client.signals import link_to, signal_when_taken, to_execution
 from flowfabric.client.streaming import Attempts, StreamItem
-from flowfabric.client.tasks import Task
+from flowfabric.client.tasks import payloads
+from flowfabric.client.tasks.options import Duration, ms
+from flowfabric.client.tasks.task import Task
 from flowfabric.config import Settings
 from flowfabric.core import contracts as c
 from flowfabric.core import limits

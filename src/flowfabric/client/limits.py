@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TypeAlias, TypedDict, Unpack
 
 from flowfabric.backends.ports import EngineBackend
-from flowfabric.client.options import Duration, ms
+from flowfabric.client.tasks.options import Duration, ms
 from flowfabric.core import contracts as c
 from flowfabric.core.ids import BudgetId, ExecutionId, Namespace, QuotaPolicyId
 from flowfabric.errors import InvalidInput

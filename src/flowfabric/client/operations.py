@@ -8,9 +8,9 @@ from typing import Any, TypeAlias
 
 from flowfabric import tracing
 from flowfabric.backends.ports import EngineBackend
-from flowfabric.client.options import Duration, moment_ms, ms
 from flowfabric.client.signals import by_link
-from flowfabric.client.tasks import Task
+from flowfabric.client.tasks.options import Duration, moment_ms, ms
+from flowfabric.client.tasks.task import Task
 from flowfabric.core import contracts as c
 from flowfabric.core.ids import ExecutionId, LaneId, Namespace
 from flowfabric.core.links import SignalLink

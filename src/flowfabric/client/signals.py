@@ -9,7 +9,7 @@ from typing import Any, Final, cast
 
 from flowfabric import tracing
 from flowfabric.backends.ports import EngineBackend
-from flowfabric.client import payloads
+from flowfabric.client.tasks import payloads
 from flowfabric.core import contracts as c
 from flowfabric.core import limits
 from flowfabric.core.conditions import signal_name

@@ -15,7 +15,8 @@ from typing import Any, Final, Literal, NamedTuple, Self, TypeAlias, TypeVar
 import msgspec
 
 from flowfabric.backends.ports import EngineBackend
-from flowfabric.client import frames, payloads
+from flowfabric.client import frame_values
+from flowfabric.client.tasks import payloads
 from flowfabric.core import contracts as c
 from flowfabric.core.cursor import StreamCursor
 from flowfabric.core.ids import ExecutionId
@@ -54,7 +55,7 @@ class StreamItem(msgspec.Struct, frozen=True):
     @property
     def value(self) -> Any:
         """What was emitted: text, bytes, or what JSON makes of anything else. None for a reset."""
-        return None if self.frame is None else frames.decode(self.frame.payload, self.frame.encoding)
+        return None if self.frame is None else frame_values.decode(self.frame.payload, self.frame.encoding)
 
     @property
     def text(self) -> str:

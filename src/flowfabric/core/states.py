@@ -1,7 +1,7 @@
 """The seven dimensions of an execution's state, what may stand together, and what the public sees.
 
 The six stored dimensions say everything; `public_state` follows from them by one rule, `derive_public_state`,
-which Lua repeats in `lib/state.lua` (a test compares the two on every combination).
+which Lua repeats in `lib/record/state.lua` (a test compares the two on every combination).
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ class StateVector(msgspec.Struct, frozen=True, kw_only=True):
         return derive_public_state(self.lifecycle_phase, self.eligibility_state, self.terminal_outcome)
 
 
-# What an absent field of a record means in each phase: the ordinary case of it. Lua says the same in lib/state.lua.
+# What an absent field of a record means in each phase: the ordinary case. lib/record/state.lua says the same.
 PHASE_DEFAULTS = {
     LifecyclePhase.SUBMITTED: StateVector(lifecycle_phase=LifecyclePhase.SUBMITTED),
     LifecyclePhase.RUNNABLE: StateVector(

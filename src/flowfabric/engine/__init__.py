@@ -1,7 +1,7 @@
 """What happens as time passes: lost leases, delays, time-outs, deadlines, retention, repairs, wake-ups."""
 
+from flowfabric.engine.backoff import SetAsideItem
 from flowfabric.engine.service import ServiceStatus
-from flowfabric.engine.set_aside import SetAsideItem
 from flowfabric.engine.settings import EngineSettings
 from flowfabric.engine.supervisor import Engine, EngineStatus
 

@@ -13,10 +13,10 @@ from typing import ClassVar
 import msgspec
 
 from flowfabric.backends.ports import EngineBackend
-from flowfabric.engine.set_aside import Backoff, SetAside, SetAsideItem, described
+from flowfabric.engine.backoff import Backoff, SetAside, SetAsideItem, described
+from flowfabric.engine.ownership import Territory
 from flowfabric.engine.settings import EngineSettings
 from flowfabric.engine.slots import Slots
-from flowfabric.engine.territory import Territory
 from flowfabric.engine.timing import Timer
 from flowfabric.errors import FlowFabricError, Unavailable
 

@@ -14,6 +14,8 @@ import msgspec
 
 from flowfabric.backends.ports import EngineBackend
 from flowfabric.core.partition import Partition
+from flowfabric.engine.backoff import Backoff, described
+from flowfabric.engine.ownership import Territory
 from flowfabric.engine.service import Service, ServiceStatus, Surroundings
 from flowfabric.engine.services.admissions import Admissions
 from flowfabric.engine.services.blocked_work import BlockedWork
@@ -27,10 +29,8 @@ from flowfabric.engine.services.reconcile import Reconcile
 from flowfabric.engine.services.retention import Retention
 from flowfabric.engine.services.share import ShareHolder
 from flowfabric.engine.services.worker_expiry import WorkerExpiry
-from flowfabric.engine.set_aside import Backoff, described
 from flowfabric.engine.settings import EngineSettings
 from flowfabric.engine.slots import Slots
-from flowfabric.engine.territory import Territory
 from flowfabric.engine.timing import Timer
 from flowfabric.errors import FlowFabricError
 

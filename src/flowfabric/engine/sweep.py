@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Iterable
 
 from flowfabric.core.partition import Partition
-from flowfabric.engine.looks import Found, Looks
+from flowfabric.engine.schedule import Found, Looks
 from flowfabric.engine.service import Service, Surroundings
 
 # Whatever is due within it is done in one go.

@@ -14,15 +14,15 @@ from starlette.middleware.cors import CORSMiddleware
 from flowfabric.backends.ports import EngineBackend
 from flowfabric.engine import Engine
 from flowfabric.errors import FlowFabricError
-from flowfabric.server import problems
-from flowfabric.server.metrics import Requests
-from flowfabric.server.middleware import Guard, Measured, Traced
+from flowfabric.server.http import problems
+from flowfabric.server.http.middleware import Guard, Measured, Traced
+from flowfabric.server.metrics.registry import Requests
 from flowfabric.server.routes import (
     approval,
     dashboard,
     events,
     health,
-    looking,
+    insight,
     metrics,
     overview,
     ports,
@@ -34,7 +34,7 @@ from flowfabric.server.service import Service
 from flowfabric.server.settings import ServerSettings
 
 # Their addresses go before those of the ports, which some of them stand beside; those that are called most go first.
-_TOPICS: Final = (submitting, work, events, streams, health, metrics, approval, overview, looking, dashboard)
+_TOPICS: Final = (submitting, work, events, streams, health, metrics, approval, overview, insight, dashboard)
 
 
 def create_app(

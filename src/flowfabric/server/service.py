@@ -10,30 +10,30 @@ from typing import TYPE_CHECKING, Any, Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from flowfabric.backends.gathering import Gatherer
+from flowfabric.backends.batching import Gatherer
 from flowfabric.backends.http.operations import Scope
 from flowfabric.backends.http.shapes import to_wire
 from flowfabric.backends.ports import EngineBackend
-from flowfabric.client.submission import Submitter
+from flowfabric.client.tasks.submission import Submitter
 from flowfabric.core.ids import Namespace
 from flowfabric.engine import Engine
 from flowfabric.errors import FlowFabricError
-from flowfabric.server.bounds import items_of
-from flowfabric.server.feeds import Feeds
-from flowfabric.server.headers import header
-from flowfabric.server.items import EncodedFrames
-from flowfabric.server.log_hub import LogHub
-from flowfabric.server.measuring import Happened
-from flowfabric.server.metrics import Requests
-from flowfabric.server.origins import check_origin
-from flowfabric.server.peers import Peers
-from flowfabric.server.rates import Rates
+from flowfabric.server.access.origins import check_origin
+from flowfabric.server.access.peers import Peers
+from flowfabric.server.access.rates import Rates
+from flowfabric.server.access.shares import Shares, Turns
+from flowfabric.server.access.tokens import Token, Tokens, check_scope
+from flowfabric.server.feeds.feed import Feeds
+from flowfabric.server.feeds.items import EncodedFrames
+from flowfabric.server.feeds.log_hub import LogHub
+from flowfabric.server.http.bounds import items_of
+from flowfabric.server.http.headers import header
+from flowfabric.server.metrics.gauges import Happened
+from flowfabric.server.metrics.registry import Requests
 from flowfabric.server.settings import ServerSettings
-from flowfabric.server.shares import Shares, Turns
-from flowfabric.server.tokens import Token, Tokens, check_scope
 
 if TYPE_CHECKING:
-    from flowfabric.server.sse import EventStream
+    from flowfabric.server.feeds.sse import EventStream
 
 _SUBMITTERS: Final = 1_024
 _audit: Final = logging.getLogger("flowfabric.audit")

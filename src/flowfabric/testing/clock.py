@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from flowfabric.backends.valkey.backend import ValkeyBackend, agree_on_partitions
-from flowfabric.backends.valkey.bundle import bundle
-from flowfabric.backends.valkey.client import Client
+from flowfabric.backends.valkey.library.bundle import bundle
+from flowfabric.backends.valkey.wire.client import Client
 from flowfabric.config import Settings
 from flowfabric.errors import InvalidInput
 

@@ -11,17 +11,17 @@ from typing import Any, Final, Self
 from flowfabric.backends.ports import EngineBackend
 from flowfabric.client.fabric import Fabric
 from flowfabric.client.handle import Handle
-from flowfabric.client.options import Duration, ms
 from flowfabric.client.secrets import ensure_secret
+from flowfabric.client.tasks.options import Duration, ms
 from flowfabric.config import Settings
 from flowfabric.core import contracts as c
 from flowfabric.core.ids import ExecutionId, FlowId
 from flowfabric.engine import Engine, EngineSettings
 from flowfabric.errors import BackendUnavailable, InvalidInput
 from flowfabric.testing.clock import ManualClock, open_test_backend
-from flowfabric.testing.crew import Crew
-from flowfabric.testing.line import PatientLine
+from flowfabric.testing.fault_proxy import PatientLine
 from flowfabric.testing.open_work import OpenExecution, Staff, StillOpen, open_work, still_open, suspended_in
+from flowfabric.testing.workers import Crew
 from flowfabric.worker import Worker
 
 # A store of our own needs few partitions, and is looked through quickly.

@@ -10,12 +10,12 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from flowfabric.backends.ports import EngineBackend
-from flowfabric.client.flow_view import read_members
+from flowfabric.client.flows.view import read_members
 from flowfabric.core import contracts as c
+from flowfabric.core.explain import explain
 from flowfabric.core.ids import ExecutionId, FlowId
 from flowfabric.core.states import AttemptState, EligibilityState, LaneState, PublicState
 from flowfabric.errors import ExecutionNotFound
-from flowfabric.scheduling.explain import explain
 from flowfabric.worker import Worker
 
 _SHOWN = 20

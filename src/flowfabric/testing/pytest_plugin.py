@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from flowfabric.backends.valkey.embedded import EmbeddedServer
+from flowfabric.backends.valkey.embedded.server import EmbeddedServer
 from flowfabric.config import Settings
 from flowfabric.testing.clock import ManualClock
 from flowfabric.testing.kit import SMALL, FabricKit

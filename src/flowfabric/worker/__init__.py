@@ -1,13 +1,13 @@
 """Running tasks: `Worker`, what a handler gets and what it can raise, and the lease of one execution by hand."""
 
-from flowfabric.client.tasks import Task, task
-from flowfabric.worker.claimed import ClaimedTask
-from flowfabric.worker.claims import Claims
-from flowfabric.worker.context import Context, Flag
-from flowfabric.worker.handlers import CallNext, Middleware
-from flowfabric.worker.outcomes import Cancel, Fail, Interrupted, Retry, Snooze, StepFailed, Suspended
-from flowfabric.worker.signals import ResumedWithoutSignal, Signal, SignalTimeout, Waitpoint
-from flowfabric.worker.spending import Held, Usage
+from flowfabric.client.tasks.task import Task, task
+from flowfabric.worker.attempts.outcomes import Cancel, Fail, Interrupted, Retry, Snooze, StepFailed, Suspended
+from flowfabric.worker.context.context import Context, Flag
+from flowfabric.worker.context.spending import Held, Usage
+from flowfabric.worker.durable.signals import ResumedWithoutSignal, Signal, SignalTimeout, Waitpoint
+from flowfabric.worker.executors.dispatch import CallNext, Middleware
+from flowfabric.worker.manual.claims import Claims
+from flowfabric.worker.manual.task import ClaimedTask
 from flowfabric.worker.stats import WorkerStats
 from flowfabric.worker.worker import Worker
 

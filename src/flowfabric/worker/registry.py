@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, Concatenate, ParamSpec, TypeVar, Unpack, overload
 
-from flowfabric.client.options import Options
-from flowfabric.client.tasks import Task, TaskContext, TaskOptions
+from flowfabric.client.tasks.options import Options
+from flowfabric.client.tasks.task import Task, TaskContext, TaskOptions
 from flowfabric.errors import InvalidInput
-from flowfabric.worker.handlers import check_importable
+from flowfabric.worker.executors.dispatch import check_importable
 
 P = ParamSpec("P")
 R = TypeVar("R")

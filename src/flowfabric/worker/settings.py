@@ -8,7 +8,7 @@ import socket
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from flowfabric.client.options import Duration, ms
+from flowfabric.client.tasks.options import Duration, ms
 from flowfabric.core import limits
 from flowfabric.core.capability import capability_set
 from flowfabric.core.ids import LaneId, Namespace, WorkerId, WorkerInstanceId

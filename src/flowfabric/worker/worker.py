@@ -12,16 +12,16 @@ from typing import Any, Final, TypeAlias
 
 from flowfabric.backends import open_backend
 from flowfabric.backends.ports import EngineBackend
-from flowfabric.client.options import Duration, TaskOptions, ms
 from flowfabric.client.secrets import ensure_secret
-from flowfabric.client.tasks import Task
+from flowfabric.client.tasks.options import Duration, TaskOptions, ms
+from flowfabric.client.tasks.task import Task
 from flowfabric.config import Settings
 from flowfabric.errors import InvalidInput
-from flowfabric.worker import loops
-from flowfabric.worker.handlers import Middleware
-from flowfabric.worker.keeper import Open
+from flowfabric.worker.executors.dispatch import Middleware
+from flowfabric.worker.loop import event_loop
+from flowfabric.worker.loop.heartbeat import Open
+from flowfabric.worker.loop.run import Lifespan, Program, WorkerRun
 from flowfabric.worker.registry import Registry, WorkerTaskDecorator
-from flowfabric.worker.running import Lifespan, Program, WorkerRun
 from flowfabric.worker.settings import WorkerSettings, make_settings
 from flowfabric.worker.stats import WorkerStats
 
@@ -123,7 +123,7 @@ class Worker:
 
     def run_blocking(self, store: Store | None = None, *, keeper: str | Settings | None = None) -> None:
         """`run` for a program that is nothing but this worker: in a loop of its own, uvloop's where it is installed."""
-        loops.run(self.run(store, keeper=keeper))
+        event_loop.run(self.run(store, keeper=keeper))
 
     async def start(self, store: Store | None = None, *, keeper: str | Settings | None = None) -> None:
         """Begin to work and return, for embedding and for tests; `stop` ends it."""

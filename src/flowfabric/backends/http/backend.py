@@ -9,14 +9,14 @@ from typing import Any, Final, Self
 import msgspec
 
 from flowfabric.backends.http import shapes
-from flowfabric.backends.http.listening import Ear
+from flowfabric.backends.http.notifications import Ear
 from flowfabric.backends.http.operations import BY_PORT, PREFIX, Operation
 from flowfabric.backends.http.transport import Query, Transport
 from flowfabric.backends.ports import OnHanded
 from flowfabric.config import Settings
-from flowfabric.core import batch as b
 from flowfabric.core import contracts as c
 from flowfabric.core.capability import capability_set
+from flowfabric.core.contracts import batch as b
 from flowfabric.core.cursor import StreamCursor
 from flowfabric.core.ids import ExecutionId, FlowId, LaneId, Namespace, WorkerInstanceId
 from flowfabric.core.partition import Partition, PartitionConfig

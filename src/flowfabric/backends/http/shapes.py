@@ -11,12 +11,12 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from flowfabric.backends.http.problems import Problem
-from flowfabric.core import batch as b
 from flowfabric.core import contracts as c
 from flowfabric.core import limits
 from flowfabric.core.codec import decode_id, encode_id
-from flowfabric.core.handle import BackendTag, HandleWriter
+from flowfabric.core.contracts import batch as b
 from flowfabric.core.ids import ExecutionId
+from flowfabric.core.lease_handle import BackendTag, HandleWriter
 from flowfabric.core.partition import Partition
 from flowfabric.core.states import AttemptType
 from flowfabric.errors import BadReply, FlowFabricError, InvalidInput

@@ -8,38 +8,38 @@ from copy import copy
 
 from msgspec.structs import replace
 
-from flowfabric.backends.valkey import keys
-from flowfabric.backends.valkey.batches import ValkeyBatches
-from flowfabric.backends.valkey.bundle import Bundle, bundle
-from flowfabric.backends.valkey.calls import FunctionCaller, flat_to_dict
-from flowfabric.backends.valkey.client import Client
-from flowfabric.backends.valkey.connection import AccessRefused
-from flowfabric.backends.valkey.embedded_secret import own_secret
-from flowfabric.backends.valkey.executions import ValkeyExecutions
-from flowfabric.backends.valkey.explanations import ValkeyExplanations
-from flowfabric.backends.valkey.flow_events import ValkeyFlowEvents
-from flowfabric.backends.valkey.flows import ValkeyEdges, ValkeyFlows
-from flowfabric.backends.valkey.lanes import ValkeyLanes
-from flowfabric.backends.valkey.layout import LAYOUT, refuse_another_layout
-from flowfabric.backends.valkey.leases import ValkeyLeases
-from flowfabric.backends.valkey.library import Library
-from flowfabric.backends.valkey.listing import ValkeyListing
-from flowfabric.backends.valkey.maintenance import ValkeyMaintenance
-from flowfabric.backends.valkey.opening import open_client
-from flowfabric.backends.valkey.reads import ValkeyReads
-from flowfabric.backends.valkey.reconciling import ValkeyReconciling
-from flowfabric.backends.valkey.retention import ValkeyRetention
-from flowfabric.backends.valkey.scheduling import ValkeyScheduling
-from flowfabric.backends.valkey.secrets import ValkeySecrets
-from flowfabric.backends.valkey.signals import ValkeySignals
-from flowfabric.backends.valkey.steps import ValkeySteps
-from flowfabric.backends.valkey.streams import ValkeyStreams
-from flowfabric.backends.valkey.suspensions import ValkeySuspensions
-from flowfabric.backends.valkey.tail import EventTail
-from flowfabric.backends.valkey.tailing import FrameTails
-from flowfabric.backends.valkey.url import ServerAddress, parse_url
-from flowfabric.backends.valkey.wakeups import Announcements, ValkeyWakeups
-from flowfabric.backends.valkey.workers import ValkeyWorkers
+from flowfabric.backends.valkey.embedded.secret import own_secret
+from flowfabric.backends.valkey.library import keys
+from flowfabric.backends.valkey.library.bundle import Bundle, bundle
+from flowfabric.backends.valkey.library.calls import FunctionCaller, flat_to_dict
+from flowfabric.backends.valkey.library.layout import LAYOUT, refuse_another_layout
+from flowfabric.backends.valkey.library.loader import Library
+from flowfabric.backends.valkey.listen.event_tail import EventTail
+from flowfabric.backends.valkey.listen.frame_tail import FrameTails
+from flowfabric.backends.valkey.listen.wakeups import Announcements, ValkeyWakeups
+from flowfabric.backends.valkey.ports.batches import ValkeyBatches
+from flowfabric.backends.valkey.ports.executions import ValkeyExecutions
+from flowfabric.backends.valkey.ports.flows.events import ValkeyFlowEvents
+from flowfabric.backends.valkey.ports.flows.flow import ValkeyEdges, ValkeyFlows
+from flowfabric.backends.valkey.ports.lanes import ValkeyLanes
+from flowfabric.backends.valkey.ports.leases import ValkeyLeases
+from flowfabric.backends.valkey.ports.limits.reconciling import ValkeyReconciling
+from flowfabric.backends.valkey.ports.listing import ValkeyListing
+from flowfabric.backends.valkey.ports.maintenance import ValkeyMaintenance
+from flowfabric.backends.valkey.ports.reads import ValkeyReads
+from flowfabric.backends.valkey.ports.retention import ValkeyRetention
+from flowfabric.backends.valkey.ports.scheduling import ValkeyScheduling
+from flowfabric.backends.valkey.ports.secrets import ValkeySecrets
+from flowfabric.backends.valkey.ports.signals import ValkeySignals
+from flowfabric.backends.valkey.ports.steps import ValkeySteps
+from flowfabric.backends.valkey.ports.streams import ValkeyStreams
+from flowfabric.backends.valkey.ports.suspensions import ValkeySuspensions
+from flowfabric.backends.valkey.ports.workers import ValkeyWorkers
+from flowfabric.backends.valkey.rows.explanations import ValkeyExplanations
+from flowfabric.backends.valkey.wire.client import Client
+from flowfabric.backends.valkey.wire.connection import AccessRefused
+from flowfabric.backends.valkey.wire.open_client import open_client
+from flowfabric.backends.valkey.wire.url import ServerAddress, parse_url
 from flowfabric.config import Settings
 from flowfabric.core.ids import Namespace
 from flowfabric.core.partition import PartitionConfig

@@ -8,7 +8,7 @@ import sys
 from contextlib import suppress
 from typing import Final
 
-from flowfabric.cli.output import Output
+from flowfabric.cli.show.output import Output
 from flowfabric.cli.signals import Ending
 from flowfabric.config import Settings
 

@@ -19,8 +19,8 @@ from flowfabric.cli.dev.summary import Summary
 from flowfabric.cli.dev.watching import Watcher, directory_root, roots_of
 from flowfabric.cli.logs import configure_logging
 from flowfabric.cli.options import AsJson, LogLevel
-from flowfabric.cli.output import Output
 from flowfabric.cli.running import DEV_DIRECTORY, DEV_URL, THROW_AWAY, place_of, reporting, store_settings
+from flowfabric.cli.show.output import Output
 from flowfabric.cli.signals import Ending, ending
 from flowfabric.client.fabric import Fabric
 from flowfabric.config import Settings

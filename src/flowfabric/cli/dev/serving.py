@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 from typing import Final
 
 from flowfabric.backends.ports import EngineBackend
-from flowfabric.cli.output import Output
+from flowfabric.cli.show.output import Output
 
 _PACKAGES: Final = ("starlette", "uvicorn")
 _HOST: Final = "127.0.0.1"
@@ -20,7 +20,7 @@ async def serve(stack: AsyncExitStack, backend: EngineBackend, port: int | None,
     if not all(importlib.util.find_spec(each) for each in _PACKAGES):
         out.event("server", "there is no dashboard without pip install 'flowfabric[server]'")
         return None
-    from flowfabric.server.listening import listening  # noqa: PLC0415 - its packages may be missing
+    from flowfabric.server.http.listener import listening  # noqa: PLC0415 - its packages may be missing
     from flowfabric.server.settings import ServerSettings  # noqa: PLC0415
 
     settings = ServerSettings(port=_usual_port() if port is None else port, stop_grace_ms=0)

@@ -6,9 +6,9 @@ import asyncio
 import logging
 from typing import Final
 
-from flowfabric.cli.output import LiveTable, Output
-from flowfabric.cli.paging import all_workers
 from flowfabric.cli.parsing import span_text
+from flowfabric.cli.show.output import LiveTable, Output
+from flowfabric.cli.show.paging import all_workers
 from flowfabric.client.fabric import Fabric
 from flowfabric.core import contracts as c
 from flowfabric.core.contracts.events import ENDINGS

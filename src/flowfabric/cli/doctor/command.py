@@ -13,8 +13,8 @@ from flowfabric.cli.doctor.server import check_server
 from flowfabric.cli.doctor.work import check_work
 from flowfabric.cli.exits import ExitCode
 from flowfabric.cli.options import AsJson, Url
-from flowfabric.cli.output import Output, coloured
 from flowfabric.cli.running import THROW_AWAY, impatient, is_server, reporting, store_settings
+from flowfabric.cli.show.output import Output, coloured
 from flowfabric.client.fabric import Fabric
 from flowfabric.config import Settings
 from flowfabric.errors import FlowFabricError

@@ -7,11 +7,11 @@ import time
 from collections.abc import Iterator
 from typing import Final
 
-from flowfabric.backends.valkey.bundle import bundle
-from flowfabric.backends.valkey.client import Client, Node
-from flowfabric.backends.valkey.connection import ServerReplyError
-from flowfabric.backends.valkey.library import Library
-from flowfabric.backends.valkey.opening import open_client
+from flowfabric.backends.valkey.library.bundle import bundle
+from flowfabric.backends.valkey.library.loader import Library
+from flowfabric.backends.valkey.wire.client import Client, Node
+from flowfabric.backends.valkey.wire.connection import ServerReplyError
+from flowfabric.backends.valkey.wire.open_client import open_client
 from flowfabric.cli.doctor.checks import Check, fail, ok, warn
 from flowfabric.cli.parsing import span_text
 from flowfabric.cli.running import place_of

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Final
 from uuid import uuid4
 
+from flowfabric.cli.commands.executions import explained
 from flowfabric.cli.doctor.checks import Check, fail, ok, warn
-from flowfabric.cli.executions import explained
-from flowfabric.cli.paging import all_workers
 from flowfabric.cli.parsing import span_text
+from flowfabric.cli.show.paging import all_workers
 from flowfabric.client.fabric import Fabric
 from flowfabric.core import contracts as c
 from flowfabric.core.states import LaneState, PublicState

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 # fmt: off
 # isort: off
-from flowfabric.core.contracts.attachments import (
+from flowfabric.core.contracts.limits.attachments import (
     AdmissionsDrained, AttachLimitArgs, DrainAdmissionsArgs, LimitKind, LimitScope, LimitsReconciled,
     ReconcileLimitsArgs,
 )
-from flowfabric.core.contracts.budgets import (
+from flowfabric.core.contracts.limits.budgets import (
     BudgetAlreadySatisfied, BudgetCreated, BudgetHeldByOthers, BudgetLimitsSet, BudgetNotice, BudgetReleased,
     BudgetReserved, BudgetReset, BudgetStatus, CreateBudgetArgs, CreateBudgetResult, DueBudgetsReset, HardBreach,
     NothingToRelease, OnHardLimit, RecordSpendArgs, ReleaseBudgetArgs, ReleaseBudgetResult, ReportUsageAdminArgs,
     ReportUsageArgs, ReportUsageResult, ReserveBudgetArgs, ReserveBudgetResult, ResetBudgetArgs, ResetBudgetResult,
     SetBudgetLimitsArgs, SettleReservationArgs, SoftBreach, UsageAlreadyApplied, UsageCounted,
 )
-from flowfabric.core.contracts.edges import (
+from flowfabric.core.contracts.flows.edges import (
     AllOfEdges, AnyOfEdges, ApplyDependencyToChildArgs, ApplyDependencyToChildResult, BlockedPromoted,
     DependencyAlreadyApplied, DependencyAlreadyResolved, DependencyApplied, DependencyEdgeStaged, DependencyImpossible,
     DependencyPending, DependencySatisfied, EdgeDependencyPolicy, EdgeDirection, EdgeGroupPolicyAlreadySet,
@@ -36,14 +36,14 @@ from flowfabric.core.contracts.execution import (
     ReplayExecutionResult, RetryScheduled, SetExecutionTagsArgs, SetExecutionTagsResult, TagsSet, TerminalFailed,
     UpdateProgressArgs, UpdateProgressResult,
 )
-from flowfabric.core.contracts.flows import (
+from flowfabric.core.contracts.flows.flow import (
     AddExecutionToFlowArgs, AddExecutionToFlowResult, CancelFlowArgs, CancelFlowHeader, CancelFlowResult,
     CancellationPolicy, CreateFlowArgs, CreateFlowResult, ExecutionAddedToFlow, ExecutionAlreadyMember, FailurePolicy,
     FlowAlreadyCreated, FlowAlreadyTerminal, FlowCancellationScheduled, FlowCancelled, FlowCreated, FlowMember,
     FlowPartiallyCancelled, FlowSnapshot, FlowState, FlowStatus, FlowSummary, ListFlowMembersArgs, ListFlowMembersPage,
     ListFlowsArgs, ListFlowsPage, SetFlowTagsArgs, SetFlowTagsResult,
 )
-from flowfabric.core.contracts.graphs import (
+from flowfabric.core.contracts.flows.graphs import (
     ExecutionInput, FlowAlreadySubmitted, FlowEdge, FlowGraph, FlowJoin, FlowSubmitted, GrowFlowArgs, GrowFlowResult,
     SubmitFlowArgs, SubmitFlowResult,
 )
@@ -65,7 +65,7 @@ from flowfabric.core.contracts.maintenance import (
     BlockedReevaluated, EngineShares, HoldShareArgs, IndexesRepaired, NextDue, ReevaluateBlockedArgs, RepairIndexesArgs,
     WorkerOffer,
 )
-from flowfabric.core.contracts.quotas import (
+from flowfabric.core.contracts.limits.quotas import (
     AdmissionReleased, Admitted, AlreadyAdmitted, CheckAdmissionArgs, CheckAdmissionResult, ConcurrencyExceeded,
     ConfigureQuotaPolicyArgs, CreateQuotaPolicyArgs, CreateQuotaPolicyResult, QuotaKey, QuotaPolicyAlreadySatisfied,
     QuotaPolicyCreated, QuotaStatus, RateExceeded, ReleaseAdmissionArgs, ReleaseAdmissionResult,
@@ -83,17 +83,17 @@ from flowfabric.core.contracts.scheduling import (
     ResumeGrant, RouteBlockRejected, RouteBlocked, ScanEligibleArgs, UnblockExecutionArgs, UnblockExecutionResult,
     WorkGranted,
 )
-from flowfabric.core.contracts.secrets import (
+from flowfabric.core.contracts.waits.secrets import (
     ListWaitpointHmacKidsArgs, PartitionRotationOutcome, RotateWaitpointHmacSecretAllArgs,
     RotateWaitpointHmacSecretAllEntry, RotateWaitpointHmacSecretAllReport, RotateWaitpointHmacSecretArgs,
     RotateWaitpointHmacSecretOutcome, SecretAlreadySeeded, SecretRotated, SecretRotationFailed, SecretSeeded,
     SecretUnchanged, SeedOutcome, SeedWaitpointHmacSecretArgs, VerifyingKid, WaitpointHmacKids,
 )
-from flowfabric.core.contracts.signals import (
+from flowfabric.core.contracts.waits.signals import (
     BufferSignalArgs, DeliverSignalArgs, ListResumeSignalsArgs, ListResumeSignalsPage, ResumeSignal, ResumeTriggered,
     SignalAccepted, SignalDuplicate, SignalEffect, SignalExecutionArgs, SignalOutcome, SignalScope,
 )
-from flowfabric.core.contracts.steps import (
+from flowfabric.core.contracts.waits.steps import (
     ReadStepsArgs, ReadStepsPage, RecordStepArgs, RecordStepResult, StepAlreadyRecorded, StepKey, StepRecord,
     StepRecorded,
 )
@@ -102,13 +102,13 @@ from flowfabric.core.contracts.streams import (
     FramesAppended, LiveFrames, PatchKind, ReadFramesArgs, ReadFramesResult, StreamFrame, StreamFrames, StreamInfo,
     StreamMode, SummaryDocument, TailFramesArgs, Visibility,
 )
-from flowfabric.core.contracts.suspension import (
+from flowfabric.core.contracts.waits.suspension import (
     ExecutionResumed, ExecutionSuspended, ExpireSuspensionArgs, ExpireSuspensionResult, ListSuspendedArgs,
     ListSuspendedPage, ResumeExecutionArgs, ResumeExecutionResult, ResumePolicy, ResumeTarget, ResumeTrigger,
     SuspendExecutionArgs, SuspendExecutionResult, SuspendedExecutionEntry, SuspensionAlreadySatisfied,
     SuspensionExpired, SuspensionNotExpired, SuspensionReasonCode, SuspensionRequester,
 )
-from flowfabric.core.contracts.waitpoints import (
+from flowfabric.core.contracts.waits.waitpoints import (
     CloseWaitpointArgs, CloseWaitpointResult, CreatePendingWaitpointArgs, CreatePendingWaitpointResult, FreshWaitpoint,
     IssuedWaitpoint, ListPendingWaitpointsArgs, ListPendingWaitpointsPage, PendingWaitpoint, PendingWaitpointCreated,
     PendingWaitpointInfo, ReadWaitpointTokenArgs, WaitpointAlreadyClosed, WaitpointBinding, WaitpointClosed,
@@ -119,7 +119,7 @@ from flowfabric.core.contracts.workers import (
     MarkWorkerDeadResult, RegisterWorkerArgs, RegisterWorkerResult, WorkerInfo, WorkerMarkedDead, WorkerNotRegistered,
     WorkerRefreshed, WorkerRegistered,
 )
-from flowfabric.core.graph import DependencyKind, EdgeGroupState, EdgeState
+from flowfabric.core.rules.graph import DependencyKind, EdgeGroupState, EdgeState
 # isort: on
 
 __all__ = [

@@ -16,7 +16,6 @@ from flowfabric.core.contracts.fields import (
     Reason,
     ReclaimCount,
 )
-from flowfabric.core.handle import Handle
 from flowfabric.core.ids import (
     AttemptId,
     AttemptIndex,
@@ -28,6 +27,7 @@ from flowfabric.core.ids import (
     WorkerId,
     WorkerInstanceId,
 )
+from flowfabric.core.lease_handle import Handle
 from flowfabric.core.states import AttemptType
 
 

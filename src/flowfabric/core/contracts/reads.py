@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from flowfabric.core.contracts.budgets import BudgetStatus
-from flowfabric.core.contracts.quotas import QuotaStatus
+from flowfabric.core.contracts.limits.budgets import BudgetStatus
+from flowfabric.core.contracts.limits.quotas import QuotaStatus
 from flowfabric.core.ids import (
     AttemptId,
     AttemptIndex,
@@ -134,7 +134,7 @@ class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True):
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     """What bears on why an execution does or does not run, all of one moment.
 
-    `flowfabric.scheduling.explain` makes a sentence of it.
+    `flowfabric.core.explain` makes a sentence of it.
     """
 
     execution_id: ExecutionId

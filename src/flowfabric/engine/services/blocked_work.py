@@ -7,7 +7,7 @@ import random
 from flowfabric.core import contracts as c
 from flowfabric.core import limits
 from flowfabric.core.partition import Partition
-from flowfabric.engine.looks import Found
+from flowfabric.engine.schedule import Found
 from flowfabric.engine.service import Surroundings
 from flowfabric.engine.sweep import PartitionService
 from flowfabric.errors import FlowFabricError

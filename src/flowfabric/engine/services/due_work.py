@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from flowfabric.core import batch as b
 from flowfabric.core import contracts as c
+from flowfabric.core.contracts import batch as b
 from flowfabric.core.partition import Partition
-from flowfabric.engine.looks import Found
+from flowfabric.engine.schedule import Found
 from flowfabric.engine.service import Surroundings
 from flowfabric.engine.sweep import PartitionService
 

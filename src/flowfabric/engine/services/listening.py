@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from flowfabric.backends.budget_ports import BudgetListener
 from flowfabric.backends.ports import WorkListener
+from flowfabric.backends.ports.budgets import BudgetListener
 from flowfabric.core import contracts as c
 from flowfabric.core import limits
 from flowfabric.core.ids import LaneId

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from flowfabric.core.partition import Partition
-from flowfabric.engine.looks import Found
+from flowfabric.engine.schedule import Found
 from flowfabric.engine.service import Surroundings
 from flowfabric.engine.sweep import PartitionService
 

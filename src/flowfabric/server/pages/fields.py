@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from flowfabric.core.forms import WaitForm
 from flowfabric.errors import InvalidInput
-from flowfabric.server.bounds import read_json
+from flowfabric.server.http.bounds import read_json
 from flowfabric.server.pages.schemas import Schema, problems, resolved, without_null
 
 JSON: Final = "json"  # any other answer, where no type is declared

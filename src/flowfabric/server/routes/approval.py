@@ -24,11 +24,11 @@ from flowfabric.core.forms import FORM_STEPS, WaitForm
 from flowfabric.core.ids import ExecutionId, SignalId, WaitpointId, WaitpointToken
 from flowfabric.core.links import SignalLink
 from flowfabric.errors import FlowFabricError, Invalid, InvalidInput
-from flowfabric.server.bounds import members, read_json
-from flowfabric.server.decoding import body_of
+from flowfabric.server.http.bounds import members, read_json
+from flowfabric.server.http.decoding import body_of
+from flowfabric.server.http.problems import status_of
 from flowfabric.server.pages.approval import Asked, asking, telling
 from flowfabric.server.pages.fields import Answers, BadAnswer
-from flowfabric.server.problems import status_of
 from flowfabric.server.routes.ports import handler
 from flowfabric.server.service import Service, answer
 

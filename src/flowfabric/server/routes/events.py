@@ -12,18 +12,18 @@ from starlette.routing import Route
 
 from flowfabric.backends.http.operations import BY_PORT, PREFIX, Scope
 from flowfabric.core import contracts as c
-from flowfabric.core.contracts.flows import FLOW_ENDINGS
+from flowfabric.core.contracts.flows.flow import FLOW_ENDINGS
 from flowfabric.core.ids import ExecutionId, FlowId
 from flowfabric.core.partition import Partition, PartitionFamily
 from flowfabric.errors import ExecutionNotFound, NotFound
-from flowfabric.server import event_sources
-from flowfabric.server.access import narrowed
-from flowfabric.server.decoding import query_of
-from flowfabric.server.event_sources import ExecutionEvents, LogSource
-from flowfabric.server.items import Item
-from flowfabric.server.reading import Turn
+from flowfabric.server.access.scopes import narrowed
+from flowfabric.server.feeds import event_sources
+from flowfabric.server.feeds.event_sources import ExecutionEvents, LogSource
+from flowfabric.server.feeds.items import Item
+from flowfabric.server.feeds.reading import Turn
+from flowfabric.server.feeds.sse import Items, last_seen, stream
+from flowfabric.server.http.decoding import query_of
 from flowfabric.server.service import Service
-from flowfabric.server.sse import Items, last_seen, stream
 
 _READ: Final = BY_PORT["read_events"]
 _FLOW_ENDED: Final = frozenset(FLOW_ENDINGS.values())

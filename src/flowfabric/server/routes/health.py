@@ -14,7 +14,7 @@ from flowfabric.backends.http.operations import PREFIX
 from flowfabric.backends.http.shapes import to_wire
 from flowfabric.core.ids import LaneId
 from flowfabric.errors import FlowFabricError
-from flowfabric.server.openapi import document
+from flowfabric.server.reference.openapi import document
 from flowfabric.server.service import Service, answer
 
 _READY_S: Final = 2.0

@@ -9,9 +9,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from flowfabric.backends.http.operations import Scope
-from flowfabric.server import measuring
-from flowfabric.server.access import check_store
-from flowfabric.server.metrics import CONTENT_TYPE, Family, Sample, text
+from flowfabric.server.access.scopes import check_store
+from flowfabric.server.metrics import gauges
+from flowfabric.server.metrics.registry import CONTENT_TYPE, Family, Sample, text
 from flowfabric.server.service import Service
 
 
@@ -21,11 +21,11 @@ async def metrics(request: Request) -> Response:
     check_store(service.caller(request, Scope.READ))
     backend = service.backend
     families = [
-        *await measuring.of_lanes(backend),
-        *await measuring.of_workers(backend),
-        *await measuring.of_budgets(backend),
+        *await gauges.of_lanes(backend),
+        *await gauges.of_workers(backend),
+        *await gauges.of_budgets(backend),
         *await service.happened.families(),
-        *(measuring.of_engine(service.engine) if service.engine is not None else ()),
+        *(gauges.of_engine(service.engine) if service.engine is not None else ()),
         *service.requests.families(),
         Family("flowfabric_http_streams", "gauge", "Open streams of events.", [Sample((), len(service.streams))]),
     ]

@@ -19,7 +19,7 @@ from flowfabric.core import contracts as c
 from flowfabric.core.codec import from_plain
 from flowfabric.core.ids import TimestampMs
 from flowfabric.core.states import PublicState
-from flowfabric.server.access import check_store
+from flowfabric.server.access.scopes import check_store
 from flowfabric.server.service import Service, answer
 
 _EVERY_MS: Final = 1_000  # how often the store is looked at, however many look at the overview

@@ -13,13 +13,13 @@ from starlette.routing import Route
 from flowfabric.backends.http.operations import OPERATIONS, Operation
 from flowfabric.backends.http.shapes import FinishRequest
 from flowfabric.errors import CODES, FlowFabricError
-from flowfabric.server.access import enter, narrowed, without_tokens
-from flowfabric.server.decoding import request_of
-from flowfabric.server.exact import ExactRoute
-from flowfabric.server.leaving import unless_left
+from flowfabric.server.access.scopes import enter, narrowed, without_tokens
+from flowfabric.server.access.tokens import Token
+from flowfabric.server.http.decoding import request_of
+from flowfabric.server.http.disconnects import unless_left
+from flowfabric.server.http.exact_route import ExactRoute
 from flowfabric.server.service import Service, answer
 from flowfabric.server.settings import ServerSettings
-from flowfabric.server.tokens import Token
 
 Handler = Callable[[Request], Awaitable[Response]]
 Call = Callable[[Request, Token, Any], Awaitable[Any]]

@@ -15,9 +15,9 @@ from flowfabric.client import streaming
 from flowfabric.client.streaming import Attempts, Place
 from flowfabric.core.codec import from_plain
 from flowfabric.core.ids import ExecutionId
-from flowfabric.server.items import Item
+from flowfabric.server.feeds.items import Item
+from flowfabric.server.feeds.sse import Items, last_seen, stream
 from flowfabric.server.service import Service
-from flowfabric.server.sse import Items, last_seen, stream
 
 
 class _Query(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -15,17 +15,17 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from flowfabric.backends.http.operations import PREFIX, Scope
-from flowfabric.client.tasks import Task, named
+from flowfabric.client.tasks.task import Task, named
 from flowfabric.core import contracts as c
 from flowfabric.core import limits
 from flowfabric.core.codec import from_plain
 from flowfabric.errors import FlowFabricError, InvalidInput
-from flowfabric.server.bounds import check_items, read_json
-from flowfabric.server.decoding import body_of, once
-from flowfabric.server.exact import ExactRoute
-from flowfabric.server.headers import header
+from flowfabric.server.access.tokens import Token, check_namespace
+from flowfabric.server.http.bounds import check_items, read_json
+from flowfabric.server.http.decoding import body_of, once
+from flowfabric.server.http.exact_route import ExactRoute
+from flowfabric.server.http.headers import header
 from flowfabric.server.service import Service, answer
-from flowfabric.server.tokens import Token, check_namespace
 
 _JSON: Final = "application/json"
 _SLICE: Final = 100  # submissions that are made of a bulk in one go

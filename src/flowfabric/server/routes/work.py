@@ -14,20 +14,20 @@ from starlette.routing import Route
 
 from flowfabric.backends.http.operations import PREFIX, Scope
 from flowfabric.backends.ports import EngineBackend, WorkListener
-from flowfabric.core import batch as b
 from flowfabric.core import limits
 from flowfabric.core.capability import capability_set
+from flowfabric.core.contracts import batch as b
 from flowfabric.core.contracts.fields import BatchCount, Capabilities, Checked, DurationMs, LeaseTtlMs
 from flowfabric.core.contracts.workers import Lanes
 from flowfabric.core.ids import LaneId, WorkerId, WorkerInstanceId
 from flowfabric.errors import InvalidInput
-from flowfabric.server.access import check_store
-from flowfabric.server.bounds import read_json
-from flowfabric.server.decoding import body_of
-from flowfabric.server.items import Item
-from flowfabric.server.leaving import disconnected
+from flowfabric.server.access.scopes import check_store
+from flowfabric.server.feeds.items import Item
+from flowfabric.server.feeds.sse import Items, stream
+from flowfabric.server.http.bounds import read_json
+from flowfabric.server.http.decoding import body_of
+from flowfabric.server.http.disconnects import disconnected
 from flowfabric.server.service import Service, answer
-from flowfabric.server.sse import Items, stream
 
 
 class WaitingClaim(Checked, frozen=True, kw_only=True):

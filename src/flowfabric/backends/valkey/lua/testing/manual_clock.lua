@@ -1,4 +1,4 @@
--- Takes the place of lib/clock.lua in test libraries: time stands still until ff_test_clock moves it.
+-- Takes the place of lib/base/clock.lua in test libraries: time stands still until ff_test_clock moves it.
 local M = {}
 local fixed = nil
 

@@ -1,0 +1,55 @@
+"""What a store must do, split by noun. Every method is one atomic step and shows no connection, key or transaction.
+
+The first line of each method states its transition; docs/explanation/state-machine.md draws them all. Every method
+raises an error of `flowfabric.errors`; a refused call has written nothing (G4).
+"""
+
+from flowfabric.backends.ports.backend import EngineBackend
+from flowfabric.backends.ports.batch import BatchPort
+from flowfabric.backends.ports.budgets import BudgetPort, BudgetUpkeepPort
+from flowfabric.backends.ports.events import EventPort
+from flowfabric.backends.ports.executions import ExecutionPort
+from flowfabric.backends.ports.flows import EdgePort, FlowEventPort, FlowPort, FlowReadPort
+from flowfabric.backends.ports.lanes import LanePort
+from flowfabric.backends.ports.leases import LeasePort
+from flowfabric.backends.ports.quotas import AdmissionPort, QuotaPort, ReconcilePort
+from flowfabric.backends.ports.reads import ListingPort, ReadPort
+from flowfabric.backends.ports.scheduling import SchedulingPort
+from flowfabric.backends.ports.steps import StepPort
+from flowfabric.backends.ports.streams import StreamPort
+from flowfabric.backends.ports.upkeep import MaintenancePort, RetentionPort
+from flowfabric.backends.ports.waits import SecretPort, SignalPort, SuspensionPort
+from flowfabric.backends.ports.wakeups import OnHanded, WakeupPort, WorkListener
+from flowfabric.backends.ports.workers import WorkerPort
+
+__all__ = [
+    "AdmissionPort",
+    "BatchPort",
+    "BudgetPort",
+    "BudgetUpkeepPort",
+    "EdgePort",
+    "EngineBackend",
+    "EventPort",
+    "ExecutionPort",
+    "FlowEventPort",
+    "FlowPort",
+    "FlowReadPort",
+    "LanePort",
+    "LeasePort",
+    "ListingPort",
+    "MaintenancePort",
+    "OnHanded",
+    "QuotaPort",
+    "ReadPort",
+    "ReconcilePort",
+    "RetentionPort",
+    "SchedulingPort",
+    "SecretPort",
+    "SignalPort",
+    "StepPort",
+    "StreamPort",
+    "SuspensionPort",
+    "WakeupPort",
+    "WorkListener",
+    "WorkerPort",
+]

@@ -1,0 +1,1 @@
+"""A Valkey server of our own, shared by the processes that use its directory."""

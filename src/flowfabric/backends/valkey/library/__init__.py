@@ -1,0 +1,1 @@
+"""The function library: bundled, loaded, called by name, and its refusals as errors."""

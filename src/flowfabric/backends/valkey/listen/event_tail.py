@@ -1,0 +1,187 @@
+"""Waiting on the partitions' event logs without polling."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Final, TypeVar, cast
+
+from flowfabric.backends.valkey.library import keys
+from flowfabric.backends.valkey.listen.blocking_reads import BlockingReads, Source
+from flowfabric.backends.valkey.rows.event_lines import Line
+from flowfabric.backends.valkey.wire.client import Client, Reply
+from flowfabric.core.contracts.events import ENDINGS
+from flowfabric.core.ids import ExecutionId
+from flowfabric.core.states import PublicState
+
+_ENDINGS: Final = {kind.encode(): state for kind, state in ENDINGS.items()}
+
+_MOST_HELD: Final = 1_000  # lines that somebody has not taken yet
+
+L = TypeVar("L", bound="Listener")
+
+# In place of an execution: all of the partition.
+_EVERYBODY: Final = b""
+
+
+class Listener:
+    """Somebody who waits for one execution."""
+
+    def __init__(self, *, endings_only: bool) -> None:
+        self.ended: PublicState | None = None
+        self._endings_only = endings_only
+        self._error: Exception | None = None
+        self._wake = asyncio.Event()
+
+    def clear(self) -> None:
+        """Call it before looking: what happens from then on wakes."""
+        self._wake.clear()
+        self.check()
+
+    def check(self) -> None:
+        if self._error is not None:
+            raise self._error
+
+    async def wait(self) -> None:
+        """Return when the execution should be looked at again."""
+        await self._wake.wait()
+        self.check()
+
+    def notice(self, event: bytes) -> None:
+        self.ended = _ENDINGS.get(event, self.ended)
+        if event in _ENDINGS or not self._endings_only:
+            self._wake.set()
+
+    def tell(self, line: Line) -> None:
+        """A line about it came; most wait for no more than that."""
+
+    def look_again(self, error: Exception | None = None) -> None:
+        self._error = error
+        self._wake.set()
+
+
+class LineReader(Listener):
+    """Somebody who takes the lines of one execution as they come, without another look at the store."""
+
+    def __init__(self) -> None:
+        super().__init__(endings_only=False)
+        self._held: deque[Line] = deque()
+        self._is_behind = False  # lines were missed: they must be read from the store
+
+    def clear(self) -> None:
+        super().clear()
+        self._held.clear()
+        self._is_behind = False
+
+    def look_again(self, error: Exception | None = None) -> None:
+        self._is_behind = True
+        super().look_again(error)
+
+    def tell(self, line: Line) -> None:
+        if len(self._held) >= _MOST_HELD:
+            self._is_behind = True
+        else:
+            self._held.append(line)
+
+    async def lines(self, *, after: int) -> AsyncIterator[Line]:
+        """The lines behind a number, as long as none was missed."""
+        while True:
+            while self._held:
+                line = self._held.popleft()
+                if line.number > after:
+                    yield line
+            if self._is_behind:
+                return
+            self._wake.clear()
+            await self.wait()
+
+
+class _Log(Source):
+    """One partition's log that somebody waits on; whoever waits must look again when its position is learned."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(key)
+        self.ready = asyncio.Event()
+        self.listeners: dict[bytes, set[Listener]] = {}
+
+    @property
+    def is_wanted(self) -> bool:
+        return bool(self.listeners)
+
+    def forget(self, name: bytes, listener: Listener) -> None:
+        self.listeners[name].discard(listener)
+        if not self.listeners[name]:
+            del self.listeners[name]
+
+    def learn(self, position: str) -> None:
+        super().learn(position)
+        self.ready.set()
+        self._wake_all()
+
+    def lose(self) -> None:
+        self.position = None
+        self.ready.clear()
+
+    def fail(self, error: Exception) -> None:
+        self.ready.set()
+        self._wake_all(error)
+
+    def _wake_all(self, error: Exception | None = None) -> None:
+        for listeners in self.listeners.values():
+            for listener in listeners:
+                listener.look_again(error)
+
+    def deliver(self, entries: list[Reply]) -> None:
+        """Each entry holds the lines of one step: event, execution, and more."""
+        for entry in entries:
+            entry_id, (_, at_ms, _, texts) = cast("tuple[bytes, list[bytes]]", entry)
+            self.position = entry_id.decode()
+            lines = texts.split(b"\n")
+            first = int(self.position.partition("-")[0]) - len(lines) + 1  # the entry has the number of its last line
+            for at, line in enumerate(lines):
+                event, execution_id, _ = line.split(b" ", 2)
+                for listener in self.listeners.get(execution_id, ()):
+                    listener.tell(Line(first + at, at_ms, line))
+                    listener.notice(event)
+            for listener in self.listeners.get(_EVERYBODY, ()):
+                listener.look_again()
+
+
+class EventTail:
+    """Everybody who waits for executions of this process, on few blocking reads of their partitions' logs."""
+
+    def __init__(self, client: Client, *, block_ms: int = 5_000, connections: int = 16) -> None:
+        self._reads = BlockingReads(client, _Log, block_ms=block_ms, connections=connections)
+
+    def listen(self, execution_id: ExecutionId, *, endings_only: bool = False) -> AbstractAsyncContextManager[Listener]:
+        """From the moment this is entered no event of the execution is missed."""
+        return self._listen(execution_id.tag, execution_id.encode(), Listener(endings_only=endings_only))
+
+    def follow(self, execution_id: ExecutionId) -> AbstractAsyncContextManager[LineReader]:
+        """The same for somebody who takes the lines themselves."""
+        return self._listen(execution_id.tag, execution_id.encode(), LineReader())
+
+    def listen_everywhere(self, tag: str) -> AbstractAsyncContextManager[Listener]:
+        """The same for every event of a partition."""
+        return self._listen(tag, _EVERYBODY, Listener(endings_only=False))
+
+    @asynccontextmanager
+    async def _listen(self, tag: str, name: bytes, listener: L) -> AsyncIterator[L]:
+        log = self._reads.source(keys.events(tag))
+        log.listeners.setdefault(name, set()).add(listener)
+        try:
+            await log.ready.wait()
+            listener.check()
+            yield listener
+        finally:
+            log.forget(name, listener)
+
+    @property
+    def connections(self) -> int:
+        """How many blocking connections are open."""
+        return self._reads.connections
+
+    async def close(self) -> None:
+        await self._reads.close()

@@ -1,0 +1,26 @@
+"""Somebody who hears of something on channels of the server."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+
+from flowfabric.backends.notifications import Heard, News
+
+
+class Ear(News[Heard], ABC):
+    """What all listeners share; until it is subscribed anything may have happened."""
+
+    def __init__(self, channels: Iterable[bytes]) -> None:
+        super().__init__(anything=True)
+        self.channels = set(channels)
+        self.ready = asyncio.Event()
+
+    @abstractmethod
+    def hear(self, channel: bytes, text: bytes) -> None:
+        """A message came."""
+
+    def fail(self, error: Exception) -> None:
+        super().fail(error)
+        self.ready.set()

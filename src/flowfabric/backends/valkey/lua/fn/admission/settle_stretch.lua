@@ -1,0 +1,29 @@
+--- Bring the end of a stretch of running to a budget: open holds return, its time and attempt are counted, each once.
+-- @keys    budget
+-- @args    execution_id:id lease_epoch:nat wall_time_ms:nat attempts:nat has_reserved=
+-- @reply   returned waiting
+-- @errors  invalid_input budget_not_found corruption
+-- @events  budget_soft_breached budget_hard_breached
+-- @repeat  safe
+-- @uses    budget clock digits limit_subscribers reservation spending
+-- What the engine measures by itself, on budgets that have a limit for it.
+local MEASURED = {"wall_time_ms", "attempts"}
+
+return function(K, A)
+  local b, refusal = budget.load(K.budget)
+  if not b then return refusal end
+
+  if A.has_reserved == "1" then reservation.close(b, A.execution_id, A.lease_epoch) end
+  local returned = reservation.return_all(b, A.execution_id, A.lease_epoch)
+  local list = {}
+  for _, name in ipairs(MEASURED) do
+    if (b.hard[name] or b.soft[name]) and A[name] > 0 then list[#list + 1] = {name = name, amount = A[name]} end
+  end
+  local dedup = "ff:stretch:" .. b.tag .. ":" .. b.id .. ":" .. A.lease_epoch .. ":" .. A.execution_id
+  if #list > 0 and not spending.is_repeated(dedup) then
+    spending.record(b, list, clock.now_ms(), A.execution_id, dedup)
+  end
+
+  local is_open = not budget.obstacle(b)
+  return {1, "OK", digits.of(returned), is_open and limit_subscribers.list(b.waiting) or {}}
+end

@@ -1,0 +1,19 @@
+--- How many more may start within a quota now, and else in how long; a partition that waits for it is noted first.
+-- @keys    quota
+-- @args    suffix waiting_tag=
+-- @reply   room retry_after_ms waiting
+-- @errors  invalid_input quota_policy_not_found corruption
+-- @repeat  safe
+-- @uses    clock digits limit_subscribers quota
+return function(K, A)
+  local q, refusal = quota.load(K.quota)
+  if not q then return refusal end
+
+  local key = quota.waiting(q, A.suffix)
+  if A.waiting_tag ~= "" then
+    limit_subscribers.note(key, A.waiting_tag)
+    quota.note_counted(q, A.suffix)  -- what others wait for is looked at, whoever has it
+  end
+  local room, wait = quota.room(q, A.suffix, clock.now_ms())
+  return {1, "OK", digits.of(room), wait and digits.of(wait) or "", limit_subscribers.list(key)}
+end

@@ -1,0 +1,16 @@
+--- Take a worker off the list. What it runs is lost with its leases, not before.
+-- @keys    ~alive caps ~index
+-- @args
+-- @reply   status
+-- @errors  invalid_input
+-- @repeat  safe
+-- @uses    clock reply worker_registry
+return function(K)
+  local name, refusal = worker_registry.name(K.caps)
+  if refusal then return refusal end
+
+  local alive = worker_registry.alive_until(name, clock.now_ms())
+  worker_registry.strike(name)
+
+  return reply.ok(alive and "marked" or "not_registered")
+end

@@ -1,0 +1,131 @@
+-- Writes: at once, or collected over a batch and written with one command a key.
+-- @uses event notify
+local M = {}
+
+-- A collector; executions whose `writes` field holds it write through it. It also remembers what was looked up for all
+-- of the batch (`lanes`, `flow_states`, `accepted`). One of a concurrency key, which others look for, writes at once.
+function M.collector()
+  return {
+    zadd = {}, zrem = {}, sadd = {}, srem = {}, set = {}, emptied = {}, wake = {}, stopped = {}, lines = {}, lanes = {},
+    crowds = {}, flow_states = {}, promoted = {},
+  }
+end
+
+local function new_list(lists, key)
+  local list = {n = 0}
+  lists[key] = list
+  return list
+end
+
+-- Add a member: the execution, or all that it stands for (lib/record/bulk_step.lua), where none is given.
+local function push(list, x, member)
+  local n, ids = list.n, not member and x.ids
+  if ids then
+    for i = 1, #ids do list[n + i] = ids[i] end
+    list.n = n + #ids
+  else
+    list[n + 1], list.n = member or x.id, n + 1
+  end
+end
+
+function M.set(x, key, value)
+  if not x.writes then return redis.call("SET", key, value) end
+  local list = x.writes.set
+  list[#list + 1], list[#list + 2] = key, value
+end
+
+function M.zadd(x, key, score)
+  local collected = x.writes
+  if not collected then return redis.call("ZADD", key, score, x.id) end
+  local list = collected.zadd[key] or new_list(collected.zadd, key)
+  local n, ids = list.n, x.ids
+  list[n + 1], list[n + 2] = score, ids and ids[1] or x.id
+  for i = 2, ids and #ids or 1 do
+    n = n + 2
+    list[n + 1], list[n + 2] = score, ids[i]
+  end
+  list.n = n + 2
+end
+
+-- Removals are written before additions, so what is not there when the batch starts need not be removed.
+function M.zrem(x, key)
+  local collected = x.writes
+  if not collected then return redis.call("ZREM", key, x.id) end
+  local list = collected.zrem[key]
+  if list == nil then
+    list = redis.call("EXISTS", key) == 1 and {n = 0}
+    collected.zrem[key] = list
+  end
+  if list then push(list, x) end
+end
+
+local function member_writer(command, name)
+  return function(x, key, member)
+    if not x.writes then return redis.call(command, key, member or x.id) end
+    local lists = x.writes[name]
+    push(lists[key] or new_list(lists, key), x, member)
+  end
+end
+
+M.sadd, M.srem = member_writer("SADD", "sadd"), member_writer("SREM", "srem")
+
+-- Add a member that most of a batch share; once is enough.
+function M.sadd_once(x, key, member)
+  if not x.writes then return redis.call("SADD", key, member) end
+  local list = x.writes.sadd[key] or new_list(x.writes.sadd, key)
+  if not list[member] then push(list, x, member) end
+  list[member] = true
+end
+
+local function forget(key, registry, member)
+  if redis.call("EXISTS", key) == 0 then redis.call("SREM", registry, member) end
+end
+
+-- Take `member` out of `registry` when the queue at `key` has become empty.
+function M.forget_if_empty(x, key, registry, member)
+  if not x.writes then return forget(key, registry, member) end
+  x.writes.emptied[key] = {registry, member}
+end
+
+local function write(command, lists)
+  for key, list in pairs(lists) do if list then redis.call(command, key, unpack(list, 1, list.n)) end end
+end
+
+-- Removals first: an execution may leave and enter the same index in one batch.
+local function write_all(collected)
+  if collected.before_flush then collected.before_flush(collected) end
+  if #collected.set > 0 then redis.call("MSET", unpack(collected.set)) end
+  write("ZREM", collected.zrem)
+  write("SREM", collected.srem)
+  write("ZADD", collected.zadd)
+  write("SADD", collected.sadd)
+  for key, entry in pairs(collected.emptied) do forget(key, entry[1], entry[2]) end
+  if not collected.wakes_later then notify.of_work(collected) end
+  if not collected.tells_later then notify.of_room(collected) end
+  event.flush(collected)
+end
+
+-- Flows whose members have moved get their state before it is all written.
+function M.settle(collected)
+  local run = collected.run
+  if not run or not run.is_unsettled then return end
+  run.is_unsettled = false
+  run.settle(run)
+end
+
+function M.flush(collected)
+  M.settle(collected)
+  write_all(collected)
+end
+
+-- What was collected so far is written, so that the next item of the batch finds it.
+function M.write_through(collected)
+  write_all(collected)
+  if collected.wakes_later then notify.of_work(collected) end
+  if collected.tells_later then notify.of_room(collected) end
+  for _, name in ipairs({"zadd", "zrem", "sadd", "srem", "set", "emptied", "wake", "stopped", "lines"}) do
+    collected[name] = {}
+  end
+end
+
+return M

@@ -1,0 +1,53 @@
+-- What stands between an eligible execution and its claim besides the grant: its lane, its flow and its concurrency key
+-- (D22, G9).
+-- @uses key_index lanes reply
+local M = {}
+
+-- nil, or why the lane starts nothing now. A draining lane finishes what was started and starts nothing new.
+function M.lane_obstacle(x, is_resume)
+  local lane = lanes.settings(x).state
+  if lane == "paused" or lane == "disabled" or (lane == "draining" and not is_resume) then return "lane_" .. lane end
+end
+
+local CLOSED = {cancelled = true, failed = true}
+
+-- That of the flow, or of the closed one that it is part of.
+local function flow_state(tag, flow_id)
+  local found = redis.call("HMGET", "ff:flow:" .. tag .. ":" .. flow_id .. ":core", "public_flow_state",
+    "parent_execution_id")
+  local state, parent = found[1], found[2]
+  if not parent or CLOSED[state] then return state end
+  local outer_id = redis.call("HGET", "ff:exec:" .. tag .. ":" .. parent .. ":core", "flow_id")
+  local outer = outer_id and flow_state(tag, outer_id)
+  return CLOSED[outer] and outer or state
+end
+
+-- A member of a flow that was cancelled or has failed starts nothing, from that moment on (G9), and neither does one of
+-- a flow in it. Claims end no flow, so a batch asks once for each.
+function M.flow_obstacle(x)
+  if not x.flow_id then return nil end
+  local known = x.writes and x.writes.flow_states or {}
+  x.flow_state = known[x.flow_id] or flow_state(x.tag, x.flow_id)
+  known[x.flow_id] = x.flow_state
+  if CLOSED[x.flow_state] then return "flow_" .. x.flow_state end
+end
+
+-- nil, or why this execution must not start now.
+function M.obstacle(x, is_resume)
+  if lanes.settings(x).state == "active" and not x.flow_id then return nil end  -- nearly all of them
+  return M.lane_obstacle(x, is_resume) or M.flow_obstacle(x)
+end
+
+-- A refusal when as many run as may: of its lane in this partition, or of its key. started: how many of the lane a
+-- batch has started without the index knowing of it yet.
+function M.check_limits(x, started)
+  local free = lanes.free(x)
+  if free and free <= (started or 0) then
+    return reply.refuse("concurrency_limit_exceeded", "max_concurrency of lane " .. x.lane_id)
+  end
+  if x.concurrency_key and key_index.is_full(x) then
+    return reply.refuse("concurrency_limit_exceeded", "concurrency_key " .. x.concurrency_key)
+  end
+end
+
+return M

@@ -1,0 +1,54 @@
+-- Claims of executions that are named, instead of the best of a lane.
+-- @uses admission batch capability claim claim_dedup claim_take index limit_scopes offering permit record reply
+--       wakeup
+local M = {}
+
+-- Why this very execution cannot be claimed, as a refusal; nil when it can.
+local function obstacle(x, now, request, started, uuid)
+  if x and request.admitted then
+    local ticket = request.tickets and request.tickets[uuid]
+    x.is_admitted = offering.is_for(x, request.worker_instance_id, now, ticket)
+    if not x.is_admitted then return reply.refuse("claim_grant_expired") end
+  end
+  local refusal = claim.check_found(x, now)
+  if refusal then return refusal end
+  if not index.is_queued(x) then return reply.refuse("execution_not_in_eligible_set", record.public_state(x)) end
+  local code, detail = capability.check(x.required_capabilities, request.capabilities)
+  if code then return reply.refuse(code, detail) end
+  return admission.check_limits(x, started[x.lane_id])
+end
+
+-- A slot that may pass on says so, and for which limit.
+local function take_permit(x, request, uuid, now)
+  local limit = request.permits and request.permits[uuid]
+  if limit then permit.give(x, {since = now, ticket = offering.read(x).ticket, owner = x.id, limit = limit}) end
+end
+
+-- Claim these very executions, given by their uuids; a row or a refusal each, when the first lease runs out, and the
+-- offers of those whose limits have to be asked first.
+function M.claim(tag, request, now)
+  local payloads, started, offers = claim_take.payloads(), {}, {}
+  local outcomes = batch.each(request.named, function(uuid, collected, number)
+    if type(uuid) ~= "string" then return reply.invalid("uuid", "text", uuid) end
+    local x = batch.load(tag, uuid, collected)
+    local kind = claim_dedup.kind(x, request, number)
+    if kind then return claim_take.answer(x, kind, number, payloads) end
+    local refusal = obstacle(x, now, request, started, uuid)
+    if refusal then return refusal end
+    local limits = not x.is_admitted and limit_scopes.of(x)
+    if limits then
+      offers[#offers + 1] = offering.make(x, limits, request.worker_instance_id, now)
+      return reply.refuse("execution_not_eligible", "admission_required")
+    end
+    if request.only_offer then return reply.refuse("execution_not_eligible", "not_limited") end
+    if x.is_admitted then take_permit(x, request, uuid, now) end
+    if x.writes then started[x.lane_id] = (started[x.lane_id] or 0) + 1 end
+    return claim_take.take(x, now, request, number, payloads)
+  end)
+  claim_take.add_payloads(payloads)
+  -- While something was on offer the queue was not empty, so that nobody was told of what came meanwhile.
+  if request.admitted then wakeup.announce(tag, request.lane_id) end
+  return outcomes, payloads.earliest, offers
+end
+
+return M

@@ -1,0 +1,119 @@
+-- Who gets what next: up to N executions of a lane for one worker, by priority and age, over the queues it can serve.
+-- @uses admission batch claim claim_dedup claim_queues claim_take key_index key_turns lanes limit_gate permit_reuse
+--       record wakeup writes
+local M = {}
+
+-- What cannot be claimed stands in nobody's way: after a first look for what is missing, further looks see more, up to
+-- so many entries a call.
+local FURTHER, MOST = 250, 1000
+-- So many are put behind others that wait for the same limit, which costs more than looking.
+local MOST_HELD = 100
+
+-- What the call was given before, when it comes again.
+local function answer_again(earlier)
+  local taken, payloads = {}, claim_take.payloads()
+  for i, each in ipairs(earlier) do taken[i] = claim_take.answer(each[1], each[2], each[3], payloads) end
+  claim_take.add_payloads(payloads)
+  return taken, payloads.earliest
+end
+
+-- Take one of those found. Its entry leaves the queue when the batch is written; one of a concurrency key leaves at
+-- once, and one of a full key is set aside, so that it is met once. One with limits stays in the queue while it is on
+-- offer.
+local function take_one(x, turn)
+  if turn.request.is_handed and limit_gate.is_limited(x) then return end
+  local is_full = x.concurrency_key and key_index.is_full(x)
+  local met = not is_full and limit_gate.meet(x, turn.request.worker_instance_id, turn.now)
+  if type(met) == "table" then
+    turn.offers[#turn.offers + 1] = met
+    return
+  end
+  if x.concurrency_key then turn.left = turn.left + 1 end
+  if is_full then return key_turns.hold(x, turn.now) end
+  if met then
+    turn.held = turn.held + 1
+    return
+  end
+  local number = turn.count + 1
+  turn.taken[number] = claim_take.take(x, turn.now, turn.request, number, turn.payloads)
+  turn.count = number
+end
+
+-- Those on offer count: the worker has a place for each.
+local function missing(turn)
+  return turn.held < MOST_HELD and turn.wanted - turn.count - #turn.offers or 0
+end
+
+-- One that this very call has let go, and so has read.
+local function promoted(turn, id)
+  local x = turn.ended and turn.ended.promoted[id]
+  if not x then return nil end
+  x.writes, x.run, x.flow = turn.lane.writes, nil, nil
+  local f = turn.ended.run.flows[x.flow_id]
+  if not f.parent_execution_id then x.writes.flow_states[x.flow_id] = f.public_flow_state end
+  return x
+end
+
+local function take_rest(turn)
+  local lane, found, strays = turn.lane, turn.found, turn.strays
+  while turn.at < #found and missing(turn) > 0 do
+    turn.at = turn.at + 1
+    local x = promoted(turn, found[turn.at]) or record.fill(batch.at_id(lane.tag, found[turn.at], lane.writes))
+    if turn.is_shared and claim.needs_more(x, turn.request.capabilities) then
+      turn.lacking = turn.lacking + 1
+    elseif not claim.check_found(x, turn.now) then
+      take_one(x, turn)
+    elseif not claim.is_queued(x) then
+      strays[#strays + 1] = found[turn.at]
+    end
+  end
+end
+
+-- Take what can be taken of those found. Entries whose record is gone, is in another state or cannot be read are taken
+-- off. Answers how many of the entries stay, for now.
+local function take_found(turn, found)
+  turn.found, turn.at, turn.left, turn.strays = found, 0, 0, {}
+  while not pcall(take_rest, turn) do turn.strays[#turn.strays + 1] = found[turn.at] end
+  claim_queues.drop(turn.keys, turn.strays)
+  turn.dropped = turn.dropped + #turn.strays
+  return #found - turn.left - #turn.strays
+end
+
+-- Look through the queues, best first, until there are enough, or the end, or as many were seen as a call may see.
+local function look_through(turn)
+  local skip, seen = 0, 0
+  while missing(turn) > 0 and seen < MOST do
+    local found = claim_queues.heads(turn.keys, skip, seen == 0 and missing(turn) or math.max(missing(turn), FURTHER))
+    if #found == 0 then return end
+    skip, seen = skip + take_found(turn, found), seen + #found
+    turn.seen = turn.seen + #found
+  end
+  -- There may be work behind what was taken off or put aside: whoever asks next gets further.
+  local is_cut = turn.held >= MOST_HELD or (missing(turn) > 0 and turn.dropped > 0)
+  if is_cut then wakeup.announce(turn.lane.tag, turn.lane.lane_id) end
+end
+
+-- What a claim was given before, and nothing new.
+function M.claim_again(tag, request) return answer_again(claim_dedup.earlier(tag, request)) end
+
+-- Claim the best of a lane, up to `count`. Answers their rows, when the first of their leases runs out, whether the
+-- lane has no work for this worker (and not only none that may start now), and the offers among them. ended: what was
+-- collected of the endings that this call has made before, if any.
+function M.claim_next(tag, request, now, ended)
+  local lane = {tag = tag, lane_id = request.lane_id, writes = writes.collector()}
+  if admission.lane_obstacle(lane, true) then return {} end
+  local turn = {
+    lane = lane, now = now, request = request, taken = {}, offers = {}, count = 0, seen = 0, dropped = 0, held = 0,
+    lacking = 0, is_shared = lanes.settings(lane).shared_queue, payloads = claim_take.payloads(), ended = ended,
+    wanted = math.min(request.count, lanes.free(lane) or request.count),
+    keys = claim_queues.queues(lane, request.capabilities),
+  }
+  if ended then permit_reuse.take(turn, ended.permits) end
+  look_through(turn)
+  writes.flush(lane.writes)
+  if turn.count > 0 and not request.is_handed then claim_dedup.remember(tag, request) end
+  claim_take.add_payloads(turn.payloads)
+  return turn.taken, turn.payloads.earliest, turn.seen == turn.lacking and turn.wanted > 0, turn.offers
+end
+
+return M

@@ -1,0 +1,105 @@
+-- A member has ended: its flow moves on in the same step (G7, G8).
+-- @uses cascade flow flow_state join parked_handoff replay_members tasks writes
+local M = {}
+
+local TASKS = {
+  ended = join.ended, siblings = cascade.siblings, cancel = cascade.cancel, release = cascade.release,
+  cancel_child = cascade.cancel_child, abandon = cascade.abandon, orphan = cascade.orphan,
+  reopen = replay_members.reopen,
+  reopen_skipped = replay_members.reopen, reopen_cancelled = replay_members.reopen, revive = replay_members.revive,
+}
+
+-- How the member ends that stands for a flow, by the end of that flow.
+local ENDINGS = {
+  completed = {event = "completed", stream_reason = "attempt_success"},
+  failed = {event = "failed", stream_reason = "attempt_failure"},
+  cancelled = {event = "cancelled", stream_reason = "attempt_cancelled"},
+}
+local FIELDS = {
+  failed = {"failure_reason", "its flow has failed", "failure_category", "flow_failed"},
+  cancelled = {"cancellation_reason", "its flow was cancelled", "cancelled_by", "child_flow"},
+}
+
+function M.is_task(kind) return TASKS[kind] ~= nil end
+
+local function end_parent(run, f)
+  local parent = f.parent_execution_id and tasks.member(run, nil, f.parent_execution_id:sub(#f.tag + 2))
+  if not parent or parent.lifecycle_phase == "terminal" or not parent.flow_id then return end
+  parent.flow = tasks.flow(run, parent.flow_id)
+  if not parent.flow then return end
+  run.finish(parent, run.now, ENDINGS[f.public_flow_state], {unpack(FIELDS[f.public_flow_state] or {})})
+end
+
+-- Each flow gets its state; one that has ended with it ends the member that stands for it. Was there one?
+local function settle_flows(run)
+  local todo = #run.todo
+  for i = 1, #run.order do
+    local f = run.order[i]
+    if flow_state.settle(f, run.now, run.collected) then end_parent(run, f) end
+  end
+  return #run.todo > todo
+end
+
+-- Carry out all tasks as far as the budget goes.
+local function carry_out(run)
+  run.is_driven = true
+  local task = tasks.next(run)
+  while task do
+    local is_due = run.budget > 0 or task.kind == "cancel_child"
+    if is_due then TASKS[task.kind](run, task) else tasks.put_off(run, task) end
+    task = tasks.next(run)
+  end
+  run.is_driven = false
+end
+
+-- What the tasks have made of the flows, which may bring more tasks.
+local function settle(run)
+  repeat carry_out(run) until not settle_flows(run)
+end
+
+-- It is the last step of whoever makes it: claims that wait get the members that may start with it at once.
+function M.drive(run)
+  settle(run)
+  writes.flush(run.collected)
+  parked_handoff.offer_all(run.tag, run.collected, run.now)
+end
+
+-- A batch has one run for all that ends in it: its flows are read once, and written with what it collects.
+local function run_of(x, now, finish)
+  local collected = x.writes or x.beside
+  local run = collected and collected.run
+  if run then return run end
+  run = tasks.start(x.tag, now, finish, collected)
+  if collected then run.settle = settle else run.owner = x end
+  return run
+end
+
+-- Before a member ends: the run that it ends in. nil when its flow is gone.
+function M.begin(x, now, finish)
+  if x.run then return x.run end
+  local run = run_of(x, now, finish)
+  local f = tasks.flow(run, x.flow_id)
+  if not f then return nil end
+  x.run, x.flow = run, f
+  if not run.is_own then
+    run.owner, run.is_unsettled = x, true
+    tasks.renew_budget(run)
+  end
+  return run
+end
+
+-- After it has ended: who started the run drives it, and each ending of a batch carries out what follows from it.
+-- down: the end of its only edge, which it has satisfied.
+function M.ended(run, x, outcome, down)
+  flow.add(x.flow, flow.COUNTED[outcome], 1)
+  if down then
+    join.pass(run, x, down)
+  else
+    tasks.add(run, "ended", x.flow, tasks.uuid(x), 0, x)
+  end
+  if x.child_flow_id then tasks.add(run, "cancel_child", x.flow, "-", 0, x) end
+  if run.owner ~= x or run.is_driven then return end
+  if run.is_own then M.drive(run) else carry_out(run) end
+end
+
+return M

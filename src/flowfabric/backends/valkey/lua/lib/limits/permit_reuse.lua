@@ -1,0 +1,43 @@
+-- Taking those that wait for a limit with the permits that this very call has freed.
+-- @uses admission batch capability claim_take limit_queue limit_scopes offering record
+local M = {}
+
+-- So many of those who wait are looked at for one permit: some may need what this worker has not.
+local LOOKS = 10
+
+-- Its only limit is the one that the permit is for, and nothing else stands in its way.
+local function limits_of(x, free, request)
+  if not x or x.waits_for ~= free.limit or x.lifecycle_phase ~= "runnable" or x.concurrency_key then return nil end
+  if x.lane_id ~= request.lane_id or capability.check(x.required_capabilities, request.capabilities) then return nil end
+  if admission.obstacle(x, x.attempt_state == "attempt_interrupted") then return nil end
+  local limits = limit_scopes.of(x)
+  if limits and #limits.quotas == 1 and #limits.budgets == 0 then return limits end
+end
+
+local function next_for(turn, free)
+  for _, id in ipairs(redis.call("ZRANGE", limit_queue.key(turn.lane.tag, free.limit), 0, LOOKS - 1)) do
+    local x = record.found(batch.at_id(turn.lane.tag, id, turn.lane.writes))
+    local limits = limits_of(x, free, turn.request)
+    if limits then return x, limits end
+  end
+end
+
+-- Take as many as the worker has room for, best first; permits that are left stay in the list.
+function M.take(turn, permits)
+  local left = {}
+  for _, free in ipairs(permits) do
+    local x, limits
+    if turn.count < turn.wanted then x, limits = next_for(turn, free) end
+    if x then
+      offering.inherit(x, limits, turn.request.worker_instance_id, free, turn.now)
+      local number = turn.count + 1
+      turn.taken[number] = claim_take.take(x, turn.now, turn.request, number, turn.payloads)
+      turn.count, turn.seen = number, turn.seen + 1
+    else
+      left[#left + 1] = free
+    end
+  end
+  for i = 1, math.max(#permits, #left) do permits[i] = left[i] end
+end
+
+return M

@@ -1,0 +1,29 @@
+-- A failed attempt: tried again later, or the end of the execution. Used by fail and by attempt time-outs.
+-- @uses attempt record retry stream transition
+local M = {}
+
+local RETRY_SCHEDULED = {
+  event = "retry_scheduled", clear = record.LEASE,
+  state = {
+    lifecycle_phase = "runnable", eligibility_state = "not_eligible_until_time",
+    blocking_reason = "waiting_for_retry_backoff", attempt_state = "pending_retry_attempt",
+  },
+}
+
+-- failure: reason, category, retry (a policy table or nil), requested_delay_ms?. Answers delay_until, or nil when
+-- no retry is allowed and nothing was written.
+function M.schedule_retry(x, now, failure)
+  local retries = tonumber(x.retry_count or 0)
+  local seed = x.id .. ":" .. retries .. ":" .. now
+  local delay = retry.delay_ms(failure.retry, retries, failure.category, failure.requested_delay_ms, seed)
+  if not delay then return nil end
+  attempt.archive(x, "ended_failure", now, failure.reason, failure.category)
+  stream.close(x, x.current_attempt_index, "attempt_failure", now)
+  transition.apply(x, now, RETRY_SCHEDULED, {
+    "delay_until", now + delay, "retry_count", retries + 1, "failure_reason", failure.reason, "failure_category",
+    failure.category,
+  }, failure.category)
+  return now + delay
+end
+
+return M

@@ -1,0 +1,107 @@
+-- The places of an execution in the indexes, by its phase.
+-- @uses index_key lanes notify order writes
+local M = {}
+
+local QUEUES = {
+  eligible_now = "eligible",
+  not_eligible_until_time = "delayed",
+  blocked_by_dependencies = "blocked:dependencies",
+  blocked_by_budget = "blocked:budget",
+  blocked_by_quota = "blocked:quota",
+  blocked_by_route = "blocked:route",
+  blocked_by_operator = "blocked:operator",
+  blocked_by_lane_state = "blocked:lane_state",
+}
+
+-- Where no time-out is set the entry sorts last.
+local NO_TIMEOUT = "9999999999999"
+
+-- Work that needs capabilities waits in a queue of its own, so that a worker without them never sees it. A lane with
+-- schedulers that know one queue alone has all of its work there.
+function M.eligible(x)
+  local needs = x.required_capabilities
+  return needs and not lanes.settings(x).shared_queue and "eligible:" .. needs or "eligible"
+end
+
+function M.queue(x)
+  if x.lifecycle_phase ~= "runnable" then return x.lifecycle_phase end
+  local name = QUEUES[x.eligibility_state]
+  return name == "eligible" and M.eligible(x) or name
+end
+
+local function queue_score(x, name, now)
+  if x.eligibility_state == "eligible_now" then return order.score(x) end
+  if name == "delayed" then return x.delay_until end
+  if name == "blocked:dependencies" then return x.created_at end
+  return now
+end
+
+local LEAVE, ENTER = {}, {}
+
+-- Ended otherwise than with success: listed by outcome, too, since these are what people look for.
+function LEAVE.terminal(x, keys)
+  writes.zrem(x, keys.terminal)
+  if x.terminal_outcome ~= "success" then writes.zrem(x, keys["terminal:" .. x.terminal_outcome]) end
+  if x.retention_ttl_ms then writes.zrem(x, keys.retention) end
+end
+
+-- What has ended has no deadline any more.
+function ENTER.terminal(x, keys)
+  local ended = x.completed_at
+  writes.zrem(x, index_key.of_partition(x).execution_deadline)
+  writes.zadd(x, keys.terminal, ended)
+  if x.terminal_outcome ~= "success" then writes.zadd(x, keys["terminal:" .. x.terminal_outcome], ended) end
+  if x.retention_ttl_ms then writes.zadd(x, keys.retention, ended + x.retention_ttl_ms) end
+end
+
+function LEAVE.active(x, keys)
+  local shared = index_key.of_partition(x)
+  writes.zrem(x, keys.active)
+  writes.zrem(x, shared.lease_expiry)
+  if x.attempt_timeout_ms then writes.zrem(x, shared.attempt_timeout) end
+  if x.current_worker_instance_id then writes.srem(x, index_key.worker_leases(x)) end
+  notify.stopped(x)
+end
+
+function ENTER.active(x, keys)
+  writes.zadd(x, keys.active, x.lease_expires_at)
+  writes.zadd(x, index_key.of_partition(x).lease_expiry, x.lease_expires_at)
+  writes.sadd(x, index_key.worker_leases(x))
+end
+
+function LEAVE.runnable(x, keys)
+  local name = M.queue(x)
+  local key = keys[name]
+  writes.zrem(x, key)
+  if x.required_capabilities and x.eligibility_state == "eligible_now" and name ~= "eligible" then
+    writes.forget_if_empty(x, key, keys.capability_sets, x.required_capabilities)
+  end
+end
+
+function ENTER.runnable(x, keys, now)
+  local name = M.queue(x)
+  local key = keys[name]
+  writes.zadd(x, key, queue_score(x, name, now))
+  if x.eligibility_state ~= "eligible_now" then return end
+  if name ~= "eligible" then writes.sadd(x, keys.capability_sets, x.required_capabilities) end
+  notify.entered(x, key)
+end
+
+function LEAVE.suspended(x, keys)
+  writes.zrem(x, keys.suspended)
+  if x.suspension_timeout_at then writes.zrem(x, index_key.of_partition(x).suspension_timeout) end
+end
+
+function ENTER.suspended(x, keys)
+  local due = x.suspension_timeout_at
+  writes.zadd(x, keys.suspended, due or NO_TIMEOUT)
+  if due then writes.zadd(x, index_key.of_partition(x).suspension_timeout, due) end
+end
+
+-- Take the execution out of the places of its present phase.
+function M.leave(x) LEAVE[x.lifecycle_phase](x, index_key.of_lane(x)) end
+
+-- Put it where its phase belongs.
+function M.enter(x, now) ENTER[x.lifecycle_phase](x, index_key.of_lane(x), now) end
+
+return M

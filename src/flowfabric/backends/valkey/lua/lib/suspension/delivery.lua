@@ -1,0 +1,140 @@
+-- A signal reaches a waitpoint: who sends it is authenticated before anything else is looked at (G6). A pending
+-- waitpoint keeps it, an active one of the open suspension evaluates it, in one step; so no wake-up is lost (D2).
+-- @uses condition event progress record reply resume resume_policy signal signal_room suspension token waitpoint
+local M = {}
+
+local BUFFERED = "buffered_for_pending_waitpoint"
+local SATISFIED = "resume_condition_satisfied"
+local UNMATCHED = {no_op = true, signal_ignored_not_in_condition = true, signal_ignored_matcher_failed = true}
+
+-- Why an authentic signal has nowhere to go. The waitpoint must be of the suspension that is open now (D1).
+local function check_target(x, s, w, now, buffers)
+  if x.lifecycle_phase == "terminal" then return reply.refuse("target_not_signalable", record.public_state(x)) end
+  if w.state == "pending" then
+    if tonumber(w.expires_at or 0) <= now then return reply.refuse("waitpoint_closed", "expired") end
+    if not buffers then return reply.refuse("waitpoint_pending_use_buffer_script") end
+    return nil
+  end
+  local waits = x.lifecycle_phase == "suspended"
+  if not waits and not buffers then return reply.refuse("target_not_signalable", record.public_state(x)) end
+  if not waits or w.state ~= "active" or not s or w.suspension_id ~= s.suspension_id then
+    return reply.refuse("waitpoint_closed")
+  end
+end
+
+-- What an open suspension waits for, read once.
+local function wanted_by(s)
+  s.wanted = s.wanted or condition.stored(s.resume_condition_json)
+  return s.wanted
+end
+
+-- Somebody who holds no more than a link may say what is waited for, and nothing else. At a pending waitpoint nobody
+-- has said yet what that will be.
+local function check_name(s, w, A)
+  if A.on_undeclared ~= "refuse" or w.state == "pending" then return nil end
+  local wanted = wanted_by(s)
+  if condition.takes(wanted, w.waitpoint_key, A.signal_name) then return nil end
+  local names = table.concat(condition.names(wanted, w.waitpoint_key), ", ")
+  return reply.invalid("signal_name", "a name that is waited for here (" .. names .. ")", A.signal_name)
+end
+
+-- The waitpoints that take a signal: where the execution waits for one of this name, else the pending ones, which keep
+-- whatever comes. With a key those that have it.
+local function takers(x, s, A, now)
+  local found = {}
+  local function add(w)
+    if A.waitpoint_key == "" or w.waitpoint_key == A.waitpoint_key then found[#found + 1] = w end
+  end
+  if x.lifecycle_phase == "terminal" then return found end
+  if s and x.lifecycle_phase == "suspended" then
+    local wanted = wanted_by(s)
+    for _, id in ipairs(suspension.waitpoint_ids(s)) do
+      local w = suspension.waitpoint(x, s, id)
+      if w and w.state == "active" and condition.takes(wanted, w.waitpoint_key, A.signal_name) then add(w) end
+    end
+  end
+  if #found > 0 then return found end
+  for _, w in ipairs(waitpoint.pending_of(x, now)) do add(w) end
+  return found
+end
+
+local MOST_SHOWN = 20
+
+-- The only one of them, or nil and a refusal that says which there are.
+local function find(x, s, A, now)
+  local found, keys = takers(x, s, A, now), {}
+  if #found == 0 then return nil, reply.refuse("target_not_signalable", record.public_state(x)) end
+  if #found == 1 then return found[1] end
+  for i = 1, math.min(#found, MOST_SHOWN) do keys[i] = found[i].waitpoint_key end
+  table.sort(keys)
+  return nil, reply.invalid("waitpoint_key", "the key of one waitpoint alone (" .. table.concat(keys, ", ") .. ")",
+    A.waitpoint_key)
+end
+
+local function buffer(x, now, A, w)
+  signal.record(x, now, A, w.id, BUFFERED)
+  signal.buffer(w, A.signal_id, A.signal_maxlen)
+  waitpoint.write(w, signal_room.counts_so_far(w, now, false, A))
+  event.append(x, "signalled", now, BUFFERED .. " " .. A.signal_id)
+  return BUFFERED
+end
+
+local function evaluate(x, now, A, w, s)
+  local wanted = wanted_by(s)
+  local tally = progress.load(x, s.suspension_id, wanted, w)
+  local effect = progress.credit(wanted, tally, signal.view(A), w)
+  local at_once = effect == SATISFIED and not w.signal_count and not wanted.tree
+  signal.record(x, now, A, w.id, effect)
+  if not at_once then progress.save(x, wanted, tally, w) end
+  if effect == SATISFIED then
+    suspension.close(x, "resumed", now, {
+      suspension = s, satisfiers = progress.satisfiers(x, wanted, tally), closer = A.signal_id,
+      fields = not w.is_unwritten and {[w.id] = signal_room.counts(w, now, true)}, at_once = at_once and w.id,
+    })
+    x.told = {waitpoint_id = w.id, waitpoint_key = w.waitpoint_key, signal = A, at = now}
+    local delay_ms = A.resume_delay_ms or resume_policy.delay(s.resume_policy_json)
+    resume.wake(x, now, "signal " .. A.signal_id, delay_ms)
+  else
+    if w.is_unwritten then suspension.write_waitpoint(x, s, w) end
+    waitpoint.write(w, signal_room.counts_so_far(w, now, not UNMATCHED[effect], A))
+    event.append(x, "signalled", now, effect .. " " .. A.signal_id)
+  end
+  return effect
+end
+
+-- What somebody says who may say it, unless it was said before. place: whose the idempotency key is. target_of: given
+-- the open suspension, answers the waitpoint and a refusal if there is one.
+local function accept(x, A, now, place, target_of)
+  local earlier, taken = signal.earlier(x, place, A)
+  if earlier then return reply.duplicate(earlier) end
+  local s = suspension.open_of(x)
+  local w, nowhere = target_of(s)
+  local refusal = taken or nowhere or signal_room.check(x, w, A)
+  if refusal then return refusal end
+
+  signal.remember(x, place, A)
+  local effect = w.state == "pending" and buffer(x, now, A, w) or evaluate(x, now, A, w, s)
+  return reply.ok(A.signal_id, effect)
+end
+
+-- To a waitpoint, with its token. A: the arguments. buffers: whether a pending waitpoint may keep it.
+function M.deliver(x, A, now, buffers)
+  if not x then return reply.refuse("execution_not_found") end
+  local w = waitpoint.of(x, A.waitpoint_id)
+  local refusal = signal.check(A) or token.check(x.tag, A.waitpoint_token, w, now)
+  if refusal then return refusal end
+  return accept(x, A, now, w.id, function(s)
+    return w, check_target(x, s, w, now, buffers) or check_name(s, w, A)
+  end)
+end
+
+-- To whichever waitpoint takes it, for callers who need no token. A replay begins without idempotency keys.
+function M.send(x, A, now)
+  if not x then return reply.refuse("execution_not_found") end
+  local refusal = signal.check(A)
+  if refusal then return refusal end
+  local life = A.idempotency_key ~= "" and x.id .. "@" .. (x.replay_count or 0)
+  return accept(x, A, now, life, function(s) return find(x, s, A, now) end)
+end
+
+return M

@@ -1,0 +1,41 @@
+-- The end of a suspension that the execution survives.
+-- @uses parked_handoff transition
+local M = {}
+
+local CLEARED = {"current_suspension_id", "current_waitpoint_id", "suspension_timeout_at"}
+
+local WOKEN = {
+  event = "woken", clear = CLEARED,
+  state = {
+    lifecycle_phase = "runnable", eligibility_state = "eligible_now", blocking_reason = "waiting_for_worker",
+    attempt_state = "attempt_interrupted",
+  },
+}
+local WOKEN_LATER = {
+  event = "woken", clear = CLEARED,
+  state = {
+    lifecycle_phase = "runnable", eligibility_state = "not_eligible_until_time",
+    blocking_reason = "waiting_for_resume_delay", attempt_state = "attempt_interrupted",
+  },
+}
+
+local function wake_now(x, now, outcome)
+  local taker = parked_handoff.taker(x)
+  if taker then return parked_handoff.give(x, now, taker, {step = WOKEN, outcome = outcome}) end
+  x.wakes_later = true
+  transition.apply(x, now, WOKEN, nil, outcome)
+  parked_handoff.offer(x, now)
+end
+
+-- suspended -> runnable, now or after a delay, which the record says (D3). outcome: what woke it. It is the last
+-- step of whoever makes it: a claim that waits gets the execution at once. Answers the public state it woke to.
+function M.wake(x, now, outcome, delay_ms)
+  if not delay_ms or delay_ms == 0 then
+    wake_now(x, now, outcome)
+    return "waiting"
+  end
+  transition.apply(x, now, WOKEN_LATER, {"delay_until", now + delay_ms}, outcome)
+  return "delayed"
+end
+
+return M

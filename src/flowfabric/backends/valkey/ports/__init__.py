@@ -1,0 +1,1 @@
+"""The ports on Valkey, one module per noun."""

@@ -1,0 +1,1 @@
+"""Budgets, quotas and admission on Valkey."""

@@ -1,0 +1,133 @@
+"""SignalPort on Valkey: one delivery for pending and active waitpoints, and what a resumed worker reads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+from flowfabric.backends.valkey.library.calls import Fields, FunctionCaller, Value
+from flowfabric.backends.valkey.library.records import reading
+from flowfabric.core import contracts as c
+from flowfabric.core.codec import from_msgpack
+from flowfabric.core.contracts import batch as b
+from flowfabric.core.ids import SignalId, SuspensionId, WaitpointId, WaitpointKey
+
+_DEFAULT_ENCODING = "json"
+_EFFECTS: Final = {effect.value: effect for effect in c.SignalEffect}
+
+
+class ValkeySignals:
+    """What the world outside says."""
+
+    _caller: FunctionCaller
+
+    async def deliver_signal(self, args: c.DeliverSignalArgs) -> c.SignalOutcome:
+        fields = await self._caller.call_execution(
+            "deliver_signal",
+            args.execution_id,
+            **_content(args),
+            waitpoint_id=args.waitpoint_id,
+            correlation_id=args.correlation_id,
+            target_scope=args.target_scope,
+            created_at=args.created_at,
+            dedup_ttl_ms=args.dedup_ttl_ms,
+            resume_delay_ms=args.resume_delay_ms,
+            signal_maxlen=args.signal_maxlen,
+            max_signals_per_execution=args.max_signals_per_execution,
+            waitpoint_token=args.waitpoint_token.reveal(),
+            on_pending="buffer",  # the store sees which of the two it is, in the step that acts on it (D2)
+            on_undeclared="refuse" if args.declared_only else "keep",
+        )
+        return _outcome(fields)
+
+    async def signal_execution(self, args: c.SignalExecutionArgs) -> c.SignalOutcome:
+        fields = await self._caller.call_execution(
+            "signal_execution",
+            args.execution_id,
+            **_content(args),
+            waitpoint_key=args.waitpoint_key,
+            correlation_id=args.correlation_id,
+        )
+        return _outcome(fields)
+
+    async def list_resume_signals(self, args: c.ListResumeSignalsArgs) -> c.ListResumeSignalsPage:
+        fields = await self._caller.call_execution(
+            "list_resume_signals",
+            args.execution_id,
+            attempt_index=args.attempt_index,
+            after=args.after,
+            limit=args.limit,
+        )
+        rows = [_Row([cell.decode() for cell in cells[:9]], cells[9:]) for cells in fields.lists(6)]
+        with reading("signals of execution", args.execution_id):
+            return _page(fields.text(0), fields.text(1), fields.text(3), fields.text(4), dict(fields.rows(5)), rows)
+
+
+class _Row(NamedTuple):
+    """A signal as lua/lib/suspension/resumption.lua has it: texts, then the payload if there is one."""
+
+    texts: Sequence[str]
+    payload: Sequence[Any]
+
+
+def read_resumption(packed: bytes) -> b.Resumption | None:
+    """What a claim tells of a resumed attempt; None when it has to be asked for."""
+    try:
+        more, suspension_id, _, ending, pointer, waitpoints, signals, steps = from_msgpack(packed)
+        rows = [_Row(cells[:9], [text.encode() for text in cells[9:]]) for cells in signals]
+        return b.Resumption(int(steps), _page(more, suspension_id, ending, pointer, dict(waitpoints), rows))
+    except (ValueError, TypeError, AttributeError):  # a payload that is no text: packing knows no bytes
+        return None
+
+
+def _page(
+    more: str, suspension_id: str, ending: str, pointer: str, waitpoints: dict[str, str], rows: Sequence[_Row]
+) -> c.ListResumeSignalsPage:
+    signals = tuple([_signal(row.texts, row.payload, waitpoints) for row in rows])
+    return c.ListResumeSignalsPage(
+        signals=signals,
+        next_cursor=signals[-1].signal_id if more == "1" else None,
+        suspension_id=SuspensionId.trusted(suspension_id) if suspension_id else None,
+        close_reason=ending or None,
+        continuation_metadata_pointer=pointer or None,
+    )
+
+
+def _content(args: c.DeliverSignalArgs | c.SignalExecutionArgs) -> dict[str, Value]:
+    return {
+        "signal_id": args.signal_id,
+        "signal_name": args.signal_name,
+        "signal_category": args.signal_category,
+        "source_type": args.source_type,
+        "source_identity": args.source_identity,
+        "payload": args.payload,
+        "payload_encoding": args.payload_encoding,
+        "idempotency_key": args.idempotency_key,
+    }
+
+
+def _outcome(fields: Fields) -> c.SignalOutcome:
+    signal_id = SignalId.trusted(fields.text(0))
+    if fields.status == "DUPLICATE":
+        return c.SignalDuplicate(existing_signal_id=signal_id)
+    effect = _EFFECTS[fields.text(1)]
+    if effect is c.SignalEffect.RESUMED:
+        return c.ResumeTriggered(signal_id=signal_id)
+    return c.SignalAccepted(signal_id=signal_id, effect=effect)
+
+
+def _signal(texts: Sequence[str], payload: Sequence[bytes], waitpoints: dict[str, str]) -> c.ResumeSignal:
+    signal_id, name, category, source_type, source_identity, correlation_id, accepted_at, encoding, waitpoint_id = texts
+    return c.ResumeSignal(
+        signal_id=SignalId.trusted(signal_id),
+        signal_name=name,
+        waitpoint_id=WaitpointId.trusted(waitpoint_id),
+        waitpoint_key=WaitpointKey.trusted(waitpoints.get(waitpoint_id, "")),
+        accepted_at=int(accepted_at),
+        signal_category=category,
+        source_type=source_type,
+        source_identity=source_identity,
+        correlation_id=correlation_id or None,
+        payload=payload[0] if payload else None,
+        payload_encoding=(encoding or _DEFAULT_ENCODING) if payload else None,
+    )

@@ -1,0 +1,1 @@
+"""Decode what server functions reply with."""

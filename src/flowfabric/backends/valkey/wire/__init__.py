@@ -1,0 +1,1 @@
+"""Connections to Valkey: one server, a primary with replicas, or a cluster."""

@@ -1,0 +1,210 @@
+"""`ls`, `show` and `explain`: looking at executions."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Annotated, Any, TypeAlias
+
+import msgspec
+from typer import Option
+
+from flowfabric.cli import parsing
+from flowfabric.cli.commands.suspensions import open_waitpoints, print_waitpoints
+from flowfabric.cli.options import AsJson, Cursor, Id, KindFilter, LaneFilter, Limit, NamespaceFilter, Url
+from flowfabric.cli.parsing import age_text, span_text, time_text
+from flowfabric.cli.running import on_store
+from flowfabric.cli.show.output import Cell, Output, Styled, coloured
+from flowfabric.cli.show.paging import all_workers, collected
+from flowfabric.client.fabric import Fabric
+from flowfabric.client.tasks.payloads import ENCODING, as_json, to_json
+from flowfabric.core import contracts as c
+from flowfabric.core.explain import explain as sentence_of
+from flowfabric.core.ids import ExecutionId
+from flowfabric.core.states import PublicState
+from flowfabric.errors import ExecutionNotFound
+
+StateFilter: TypeAlias = Annotated[
+    PublicState | None, Option("--state", metavar="STATE", help=f"Only in this state: {', '.join(PublicState)}.")
+]
+TagFilter: TypeAlias = Annotated[
+    list[str] | None, Option("--tag", metavar="KEY=VALUE", help="Only with this team.key=value; repeatable.")
+]
+Since: TypeAlias = Annotated[
+    str | None, Option(metavar="TIME", help="Created since then: 2030-01-31T12:00, or 2h ago as 2h.")
+]
+Until: TypeAlias = Annotated[str | None, Option(metavar="TIME", help="Created before then, likewise.")]
+OldestFirst: TypeAlias = Annotated[bool, Option("--oldest-first", help="In the order of creation.")]
+WithInput: TypeAlias = Annotated[bool, Option("--input", help="With the arguments it was submitted with.")]
+
+
+def ls(
+    namespace: NamespaceFilter = None,
+    lane: LaneFilter = None,
+    kind: KindFilter = None,
+    state: StateFilter = None,
+    tag: TagFilter = None,
+    since: Since = None,
+    until: Until = None,
+    oldest_first: OldestFirst = False,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """List executions, the newest first."""
+
+    async def body(fabric: Fabric, out: Output) -> None:
+        read = partial(
+            fabric.list,
+            task=kind,
+            lane=lane,
+            namespace=namespace,
+            state=state,
+            tags=parsing.tags("--tag", tag or ()),
+            created_since=parsing.moment("--since", since),
+            created_until=parsing.moment("--until", until),
+            order=c.ListOrder.OLDEST if oldest_first else c.ListOrder.NEWEST,
+        )
+        _print_page(await _filled(read, cursor, limit), out)
+
+    on_store(url, as_json, body)
+
+
+async def _filled(
+    read: Callable[..., Awaitable[c.ListExecutionsPage]], cursor: str | None, limit: int
+) -> c.ListExecutionsPage:
+    async def one(cursor: str | None, limit: int) -> tuple[Sequence[c.ExecutionSummary], str | None]:
+        page = await read(cursor=cursor, limit=limit)
+        return page.executions, page.next_cursor
+
+    found, next_cursor = await collected(one, cursor=cursor, limit=limit)
+    return c.ListExecutionsPage(executions=tuple(found), next_cursor=next_cursor)
+
+
+def _print_page(page: c.ListExecutionsPage, out: Output) -> None:
+    if out.as_json:
+        out.json(page)
+        return
+    rows = [
+        (
+            each.execution_id,
+            each.execution_kind,
+            each.lane_id,
+            coloured(each.public_state),
+            str(each.priority),
+            age_text(each.created_at),
+        )
+        for each in page.executions
+    ]
+    out.table(("ID", "KIND", "LANE", "STATE", "PRIORITY", "AGE"), rows)
+    if page.next_cursor is not None:
+        out.line(Styled(f"there may be more: --cursor {page.next_cursor}", "dim"))
+
+
+def show(execution_id: Id, with_input: WithInput = False, url: Url = None, as_json: AsJson = False) -> None:
+    """Show one execution: state, attempts, result, tags, and what it waits for, with its open waitpoints."""
+
+    async def body(fabric: Fabric, out: Output) -> None:
+        found = await _found(fabric, ExecutionId(execution_id), with_input)
+        if out.as_json:
+            out.json(found)
+        else:
+            _print_found(found, out)
+
+    on_store(url, as_json, body)
+
+
+async def _found(fabric: Fabric, execution_id: ExecutionId, with_input: bool) -> dict[str, Any]:
+    """Everything there is to say, by the names that the contracts have for it."""
+    handle = fabric.handle(execution_id)
+    snapshot = await handle.describe()
+    info = await fabric.backend.get_execution(execution_id)
+    if info is None:
+        raise ExecutionNotFound(f"{execution_id}: no such execution", execution_id=execution_id)
+    result = await handle.raw_result()
+    found = {
+        **msgspec.structs.asdict(info),
+        **msgspec.structs.asdict(snapshot),
+        "attempts": await handle.attempts(),
+        "waitpoints": await open_waitpoints(handle),
+        "result": None if result is None else _content(result.payload, result.encoding),
+        "explanation": await explained(fabric, execution_id),
+    }
+    if with_input:
+        context = await fabric.backend.read_execution_context(execution_id)
+        found["input"] = _content(context.input_payload, context.payload_encoding)
+    return found
+
+
+def _content(payload: bytes, encoding: str | None) -> dict[str, Any]:
+    """A payload: its value where it is JSON, base64 where it is not."""
+    if encoding == ENCODING and payload:
+        return {"encoding": encoding, "value": msgspec.Raw(payload)}
+    if encoding is None and payload and (text := as_json(payload)) is not None:
+        return {"encoding": None, "value": msgspec.Raw(text)}
+    return {"encoding": encoding, "base64": base64.b64encode(payload).decode()}
+
+
+def _print_found(found: dict[str, Any], out: Output) -> None:
+    pairs: list[tuple[str, Cell]] = [
+        ("id", found["execution_id"]),
+        ("task", found["execution_kind"]),
+        ("state", coloured(found["public_state"])),
+        ("why", found["explanation"]),
+        ("lane", found["lane_id"]),
+        ("namespace", found["namespace"]),
+        ("priority", str(found["priority"])),
+        ("created", time_text(found["created_at"])),
+        ("started", time_text(found["started_at"])),
+        ("ended", time_text(found["completed_at"])),
+    ]
+    if found["flow_id"]:
+        pairs.append(("flow", found["flow_id"]))
+    pairs += [(f"tag {key}", value) for key, value in found["tags"].items()]
+    if found["progress_pct"] is not None or found["progress_message"]:
+        pairs.append(("progress", f"{found['progress_pct'] or 0}% {found['progress_message'] or ''}".strip()))
+    pairs += [(name, _shown(found[name])) for name in ("input", "result") if found.get(name)]
+    out.fields(pairs)
+    if found["attempts"]:
+        out.line()
+        _print_attempts(found["attempts"], out)
+    if found["waitpoints"]:
+        out.line()
+        print_waitpoints(found["waitpoints"], out)
+
+
+def _shown(content: dict[str, Any]) -> str:
+    return to_json(content["value"]).decode() if "value" in content else f"base64 {content['base64']}"
+
+
+def _print_attempts(attempts: list[c.AttemptRecord], out: Output) -> None:
+    rows = []
+    for each in attempts:
+        took = span_text(each.ended_at - each.started_at) if each.ended_at and each.started_at else "-"
+        why = ": ".join(part for part in (each.failure_category, each.failure_reason) if part) or "-"
+        worker = each.worker_instance_id or "-"
+        rows.append(
+            (str(each.attempt_index), each.attempt_type, each.state, time_text(each.started_at), took, worker, why)
+        )
+    out.table(("ATTEMPT", "TYPE", "STATE", "STARTED", "TOOK", "WORKER", "FAILURE"), rows)
+
+
+def explain(execution_id: Id, url: Url = None, as_json: AsJson = False) -> None:
+    """Say why an execution does not run, and what would change it."""
+
+    async def body(fabric: Fabric, out: Output) -> None:
+        facts = await fabric.explain(execution_id)
+        sentence = sentence_of(facts, await all_workers(fabric))
+        if out.as_json:
+            out.json({"execution_id": facts.execution_id, "explanation": sentence, "facts": facts})
+        else:
+            out.line(f"{facts.execution_id} {sentence}")
+
+    on_store(url, as_json, body)
+
+
+async def explained(fabric: Fabric, execution_id: ExecutionId) -> str:
+    """Why it stands where it stands, as a sentence whose subject is the execution."""
+    return sentence_of(await fabric.explain(execution_id), await all_workers(fabric))

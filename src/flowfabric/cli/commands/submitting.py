@@ -1,0 +1,105 @@
+"""`submit`: one execution of a task, by its name."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, TypeAlias
+
+from typer import Argument, Option
+
+from flowfabric.cli import parsing
+from flowfabric.cli.options import AsJson, Url
+from flowfabric.cli.running import on_store
+from flowfabric.cli.show.output import Output
+from flowfabric.client.fabric import Fabric
+from flowfabric.client.handle import Handle
+from flowfabric.client.tasks.task import named
+from flowfabric.core.contracts import DuplicateMode
+
+Text: TypeAlias = str | None
+Texts: TypeAlias = list[str] | None
+
+Name: TypeAlias = Annotated[str, Argument(metavar="NAME", help="The task.", show_default=False)]
+Arguments: TypeAlias = Annotated[
+    Texts, Argument(metavar="JSON", help="Its arguments, each as JSON.", show_default=False)
+]
+ByName: TypeAlias = Annotated[Text, Option(metavar="JSON", help="Its arguments by name, as a JSON object.")]
+Lane: TypeAlias = Annotated[str, Option(metavar="LANE", help="The lane it waits in.")]
+Priority: TypeAlias = Annotated[int, Option(metavar="N", help="0 to 9000; higher goes first.")]
+Delay: TypeAlias = Annotated[Text, Option(metavar="DURATION", help="Start no sooner: 30s, 5m, 2h.")]
+Retries: TypeAlias = Annotated[int | None, Option(metavar="N", help="How often it is tried again when it fails.")]
+Timeout: TypeAlias = Annotated[Text, Option(metavar="DURATION", help="How long one attempt may take.")]
+Deadline: TypeAlias = Annotated[Text, Option(metavar="DURATION", help="How long it may take in all.")]
+Capabilities: TypeAlias = Annotated[Texts, Option(metavar="TOKEN", help="What a worker must offer; may be repeated.")]
+Tags: TypeAlias = Annotated[Texts, Option(metavar="KEY=VALUE", help="A label like team.key=value; may be repeated.")]
+IdempotencyKey: TypeAlias = Annotated[Text, Option(metavar="KEY", help="Submitted again, it is the same execution.")]
+OnDuplicate: TypeAlias = Annotated[
+    DuplicateMode, Option(metavar="MODE", help=f"If the idempotency key is known: {', '.join(DuplicateMode)}.")
+]
+ConcurrencyKey: TypeAlias = Annotated[Text, Option(metavar="KEY", help="Those with the same key take turns.")]
+Budgets: TypeAlias = Annotated[Texts, Option("--budget", metavar="ID", help="A budget of its own; may be repeated.")]
+Quotas: TypeAlias = Annotated[Texts, Option("--quota", metavar="ID", help="A quota of its own; may be repeated.")]
+Namespace: TypeAlias = Annotated[str, Option(metavar="NAME", help="The tenant.")]
+Wait: TypeAlias = Annotated[bool, Option("--wait", help="Wait for the end and print the result.")]
+WaitTimeout: TypeAlias = Annotated[Text, Option(metavar="DURATION", help="Wait no longer; the execution goes on.")]
+
+
+def submit(
+    name: Name,
+    args: Arguments = None,
+    kwargs: ByName = None,
+    lane: Lane = "default",
+    priority: Priority = 0,
+    delay: Delay = None,
+    retries: Retries = None,
+    timeout: Timeout = None,
+    deadline: Deadline = None,
+    capability: Capabilities = None,
+    tag: Tags = None,
+    idempotency_key: IdempotencyKey = None,
+    on_duplicate: OnDuplicate = DuplicateMode.RETURN_EXISTING,
+    concurrency_key: ConcurrencyKey = None,
+    budget: Budgets = None,
+    quota: Quotas = None,
+    namespace: Namespace = "default",
+    wait: Wait = False,
+    wait_timeout: WaitTimeout = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Submit an execution of a task; with --wait, print its result."""
+
+    async def body(fabric: Fabric, out: Output) -> None:
+        task = named(
+            name,
+            lane=lane,
+            priority=priority,
+            delay=parsing.optional_duration("--delay", delay),
+            retry=retries,
+            timeout=parsing.optional_duration("--timeout", timeout),
+            deadline=parsing.optional_duration("--deadline", deadline),
+            capabilities=capability or (),
+            tags=parsing.tags("--tag", tag or ()),
+            idempotency_key=idempotency_key,
+            on_duplicate=on_duplicate,
+            concurrency_key=concurrency_key,
+            budgets=budget or (),
+            quotas=quota or (),
+        )
+        seconds = parsing.optional_duration("--wait-timeout", wait_timeout)
+        values, by_name = parsing.json_list("JSON", args or ()), parsing.json_object("--kwargs", kwargs)
+        await _answer(await fabric.submit(task, *values, **by_name), out, wait=wait, seconds=seconds)
+
+    on_store(url, as_json, body, namespace=namespace)
+
+
+async def _answer(handle: Handle[Any], out: Output, *, wait: bool, seconds: float | None) -> None:
+    """The id; with `wait` the result instead, or in JSON both."""
+    told: dict[str, Any] = {"execution_id": handle.id, "submission": handle.submission}
+    if wait:
+        told["result"] = await handle.result(seconds)
+    if out.as_json:
+        out.json(told)
+    elif wait:
+        out.json(told["result"])
+    else:
+        out.line(handle.id)

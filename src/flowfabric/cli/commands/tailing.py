@@ -1,0 +1,95 @@
+"""`tail`: what an execution emits, as it comes."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, TypeAlias
+
+from typer import Option
+
+from flowfabric.cli.options import AsJson, Id, Url
+from flowfabric.cli.running import on_store
+from flowfabric.cli.show.output import Output
+from flowfabric.client import frame_values
+from flowfabric.client.fabric import Fabric
+from flowfabric.client.failures import failure_of
+from flowfabric.client.handle import Handle
+from flowfabric.client.streaming import StreamItem
+
+From: TypeAlias = Annotated[str | None, Option("--from", metavar="CURSOR", help="Go on behind this item.")]
+All: TypeAlias = Annotated[bool, Option("--all", help="Every attempt, one after the other; else the latest one.")]
+
+
+def tail(execution_id: Id, from_: From = None, every: All = False, url: Url = None, as_json: AsJson = False) -> None:
+    """Print what an execution emits, until it has ended. Text comes as it is, other frames one a line.
+
+    What is no output goes to stderr: that an attempt begins anew, and how the execution has ended.
+    """
+
+    async def body(fabric: Fabric, out: Output) -> None:
+        handle = fabric.handle(execution_id)
+        printer = _Printer(out)
+        async for item in handle.stream(after=from_, attempts="all" if every else "latest"):
+            printer.print(item)
+        await _tell_end(handle, out, printer)
+
+    on_store(url, as_json, body)
+
+
+class _Printer:
+    """Prints items, and knows whether a line is open."""
+
+    def __init__(self, out: Output) -> None:
+        self._out = out
+        self._attempt: int | None = None
+        self._is_open = False
+
+    def print(self, item: StreamItem) -> None:
+        if self._out.as_json:
+            self._out.json(_fields(item))
+            return
+        if self._attempt not in (None, item.attempt_index):
+            self.end_line()
+            self._out.note(f"attempt {item.attempt_index}")
+        self._attempt = item.attempt_index
+        if item.frame is None:
+            return
+        if item.frame.encoding in (frame_values.TEXT, None):
+            self._out.text(item.text)
+            self._is_open = not item.text.endswith("\n")
+        else:
+            self.end_line()
+            self._out.line(_one_line(item))
+
+    def end_line(self) -> None:
+        if self._is_open:
+            self._out.text("\n")
+            self._is_open = False
+
+
+async def _tell_end(handle: Handle[Any], out: Output, printer: _Printer) -> None:
+    snapshot = await handle.describe()
+    if out.as_json:
+        out.json({"public_state": snapshot.public_state})
+    else:
+        printer.end_line()
+    failure = failure_of(snapshot)
+    if failure is not None:
+        raise failure
+    if not out.as_json:
+        out.note(snapshot.public_state)
+
+
+def _fields(item: StreamItem) -> dict[str, Any]:
+    found = {"cursor": item.cursor, "attempt_index": item.attempt_index, "type": item.type, "value": item.value}
+    frame = item.frame
+    if frame is None:
+        return found
+    given = {"metadata": frame.metadata_json, "correlation_id": frame.correlation_id, "source": frame.source}
+    return found | {"at": item.at, "mode": frame.mode} | {name: value for name, value in given.items() if value}
+
+
+def _one_line(item: StreamItem) -> str:
+    assert item.frame is not None
+    if item.frame.encoding == frame_values.JSON:
+        return item.text
+    return f"{item.type}: {len(item.frame.payload)} bytes, {item.frame.encoding}"

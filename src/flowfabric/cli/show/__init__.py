@@ -1,0 +1,1 @@
+"""Tables, trees and pages in the terminal."""

@@ -1,0 +1,1 @@
+"""Flows: build a graph of tasks, submit it, watch it."""

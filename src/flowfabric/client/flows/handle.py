@@ -1,0 +1,182 @@
+"""A handle for a flow: one graph as its submitter sees it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Generator, Mapping
+from typing import Any, Final, TypeVar, overload
+from uuid import UUID, uuid5
+
+from flowfabric.backends.ports import EngineBackend
+from flowfabric.client.failures import FlowEnded
+from flowfabric.client.flows.nodes import Node
+from flowfabric.client.flows.view import FlowView, read_view
+from flowfabric.client.handle import Handle, Submission
+from flowfabric.client.tasks.options import Duration, ms
+from flowfabric.core import contracts as c
+from flowfabric.core import limits
+from flowfabric.core.ids import ExecutionId, FlowId
+from flowfabric.core.partition import flow_partition
+from flowfabric.core.states import PublicState
+from flowfabric.errors import Conflict, InvalidInput, NotFound
+
+T = TypeVar("T")
+
+_FAILED: Final = (PublicState.FAILED, PublicState.EXPIRED)
+
+
+class FlowHandle:
+    """One flow. `await handle` is the result of its only leaf.
+
+    It holds no connection and no state: make as many as you like, in any process, with `fabric.flow_handle(id)`.
+    `submission` says whether it was "created" or was there already ("duplicate"); None when nothing was submitted.
+    """
+
+    def __init__(
+        self,
+        backend: EngineBackend,
+        flow_id: FlowId,
+        *,
+        nodes: Mapping[str, Node[Any]] | None = None,
+        submission: Submission | None = None,
+    ) -> None:
+        self._backend = backend
+        self._nodes = dict(nodes or {})
+        self.id = flow_id
+        self.submission = submission
+
+    def __repr__(self) -> str:
+        return f"FlowHandle({str(self.id)!r})"
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        return self.result().__await__()
+
+    async def result(self, timeout: Duration | None = None) -> Any:  # noqa: ASYNC109 - the store waits, not we
+        """Wait for the end, and return the result of the one node that completed and that no other waits for.
+
+        Results of other nodes: `handle.node(node).result()`. Raises FlowEnded when the flow failed or was cancelled,
+        and TimeoutError when it had not ended in time, which changes nothing for the flow.
+        """
+        if await self.wait(timeout) is not c.FlowState.COMPLETED:
+            raise await self._failure()
+        view = await self.view()
+        ends = [each for each in view.leaves if each.public_state is PublicState.COMPLETED]
+        if len(ends) != 1:
+            names = ", ".join(view.labels[each.execution_id] for each in ends) or "none"
+            problem = f"must have one completed leaf to have a result, and has: {names}; ask handle.node(...).result()"
+            raise InvalidInput("flow", self.id, problem)
+        return await self._handle_of(ends[0].execution_id).result()
+
+    async def wait(self, timeout: Duration | None = None) -> c.FlowState:  # noqa: ASYNC109 - the store waits, not we
+        """Wait for the end, whichever it is, and say which; TimeoutError when it had not ended in time."""
+        timeout_ms = limits.MAX_DURATION_MS if timeout is None else ms("timeout", timeout)
+        state = await self._backend.wait_for_flow(self.id, timeout_ms=timeout_ms)
+        if state is None:
+            raise TimeoutError(
+                f"{self!r} is {await self.status()} after {timeout_ms / 1000:g} seconds and goes on; wait again, "
+                "cancel(), or see view() for what it waits for"
+            )
+        return state
+
+    async def status(self) -> c.FlowState:
+        """How it stands."""
+        return (await self.describe()).public_flow_state
+
+    async def describe(self) -> c.FlowSnapshot:
+        """How it stands, with its counts, tags and joins."""
+        snapshot = await self._backend.describe_flow(self.id)
+        if snapshot is None:
+            raise NotFound(f"{self.id}: no such flow", code="flow_not_found", flow_id=str(self.id))
+        return snapshot
+
+    async def view(self) -> FlowView:
+        """All of it, members and edges, to be drawn or looked through: `print((await handle.view()).tree())`."""
+        return await read_view(self._backend, await self.describe())
+
+    async def members(self, *, cursor: str | None = None, limit: int = 100) -> c.ListFlowMembersPage:
+        """Its members, in the order in which they came."""
+        return await self._backend.list_flow_members(c.ListFlowMembersArgs(flow_id=self.id, cursor=cursor, limit=limit))
+
+    @overload
+    def node(self, node: Node[T]) -> Handle[T]: ...
+    @overload
+    def node(self, node: str) -> Handle[Any]: ...
+    def node(self, node: Node[Any] | str) -> Handle[Any]:
+        """The execution of a node, given by itself or by its name."""
+        if isinstance(node, Node):
+            return Handle(self._backend, node.id, node.task)
+        if not isinstance(node, str):
+            raise InvalidInput("node", node, "must be a node of the flow, or the name of one")
+        if node in self._nodes:
+            return self.node(self._nodes[node])
+        tag = flow_partition(self.id, self._backend.partitions).tag
+        return Handle(self._backend, ExecutionId(f"{tag}:{uuid5(UUID(self.id), node)}"))
+
+    def events(self, *, cursor: str | None = None) -> AsyncIterator[c.Event]:
+        """What has happened and happens to it and its members, until it has ended.
+
+        `cursor` is that of the last event seen, or "end" for what comes from now on.
+        """
+        return self._backend.tail_flow_events(self.id, cursor=cursor)
+
+    async def cancel(
+        self,
+        reason: str = "",
+        *,
+        policy: c.CancellationPolicy | str = c.CancellationPolicy.CANCEL_ALL,
+        wait: bool = False,
+    ) -> c.CancelFlowResult:
+        """Close it: from now on none of its members starts. With `wait`, answer when all of them were reached.
+
+        "cancel_all" ends all, "cancel_pending" all but the running ones, "flow_only" none.
+        """
+        args = c.CancelFlowArgs(
+            flow_id=self.id,
+            reason=reason,
+            cancellation_policy=policy,  # type: ignore[arg-type]  # checked there
+            wait=wait,
+        )
+        result = await self._backend.cancel_flow(args)
+        if result.cancellation_policy is not args.cancellation_policy:
+            before, wanted = result.cancellation_policy, args.cancellation_policy
+            message = f"cancel {self.id}: it was cancelled before as {before}, and cannot be as {wanted}"
+            raise Conflict(
+                f"{message}; cancel what is left of it by itself, with handle.node(...).cancel()",
+                code="flow_already_terminal",
+                flow_id=str(self.id),
+                state="cancelled",
+            )
+        return result
+
+    async def replay(self) -> list[ExecutionId]:
+        """Run once more what failed, and with it what was skipped because of that; which members they are.
+
+        Refused when a flow in this one failed, because that is not run again; the other members can be replayed by
+        themselves, with `handle.node(...).replay()`.
+        """
+        view = await self.view()
+        culprit = view.flow.failed_execution_id  # which somebody may have cancelled
+        failed = [each for each in view.members if each.public_state in _FAILED or each.execution_id == culprit]
+        if flows := [view.labels[each.execution_id] for each in failed if each.child_flow_id]:
+            message = f"replay {self.id}: {', '.join(flows)} failed, and a flow in a flow is not run again"
+            raise Conflict(message, code="replay_not_allowed", flow_id=str(self.id))
+        # Those that others wait for come first, so that these wait for them again.
+        place = {execution_id: at for at, execution_id in enumerate(view.order)}
+        again = sorted((each.execution_id for each in failed), key=place.__getitem__)
+        for execution_id in again:
+            await self._backend.replay_execution(c.ReplayExecutionArgs(execution_id=execution_id))
+        return again
+
+    async def set_tags(self, tags: Mapping[str, str]) -> None:
+        """Add tags or overwrite their values; other tags stay."""
+        await self._backend.set_flow_tags(c.SetFlowTagsArgs(flow_id=self.id, tags=dict(tags)))
+
+    async def _failure(self) -> FlowEnded:
+        flow = await self.describe()
+        failed = flow.failed_execution_id and await self._backend.describe_execution(flow.failed_execution_id)
+        return FlowEnded(flow, failed.failure_reason if failed else None)
+
+    def _handle_of(self, execution_id: ExecutionId) -> Handle[Any]:
+        for node in self._nodes.values():
+            if node.id == execution_id:
+                return self.node(node)
+        return Handle(self._backend, execution_id)

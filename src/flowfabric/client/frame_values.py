@@ -1,0 +1,58 @@
+"""Values in frames: text and bytes as they are, everything else as JSON; the encoding of a frame says which."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from flowfabric.client.tasks import payloads
+from flowfabric.core import limits
+from flowfabric.errors import InvalidInput
+
+TEXT: Final = "utf8"
+BINARY: Final = "binary"
+JSON: Final = payloads.ENCODING
+
+
+def encode(value: object) -> tuple[bytes, str]:
+    """The payload of a frame and its encoding."""
+    if type(value) is str:
+        payload = _text(value)
+        return (payload if len(payload) <= limits.FRAME_PAYLOAD_MAX_BYTES else _checked(payload)), TEXT
+    if isinstance(value, bytes | bytearray | memoryview):
+        return _checked(bytes(value)), BINARY
+    return encode_json(value), JSON
+
+
+def encode_json(value: object) -> bytes:
+    """A payload that is JSON, whatever the value is."""
+    return _checked(payloads.encode(value, "value"))
+
+
+def decode(payload: bytes, encoding: str | None) -> Any:
+    """The value of a frame. A payload that is not what its encoding says, and one of another kind, stays bytes."""
+    try:
+        if encoding == TEXT or encoding is None:
+            return payload.decode()
+        if encoding == JSON:
+            return payloads.decode_any(payload)
+    except (UnicodeDecodeError, msgspec.DecodeError):
+        return payload
+    return payload
+
+
+def _text(value: str) -> bytes:
+    try:
+        return value.encode()
+    except UnicodeEncodeError:
+        raise InvalidInput("value", value, "must be valid Unicode, without lone surrogates") from None
+
+
+def _checked(payload: bytes) -> bytes:
+    if len(payload) > limits.FRAME_PAYLOAD_MAX_BYTES:
+        problem = (
+            f"must be at most {limits.FRAME_PAYLOAD_MAX_BYTES} bytes long, it has {len(payload)}; emit it in pieces"
+        )
+        raise InvalidInput("value", payload[:16], problem, code="retention_limit_exceeded")
+    return payload

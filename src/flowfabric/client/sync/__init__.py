@@ -1,0 +1,1 @@
+"""The client for code without an event loop."""

@@ -1,0 +1,82 @@
+"""SyncHandle: a handle for scripts. Every method is the one of Handle, run in a portal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Iterator
+from functools import wraps
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+
+from flowfabric.client.handle import Handle, Submission
+from flowfabric.client.streaming import Attempts, StreamItem
+from flowfabric.client.sync.portal import Portal
+from flowfabric.client.tasks.options import Duration
+from flowfabric.core import contracts as c
+from flowfabric.core.ids import ExecutionId
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
+
+
+def _of_handle(
+    method: Callable[Concatenate[Handle[Any], P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[SyncHandle[Any], P], T]:
+    """The method of a handle, run in the portal."""
+
+    @wraps(method)
+    def run(self: SyncHandle[Any], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._portal.run(method, self._handle, *args, **kwargs)
+
+    return run
+
+
+class SyncHandle(Generic[R]):
+    """One execution; `result()` waits for what the task returns."""
+
+    def __init__(self, portal: Portal, handle: Handle[R]) -> None:
+        self._portal = portal
+        self._handle = handle
+
+    def __repr__(self) -> str:
+        return f"Sync{self._handle!r}"
+
+    @property
+    def id(self) -> ExecutionId:
+        return self._handle.id
+
+    @property
+    def submission(self) -> Submission | None:
+        return self._handle.submission
+
+    def result(self, timeout: Duration | None = None) -> R:
+        """As Handle.result."""
+        return self._portal.run(self._handle.result, timeout)
+
+    def events(self, *, cursor: str | None = None) -> Iterator[c.Event]:
+        """As Handle.events."""
+        return self._portal.iterate(self._handle.events(cursor=cursor))
+
+    def stream(
+        self, *, after: str | None = None, attempts: Attempts = "latest", live: bool = True
+    ) -> Iterator[StreamItem]:
+        """As Handle.stream."""
+        return self._portal.iterate(self._handle.stream(after=after, attempts=attempts, live=live))
+
+    wait = _of_handle(Handle.wait)
+    raw_result = _of_handle(Handle.raw_result)
+    status = _of_handle(Handle.status)
+    describe = _of_handle(Handle.describe)
+    progress = _of_handle(Handle.progress)
+    attempts = _of_handle(Handle.attempts)
+    history = _of_handle(Handle.history)
+    summary = _of_handle(Handle.summary)
+    signal = _of_handle(Handle.signal)
+    waitpoints = _of_handle(Handle.waitpoints)
+    link = _of_handle(Handle.link)
+    resume = _of_handle(Handle.resume)
+    cancel = _of_handle(Handle.cancel)
+    replay = _of_handle(Handle.replay)
+    change_priority = _of_handle(Handle.change_priority)
+    explain = _of_handle(Handle.explain)
+    tags = _of_handle(Handle.tags)
+    set_tags = _of_handle(Handle.set_tags)

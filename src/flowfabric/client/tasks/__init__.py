@@ -1,0 +1,1 @@
+"""Tasks: their options, arguments and payloads, and how one is submitted."""

@@ -1,0 +1,208 @@
+"""Tasks: functions with a name and options, whose calls and results travel as JSON."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from copy import copy
+from dataclasses import dataclass
+from functools import cached_property, lru_cache, update_wrapper
+from typing import Any, Concatenate, Final, Generic, ParamSpec, TypeVar, Unpack, cast, get_args, get_origin, overload
+
+from flowfabric.client.flows.result_refs import Inputs, Place
+from flowfabric.client.tasks import payloads
+from flowfabric.client.tasks.arguments import ArgumentCodec, Arguments, typed_signature
+from flowfabric.client.tasks.options import OPTION_NAMES, Options, TaskOptions, check_names
+from flowfabric.core import limits
+from flowfabric.errors import InvalidInput
+
+__all__ = ["Call", "Task", "TaskContext", "TaskDecorator", "TaskOptions", "named", "task"]
+
+
+class TaskContext:
+    """What a worker passes to a handler that asks for it: a first parameter of this type is no argument of the task."""
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+C = TypeVar("C", bound=TaskContext)
+
+_DEFAULTS: Final = TaskOptions()
+
+
+class _TypedFunction:
+    """What a function's annotations say. Worked out on first use: they may name what is defined further down."""
+
+    def __init__(self, function: Callable[..., Any], name: str) -> None:
+        self._function, self._name = function, name
+
+    @cached_property
+    def takes_context(self) -> bool:
+        first = next(iter(self._signature.parameters.values()), None)
+        return first is not None and isinstance(first.annotation, type) and issubclass(first.annotation, TaskContext)
+
+    @cached_property
+    def arguments(self) -> ArgumentCodec:
+        parameters = list(self._signature.parameters.values())
+        taken = parameters[1:] if self.takes_context else parameters
+        return ArgumentCodec(self._name, self._signature.replace(parameters=taken))
+
+    @cached_property
+    def result_type(self) -> Any:
+        kind = self._signature.return_annotation
+        return get_args(kind)[-1] if get_origin(kind) in (Awaitable, Coroutine) else kind
+
+    @cached_property
+    def result(self) -> payloads.Decode:
+        return payloads.decoder(self.result_type, f"result of {self._name}")
+
+    @cached_property
+    def _signature(self) -> inspect.Signature:
+        return typed_signature(self._function, self._name)
+
+
+class Task(Generic[P, R]):
+    """A function that can be submitted: `P` are its arguments without the context, `R` is its result.
+
+    Called directly it is the function, as a test needs it; a handler's context is then passed by hand.
+    """
+
+    __name__: str
+
+    def __init__(
+        self, function: Callable[..., Any], *, name: str | None = None, options: TaskOptions = _DEFAULTS
+    ) -> None:
+        if not callable(function):
+            raise InvalidInput("task", function, "must be a function")
+        self.name = _checked_name(name or _own_name(function))
+        self.function = function
+        self.options = options
+        self._typed = _TypedFunction(function, self.name)  # shared with the copies that have other options
+        update_wrapper(self, function)
+
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        return self.function(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"Task({self.name!r})"
+
+    def with_options(self, **options: Unpack[Options]) -> Task[P, R]:
+        """The same task with these options; the task itself stays as it is."""
+        changed = copy(self)
+        changed.options = self.options.changed(**options)
+        return changed
+
+    def call(self, /, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
+        """A call of it to submit later, or with many others; it is checked and encoded now."""
+        return Call(self, self.encode_arguments(*args, **kwargs))
+
+    def encode_arguments(self, /, *args: P.args, **kwargs: P.kwargs) -> bytes:
+        """The call as a payload. A call that does not fit the signature is refused with the parameter's name."""
+        return self._typed.arguments.encode(args, kwargs)
+
+    def encode_open(self, args: tuple[Any, ...], kwargs: dict[str, Any], given: Sequence[Place]) -> bytes:
+        """The call as a payload whose arguments at these places are results that are still to come."""
+        return self._typed.arguments.encode_open(args, kwargs, given)
+
+    def decode_arguments(self, payload: bytes, inputs: Inputs | None = None) -> Arguments:
+        """The arguments in a payload, each of the type its parameter is annotated with."""
+        return self._typed.arguments.decode(payload, inputs)
+
+    def encode_result(self, value: R) -> bytes:
+        return payloads.encode(value, f"result of {self.name}")
+
+    def decode_result(self, payload: bytes, *, is_labelled: bool = True) -> R:
+        """The result in a payload; one that another program left without an encoding may also be text."""
+        decode = payloads.decode if is_labelled else payloads.decode_unlabelled
+        return cast("R", decode(payload, self._typed.result, f"result of {self.name}"))
+
+    @property
+    def result_type(self) -> Any:
+        """What the function is said to return; Any where it says nothing."""
+        return self._typed.result_type
+
+    def has_parameter(self, name: str) -> bool:
+        return self._typed.arguments.has(name)
+
+    def parameter_type(self, key: int | str) -> Any:
+        """What the parameter at this place, or of this name, is annotated with."""
+        return self._typed.arguments.type_of(key)
+
+    @property
+    def takes_context(self) -> bool:
+        """Whether the function's first parameter is the worker's context."""
+        return self._typed.takes_context
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[R_co]):
+    """A task and the encoded arguments of one call."""
+
+    task: Task[..., R_co]
+    payload: bytes
+
+    def __post_init__(self) -> None:
+        limits.payload("payload", self.payload)
+
+
+class TaskDecorator:
+    """Makes tasks of functions: `@task`, or with options `@task(lane="agents", retry=3)`."""
+
+    def __init__(self, *, name: str | None = None, options: TaskOptions = _DEFAULTS) -> None:
+        self._name, self._options = name, options
+
+    @overload
+    def __call__(self, function: Callable[Concatenate[C, P], Awaitable[R]], /) -> Task[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[Concatenate[C, P], R], /) -> Task[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, Awaitable[R]], /) -> Task[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> Task[P, R]: ...
+    @overload
+    def __call__(
+        self, function: None = None, /, *, name: str | None = None, **options: Unpack[Options]
+    ) -> TaskDecorator: ...
+    def __call__(
+        self, function: Callable[..., Any] | None = None, /, *, name: str | None = None, **options: Any
+    ) -> Any:
+        name, chosen = name or self._name, self._options.changed(**options)
+        if function is None:
+            return TaskDecorator(name=name, options=chosen)
+        return Task(function, name=name, options=chosen)
+
+
+task: Final = TaskDecorator()
+
+
+def named(name: str, **options: Unpack[Options]) -> Task[..., Any]:
+    """A task whose function is elsewhere: any arguments, any result."""
+    check_names(options)
+
+    def elsewhere(*args: Any, **kwargs: Any) -> Any:
+        raise InvalidInput("task", name, "was made by its name; its function is not here")
+
+    return Task(elsewhere, name=name, options=TaskOptions(**options))
+
+
+def by_name(name: str, kwargs: dict[str, Any]) -> tuple[Task[..., Any], dict[str, Any]]:
+    """A task that is only known by name, and its arguments: what is called like an option is one."""
+    options: Any = {key: value for key, value in kwargs.items() if key in OPTION_NAMES}
+    if not options:
+        return _named(name), kwargs
+    return _named(name).with_options(**options), {key: value for key, value in kwargs.items() if key not in options}
+
+
+_named = lru_cache(maxsize=1_000)(named)
+
+
+def _own_name(function: Callable[..., Any]) -> str:
+    name = getattr(function, "__name__", "<none>")
+    if name.startswith("<"):  # a lambda, or an object that can be called
+        raise InvalidInput("name", function, "must be given, because the function has none")
+    return str(name)
+
+
+def _checked_name(name: str) -> str:
+    return limits.label("name", name, 1, limits.EXECUTION_KIND_MAX_BYTES)

@@ -1,0 +1,1 @@
+"""Args and results of flows and their edges."""

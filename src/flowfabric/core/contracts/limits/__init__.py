@@ -1,0 +1,1 @@
+"""Args and results of budgets and quotas."""

@@ -1,0 +1,1 @@
+"""Args and results of suspensions, signals, secrets and steps."""

@@ -1,0 +1,1 @@
+"""The rules of executions and flows as pure functions."""

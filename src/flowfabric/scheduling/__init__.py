@@ -1,1 +1,0 @@
-"""Admission and claim: who gets what next, and why something does not run."""

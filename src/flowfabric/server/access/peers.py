@@ -1,0 +1,89 @@
+"""Who is at the other end: an address that counts as one caller, and the proxies that speak for others.
+
+What a request says of where it comes from is believed from the proxies that were named, and from nobody else.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from typing import Final
+
+from starlette.requests import Request
+
+from flowfabric.server.http.headers import header
+from flowfabric.server.settings import network
+
+_FORWARDED_FOR: Final = b"x-forwarded-for"
+_SCHEMES: Final = ("http", "https")
+_LONGEST: Final = 64  # of an address as text
+_HOPS: Final = 16
+_OF_ONE: Final = 64  # the first bits of an IPv6 address, below which one host may take any
+
+
+class Peers:
+    """The addresses that callers count by."""
+
+    def __init__(self, proxies: Iterable[str]) -> None:
+        self._proxies = tuple(network("proxies", each) for each in proxies)
+
+    def is_proxy(self, host: str | None) -> bool:
+        address = _address(host or "") if self._proxies else None
+        return address is not None and any(address in each for each in self._proxies)
+
+    def of(self, request: Request) -> str:
+        """The caller: whoever connected or, where that is a proxy, the last one in its list that is none."""
+        host = request.client.host if request.client else ""
+        if not self.is_proxy(host):
+            return one(host)
+        for said in _forwarded(request):
+            if _address(said) is None:
+                break  # nonsense that a client sent: the proxy itself answers for it
+            host = said
+            if not self.is_proxy(said):
+                break
+        return one(host)
+
+    def scheme(self, request: Request) -> str:
+        """How the caller reached the proxy, or this server."""
+        if self._proxies and self.is_proxy(request.client.host if request.client else ""):
+            said = (header(request, b"x-forwarded-proto") or "").strip().lower()
+            if said in _SCHEMES:
+                return said
+        return request.url.scheme
+
+
+@lru_cache(maxsize=4_096)
+def one(host: str) -> str:
+    """What counts as one: an IPv4 address, or the network that an IPv6 host has for itself."""
+    address = _address(host)
+    if not isinstance(address, ipaddress.IPv6Address):
+        return str(address or host)
+    return str(ipaddress.ip_network((address, _OF_ONE), strict=False))
+
+
+def _forwarded(request: Request) -> Iterator[str]:
+    """The addresses that the list has, the nearest first, up to a number that no chain of proxies has."""
+    lines = [value.decode("latin-1") for name, value in request.scope["headers"] if name == _FORWARDED_FOR]
+    if lines:
+        for each in reversed(",".join(lines).rsplit(",", _HOPS)[-_HOPS:]):
+            yield _without_port(each.strip())
+
+
+def _without_port(text: str) -> str:
+    if text.startswith("["):
+        return text[1:].partition("]")[0]
+    return text.partition(":")[0] if text.count(":") == 1 else text
+
+
+@lru_cache(maxsize=4_096)
+def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """None: it is none. One of IPv4 that is written as IPv6 is of IPv4."""
+    if len(text) > _LONGEST:
+        return None
+    try:
+        found = ipaddress.ip_address(text)
+    except ValueError:
+        return None
+    return (found.ipv4_mapped or found) if isinstance(found, ipaddress.IPv6Address) else found

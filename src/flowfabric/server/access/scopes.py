@@ -1,0 +1,58 @@
+"""Who may do what: the scope of an operation, and the namespaces that its arguments may name.
+
+What an operation touches is not looked up here: each call carries the namespaces of its token, and the step that does
+the work keeps to them (`Service.store`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from flowfabric.backends.http.operations import Operation, Reach, Scope
+from flowfabric.core import contracts as c
+from flowfabric.core.forms import WAITPOINT_STEPS
+from flowfabric.core.ids import Namespace
+from flowfabric.errors import FlowFabricError
+from flowfabric.server.access.tokens import Token, check_namespace
+
+
+def enter(operation: Operation, token: Token) -> None:
+    """Let a call pass, or refuse it before anything else of it is read."""
+    if operation.reach is Reach.STORE:
+        check_store(token)
+
+
+def narrowed(operation: Operation, token: Token, args: Any) -> Any:
+    """The arguments, which must keep to the namespaces of the token; a list that names none is of its only one."""
+    if token.is_for_all or operation.reach is Reach.EXECUTION:
+        return args
+    for each in (*getattr(args, "batch", ()), *getattr(args, "members", ())):
+        check_namespace(token, each.namespace)
+    return _of_namespace(token, args) if "namespace" in args.__struct_fields__ else args
+
+
+def check_store(token: Token) -> None:
+    """What concerns all namespaces is for those who may see all of them."""
+    if not token.is_for_all:
+        problem = "it concerns all namespaces, so it takes a token that is for all of them"
+        raise FlowFabricError(problem, code="forbidden")
+
+
+def without_tokens(token: Token, page: c.ReadStepsPage) -> c.ReadStepsPage:
+    """Recorded steps for who does not run them: the waitpoints among them keep their tokens to themselves (G6)."""
+    if token.allows(Scope.WORK):
+        return page
+    steps = (replace(each, payload=b"") if each.name.startswith(WAITPOINT_STEPS) else each for each in page.steps)
+    return replace(page, steps=tuple(steps))
+
+
+def _of_namespace(token: Token, args: Any) -> Any:
+    if args.namespace is not None:
+        check_namespace(token, args.namespace)
+        return args
+    if len(token.namespaces) != 1:
+        problem = f"name one of the token's namespaces: {', '.join(token.namespaces)}"
+        raise FlowFabricError(problem, code="forbidden")
+    return replace(args, namespace=Namespace(token.namespaces[0]))

@@ -1,0 +1,1 @@
+"""Server-sent events: one read of the store for many readers."""

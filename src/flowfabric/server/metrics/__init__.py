@@ -1,0 +1,1 @@
+"""Prometheus metrics: counters of this process, gauges of the store."""

@@ -1,0 +1,1 @@
+"""The attempts that a worker runs, from claim to outcome."""

@@ -1,0 +1,1 @@
+"""What a handler gets: its context, and the parts behind it."""

@@ -1,0 +1,198 @@
+"""Spending in the worker's own process: what a handler reports counts once, however often it is run again.
+
+In a handler's body a report is known by its amounts and by how many like it came before in this pass; the store counts
+the same one of the same attempt once. What a step spends is really spent each time the step runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Sequence
+from typing import Any, Final, TypeVar
+from uuid import uuid4
+
+from flowfabric.core import contracts as c
+from flowfabric.core.ids import BudgetId, Namespace, ReservationId
+from flowfabric.errors import BudgetExceeded
+from flowfabric.worker.context.budget_pause import decide
+from flowfabric.worker.context.spending import Amounts, Hold, Usage, exceeded
+from flowfabric.worker.context.spent_before import Refusal, Spent
+from flowfabric.worker.durable.journal import Journal, is_in_step
+from flowfabric.worker.durable.occurrences import Occurrence
+
+T = TypeVar("T")
+
+_logger: Final = logging.getLogger("flowfabric.worker")
+
+
+class WorkerPurse:
+    """The spending of one pass."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._spent = Spent(journal)
+        self._budget_ids: tuple[BudgetId, ...] | None = None
+        self._namespace: Namespace | None = None  # of the execution, when its budgets are known
+        self._holds: dict[ReservationId, Occurrence] = {}
+
+    async def use(self, amounts: Amounts, budget: str | None) -> Usage:
+        at = await self._take("use", amounts, budget)
+        if at is not None and self._spent.has(at):
+            return Usage()
+        try:
+            usage = await self._report(at, amounts, budget)
+        except BaseException as error:
+            self._not_spent(at, error)
+            raise
+        if at is not None:
+            self._spent.note(at)
+        return usage
+
+    async def _report(self, at: Occurrence | None, amounts: Amounts, budget: str | None) -> Usage:
+        """Report to all, again when somebody has made room; who has counted it knows it by its key."""
+        attempt, budgets, usage = self._journal.attempt, await self._budgets(budget), Usage()
+        key = f"{attempt.execution_id}/{uuid4() if at is None else f'{attempt.attempt_index}/{at}'}"
+        while True:
+            results = await self._together([self._report_to(each, amounts, key) for each in budgets])
+            told = dict(zip(budgets, results, strict=True))
+            for budget_id, result in told.items():
+                if isinstance(result, c.SoftBreach) and result.is_crossing:
+                    usage.soft_breaches[budget_id] = result
+            refused = [(each, said) for each, said in told.items() if isinstance(said, c.HardBreach)]
+            if not refused:
+                return usage
+            # Nobody is asked in vain: a budget that does not ask has the last word.
+            await self._make_room(at, *min(refused, key=lambda each: each[1].on_hard_limit == c.OnHardLimit.SUSPEND))
+
+    async def _report_to(self, budget_id: BudgetId, amounts: Amounts, key: str) -> c.ReportUsageResult:
+        args = c.ReportUsageArgs(
+            budget_id=budget_id,
+            execution_id=self._journal.attempt.execution_id,
+            dimensions=tuple(amounts),
+            deltas=tuple(amounts.values()),
+            dedup_key=key,
+            namespace=self._namespace,
+        )
+        return _told(budget_id, await self._journal.home.backend.report_usage_and_check(args))
+
+    async def hold(self, amounts: Amounts, budget: str | None) -> Hold:
+        at = await self._take("reserve", amounts, budget)
+        if at is not None and self._spent.has(at):
+            return Hold(ReservationId.new())
+        try:
+            hold = await self._hold(at, amounts, await self._budgets(budget))
+        except BaseException as error:
+            self._not_spent(at, error)
+            raise
+        if at is not None:
+            self._holds[hold.reservation_id] = at
+        return hold
+
+    async def _hold(self, at: Occurrence | None, amounts: Amounts, budgets: tuple[BudgetId, ...]) -> Hold:
+        """Hold on all of them, or on none; again when somebody has made room."""
+        while True:
+            hold = Hold(ReservationId.new(), budgets)
+            for number, budget_id in enumerate(budgets):
+                (result,) = await self._together([self._hold_on(budget_id, hold, amounts)])
+                if isinstance(result, c.HardBreach | c.BudgetHeldByOthers):
+                    await self._settle_all(Hold(hold.reservation_id, budgets[:number]), {})
+                    await self._make_room(at, budget_id, result)
+                    break
+            else:
+                return hold
+
+    async def _hold_on(self, budget_id: BudgetId, hold: Hold, amounts: Amounts) -> c.ReserveBudgetResult:
+        args = c.ReserveBudgetArgs(
+            execution_id=self._journal.attempt.execution_id,
+            fence=self._journal.attempt.fence,
+            budget_id=budget_id,
+            reservation_id=hold.reservation_id,
+            dimensions=tuple(amounts),
+            amounts=tuple(amounts.values()),
+            namespace=self._namespace,
+        )
+        return await self._journal.home.backend.reserve_budget(args)
+
+    async def settle(self, hold: Hold, spent: Amounts) -> None:
+        at = self._holds.pop(hold.reservation_id, None)
+        await self._settle_all(hold, spent)
+        if at is not None:
+            self._spent.note(at)
+
+    async def _settle_all(self, hold: Hold, spent: Amounts) -> None:
+        await self._together([self._settle_on(each, hold, spent) for each in hold.budget_ids])
+
+    async def _settle_on(self, budget_id: BudgetId, hold: Hold, spent: Amounts) -> None:
+        args = c.SettleReservationArgs(
+            execution_id=self._journal.attempt.execution_id,
+            budget_id=budget_id,
+            reservation_id=hold.reservation_id,
+            dimensions=tuple(spent),
+            amounts=tuple(spent.values()),
+            namespace=self._namespace,
+        )
+        _told(budget_id, await self._journal.home.backend.settle_reservation(args))
+
+    async def _make_room(
+        self, at: Occurrence | None, budget_id: BudgetId, breach: c.HardBreach | c.BudgetHeldByOthers
+    ) -> None:
+        """Come back when somebody has decided to go on; raise otherwise."""
+        if isinstance(breach, c.BudgetHeldByOthers) or breach.on_hard_limit != c.OnHardLimit.SUSPEND:
+            raise exceeded(budget_id, breach)
+        if at is None:
+            raise exceeded(budget_id, breach, " and a step cannot wait for an answer")
+        refusal = await decide(self._journal, str(at), budget_id)
+        if refusal is not None:
+            raise exceeded(budget_id, breach, f" and the answer was no{refusal}")
+
+    # Which one it is.
+
+    async def _take(self, what: str, amounts: Amounts, budget: str | None) -> Occurrence | None:
+        """The place of this one in the handler's pass; None inside of a step."""
+        self._journal.attempt.check()
+        if is_in_step(self._journal):
+            return None
+        await self._spent.loaded()
+        return self._spent.take(what, amounts, budget)
+
+    def _not_spent(self, at: Occurrence | None, error: BaseException) -> None:
+        """A refusal is found again by later passes; anything else, and it was not come to."""
+        if at is None:
+            return
+        if isinstance(error, BudgetExceeded):
+            self._spent.note(at, Refusal(error.message, error.details))
+        else:
+            self._journal.give_back(at)
+
+    async def _budgets(self, budget: str | None) -> tuple[BudgetId, ...]:
+        if budget is not None:
+            return (BudgetId(budget),)
+        if self._budget_ids is None:
+            found = self._journal.home.backend.explain_execution(self._journal.attempt.execution_id)
+            known = await self._journal.ask(found)
+            self._budget_ids, self._namespace = known.budget_ids, known.namespace
+        return self._budget_ids
+
+    async def _together(self, calls: Sequence[Awaitable[T]]) -> list[T]:
+        """Calls beside the steps of the handler, and not while it is being suspended."""
+
+        async def answers() -> list[Any]:
+            return await asyncio.gather(*calls)
+
+        async with self._journal.gate.beside():
+            try:
+                self._journal.attempt.check()
+            except BaseException:
+                for call in calls:
+                    call.close()  # type: ignore[attr-defined]
+                raise
+            return await self._journal.ask(answers())
+
+
+def _told(budget_id: BudgetId, result: c.ReportUsageResult) -> c.ReportUsageResult:
+    """Once for each crossing, which the store tells to one report."""
+    if isinstance(result, c.SoftBreach) and result.is_crossing:
+        numbers = f"{result.current_usage}, above its soft limit of {result.soft_limit}"
+        _logger.warning("budget %s: %s is at %s", budget_id, result.dimension, numbers)
+    return result

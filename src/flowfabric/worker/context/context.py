@@ -1,0 +1,228 @@
+"""What a handler can know about its attempt, and say while it runs."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Awaitable, Callable, Coroutine, MutableMapping
+from datetime import datetime
+from typing import Any, Final, Protocol, TypeVar
+
+from flowfabric.core import contracts as c
+from flowfabric.core.ids import ExecutionId, LaneId, Namespace
+from flowfabric.worker.attempts.attempt import Stop
+from flowfabric.worker.context.flow import GrowingFlow
+from flowfabric.worker.context.spending import Purse, SpendingContext
+from flowfabric.worker.context.streaming import StreamingContext
+from flowfabric.worker.durable.journal import Journal
+from flowfabric.worker.durable.operations import DurableContext
+
+T = TypeVar("T")
+
+_logger: Final = logging.getLogger("flowfabric.task")
+
+
+class Link(Protocol):
+    """What stands behind a context: the worker here, or the parent of a process."""
+
+    @property
+    def execution_id(self) -> ExecutionId: ...
+
+    @property
+    def attempt_index(self) -> int: ...
+
+    @property
+    def task(self) -> str: ...
+
+    @property
+    def lane(self) -> LaneId: ...
+
+    @property
+    def namespace(self) -> Namespace: ...
+
+    @property
+    def deadline(self) -> datetime | None: ...
+
+    @property
+    def state(self) -> Any: ...
+
+    @property
+    def stop(self) -> Stop | None: ...
+
+    @property
+    def is_lease_healthy(self) -> bool: ...
+
+    def check(self) -> None: ...
+
+    def stopping(self) -> threading.Event: ...
+
+    def progress(self, pct: int | None, message: str | None) -> None: ...
+
+    def emit(self, frame: c.Frame) -> Awaitable[None]: ...
+
+    async def describe(self) -> c.ExecutionSnapshot: ...
+
+    def journal(self) -> Journal: ...
+
+    def purse(self, records: Callable[[], Journal]) -> Purse: ...
+
+    def flow(self, records: Callable[[], Journal]) -> GrowingFlow: ...
+
+    def wait(self, call: Coroutine[Any, Any, T]) -> T: ...
+
+
+class Flag:
+    """Something that may have happened to the attempt. It can be read, and waited for in a thread."""
+
+    __slots__ = ("_link", "_wanted")
+
+    def __init__(self, link: Link, wanted: frozenset[Stop]) -> None:
+        self._link = link
+        self._wanted = wanted
+
+    def is_set(self) -> bool:
+        return self._link.stop in self._wanted
+
+    __bool__ = is_set
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until the attempt is to stop, at most `timeout` seconds; whether it was for this reason."""
+        self._link.stopping().wait(timeout)
+        return self.is_set()
+
+
+class Context(StreamingContext, DurableContext, SpendingContext):
+    """The first parameter of a handler that asks for it.
+
+    The same in async handlers, in threads and in processes. Once the attempt is over, `progress`, `emit` and `check`
+    raise: that is how a thread learns of it, an async handler is cancelled anyway.
+    """
+
+    __slots__ = ("_flow", "_link", "_log", "_opened_purse", "_snapshot")
+
+    def __init__(self, link: Link) -> None:
+        super().__init__()
+        self._link = link
+        self._log: logging.LoggerAdapter[logging.Logger] | None = None
+        self._snapshot: c.ExecutionSnapshot | None = None
+        self._opened_purse: Purse | None = None
+        self._flow: GrowingFlow | None = None
+
+    def __repr__(self) -> str:
+        return f"Context({self.task!r}, {self.execution_id!r}, attempt {self.attempt_index})"
+
+    @property
+    def execution_id(self) -> ExecutionId:
+        return self._link.execution_id
+
+    @property
+    def attempt_index(self) -> int:
+        """0 for the first try."""
+        return self._link.attempt_index
+
+    @property
+    def task(self) -> str:
+        """The name of the task."""
+        return self._link.task
+
+    @property
+    def lane(self) -> LaneId:
+        return self._link.lane
+
+    @property
+    def namespace(self) -> Namespace:
+        """The worker's namespace."""
+        return self._link.namespace
+
+    @property
+    def deadline(self) -> datetime | None:
+        """When this attempt times out, by the store's clock; None when the task has no time-out."""
+        return self._link.deadline
+
+    @property
+    def state(self) -> Any:
+        """What the worker's lifespan gave; None without one, and in a process."""
+        return self._link.state
+
+    @property
+    def cancelled(self) -> Flag:
+        """The attempt is to stop, for whatever reason."""
+        return Flag(self._link, frozenset(Stop))
+
+    @property
+    def lease_lost(self) -> Flag:
+        """Another worker may have the execution: nothing that this attempt does counts any more."""
+        return Flag(self._link, frozenset({Stop.LEASE_LOST}))
+
+    @property
+    def is_lease_healthy(self) -> bool:
+        """False once the lease is lost, or could not be renewed three times in a row."""
+        return self._link.is_lease_healthy
+
+    @property
+    def log(self) -> logging.LoggerAdapter[logging.Logger]:
+        """A logger whose lines name the execution; its records have execution_id, attempt_index, task and lane."""
+        if self._log is None:
+            facts = {
+                "execution_id": self.execution_id,
+                "attempt_index": self.attempt_index,
+                "task": self.task,
+                "lane": self.lane,
+            }
+            self._log = _ExecutionLog(_logger, facts)
+        return self._log
+
+    def progress(self, pct: int | None = None, message: str | None = None) -> None:
+        """Say how far it is: `pct` from 0 to 100, a message, or both. Sent soon; of several in a row, the last."""
+        self.check()
+        self._link.progress(pct, message)
+
+    def check(self) -> None:
+        """Raise `Interrupted` when the attempt is over. For threads with long loops."""
+        self._link.check()
+
+    async def describe(self) -> c.ExecutionSnapshot:
+        """The execution as the store has it now."""
+        self._snapshot = await self._link.describe()
+        return self._snapshot
+
+    async def tags(self) -> dict[str, str]:
+        """The execution's labels, read from the store at the first call."""
+        return (self._snapshot or await self.describe()).tags
+
+    @property
+    def flow(self) -> GrowingFlow:
+        """The flow that it is a member of, to add nodes to: `ctx.flow.add(task, ...)`."""
+        if self._flow is None:
+            self._flow = self._link.flow(lambda: self._records)
+        return self._flow
+
+    async def _send_additions(self) -> None:
+        """What was added to the flow goes before the end of the handler."""
+        if self._flow is not None:
+            await self._flow.send()
+
+    def wait(self, call: Coroutine[Any, Any, T]) -> T:
+        """For handlers in threads: run an async call on the worker's loop, `tags = ctx.wait(ctx.tags())`."""
+        try:
+            self.check()
+        except BaseException:
+            call.close()
+            raise
+        return self._link.wait(call)
+
+    def _open_journal(self) -> Journal:
+        return self._link.journal()
+
+    @property
+    def _purse(self) -> Purse:
+        if self._opened_purse is None:
+            self._opened_purse = self._link.purse(lambda: self._records)
+        return self._opened_purse
+
+
+class _ExecutionLog(logging.LoggerAdapter[logging.Logger]):
+    def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
+        facts = dict(self.extra or {})
+        kwargs["extra"] = {**facts, **kwargs.get("extra", {})}
+        return f"{facts['task']} {facts['execution_id']}: {msg}", kwargs

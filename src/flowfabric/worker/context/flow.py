@@ -1,0 +1,127 @@
+"""`ctx.flow`: a running member adds nodes to its own flow."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
+
+from flowfabric.client.flows.builder import FlowBuilder
+from flowfabric.client.flows.flow import WholeFlow, new_children, send
+from flowfabric.client.flows.graph import Graph, graph_of, in_parts
+from flowfabric.client.flows.nodes import Given, Join, Node
+from flowfabric.client.tasks.submission import Submitter
+from flowfabric.core import contracts as c
+from flowfabric.core.contracts.flows.graphs import check_size
+from flowfabric.core.ids import FlowId
+from flowfabric.errors import Conflict, InvalidInput
+from flowfabric.worker.attempts.attempt import Attempt
+from flowfabric.worker.durable.child_waits import awaited, have_ended, link, result_of, wait_until_ended
+from flowfabric.worker.durable.journal import Journal
+
+if TYPE_CHECKING:
+    from flowfabric.worker.attempts.pool import Attempts
+
+R = TypeVar("R")
+
+
+class GrowingFlow(FlowBuilder):
+    """The flow of the running member, which is `this`; nodes are added as to `fabric.flow(...)`.
+
+    What was added is sent at the end of an `async with ctx.flow:`, or before the handler's return is told to the store.
+    Ids follow from the member's own and the nodes' names, so a handler that is run again does not add them twice.
+    """
+
+    def __init__(self, attempt: Attempt, home: Attempts, records: Callable[[], Journal]) -> None:
+        mine = attempt.execution_id
+        super().__init__(attempt.handler.name, home.backend.partitions, mine.tag, mine.uuid)
+        self.this: Node[Any] = Node(self, mine.uuid, mine, attempt.handler.task)
+        self._attempt = attempt
+        self._records = records
+        self._backend = home.backend
+        self._submitter = Submitter(home.backend.partitions, home.settings.namespace, home.settings.worker_instance_id)
+        self._flow_id: FlowId | None = None
+
+    @property
+    def unsent(self) -> list[Node[Any]]:
+        return [node for node in self.nodes.values() if not node.is_sent]
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            await self.send()
+            return
+        for node in self.unsent:
+            del self.nodes[node.name]
+        self.children = [child for child in self.children if child.node.is_sent]
+
+    async def send(self) -> None:
+        """Add to the flow what was not sent yet."""
+        new = self.unsent
+        if not new:
+            return
+        new_flows = [child for child in self.children if not child.node.is_sent]
+        graph = graph_of(self, self._submitter)
+        children = new_children(self, self._submitter)
+        flow_id = await self._find_flow()
+        parts = list(in_parts(graph))
+        if len(parts) > 1:
+            await self._check_room(flow_id, parts)
+        for part in parts:
+            self._attempt.check()
+            await self._backend.grow_flow(c.GrowFlowArgs(flow_id=flow_id, **part._asdict()))
+        for child in children:
+            await self._send_child(child)
+        for node in new:  # while they were sent, others may have been added
+            node.is_sent = True
+        for each in new_flows:
+            each.mark_sent()
+
+    async def result(self, given: Given[R]) -> R:
+        """Wait for a node that was added here, and return its result; of `all([...])` the list of them.
+
+        While it has not ended no worker is held: the handler ends here, and is run again from its top when the node has
+        ended. A node that ended otherwise raises as its handle would; `node.ended` is None then. In a handler that is
+        async `await node` is the same.
+        """
+        upstreams = awaited(self, given)
+        journal = self._records()
+        journal.check("ctx.flow.result")
+        await self.send()
+        await link(self._backend, await self._find_flow(), self.this.id, upstreams)
+        if not await have_ended(self._backend, upstreams):
+            await wait_until_ended(journal)
+        found = await asyncio.gather(*(result_of(self._backend, each) for each in upstreams))
+        return cast("R", list(found) if isinstance(given, Join) else found[0])
+
+    async def _check_room(self, flow_id: FlowId, parts: list[Graph]) -> None:
+        """Refuse what the flow has no room for before a part of it runs; a single part is refused by the store."""
+        flow = await self._backend.describe_flow(flow_id)
+        if flow is None:
+            return
+        new = parts
+        while new and await self._backend.get_execution_state(new[0].members[0].execution_id):
+            new = new[1:]  # an earlier run of the handler has sent it
+        members = flow.node_count + sum(len(part.members) for part in new)
+        check_size(members, flow.edge_count + sum(len(part.edges) for part in new))
+
+    async def _send_child(self, child: WholeFlow) -> None:
+        """Its node is in a flow that runs, and may have ended by now: then nothing of the child is to run."""
+        try:
+            await send(self._backend, child)
+        except Conflict as error:
+            if error.code != "flow_already_terminal":
+                raise
+
+    async def _find_flow(self) -> FlowId:
+        if self._flow_id is None:
+            found = await self._backend.describe_execution(self._attempt.execution_id)
+            if found is None or found.flow_id is None:
+                raise InvalidInput("ctx.flow", self._attempt.execution_id, "is no member of a flow")
+            self._flow_id = found.flow_id
+        return self._flow_id

@@ -1,0 +1,98 @@
+"""What a handler emits while it runs: the streaming part of its context."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Mapping
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+
+from msgspec.structs import force_setattr
+
+from flowfabric.client import frame_values
+from flowfabric.client.tasks import payloads
+from flowfabric.client.tasks.options import Duration, ms
+from flowfabric.core import contracts as c
+from flowfabric.errors import InvalidInput
+from flowfabric.worker.loop.end_calls import like
+
+if TYPE_CHECKING:
+    from flowfabric.worker.context.context import Link
+
+Mode: TypeAlias = Literal["durable", "summary", "best_effort"]
+
+OUTPUT: Final = "output"  # the type of a frame that was given none
+
+
+class StreamingContext:
+    """Frames go out in the background, in their order, and before the attempt's end."""
+
+    __slots__ = ()
+
+    _link: Link
+
+    def emit(
+        self,
+        value: object,
+        *,
+        type: str = OUTPUT,  # noqa: A002
+        mode: c.StreamMode | Mode = c.StreamMode.DURABLE,
+        ttl: Duration | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        correlation_id: str | None = None,
+        source: str | None = None,
+    ) -> Awaitable[None]:
+        """Add a frame to the attempt's stream: text and bytes as they are, anything else as JSON.
+
+        On the loop it is awaited, which takes no time unless the store is slower than the handler. In threads and
+        processes the call itself waits. A "summary" frame is a JSON merge patch of the attempt's summary; of
+        "best_effort" frames only the newest stay, with a `ttl` about as many as come within twice that time.
+        """
+        if mode is c.StreamMode.DURABLE and not (metadata or correlation_id or source or ttl):
+            payload, encoding = frame_values.encode(value)
+            frame = like(_template(type, encoding))  # nearly every frame: what is the same in all of them was checked
+            force_setattr(frame, "payload", payload)
+            return self._link.emit(frame)
+        return self._link.emit(_frame(value, type, mode, ttl, metadata, correlation_id, source))
+
+    def emit_frame(self, frame: c.Frame) -> Awaitable[None]:
+        """The same for a frame that is made already."""
+        return self._link.emit(frame)
+
+
+@lru_cache(maxsize=1_000)
+def _template(kind: str, encoding: str) -> c.Frame:
+    return c.Frame(frame_type=kind, payload=b"", encoding=encoding)
+
+
+def _frame(
+    value: object,
+    kind: str,
+    mode: c.StreamMode | Mode,
+    ttl: Duration | None,
+    metadata: Mapping[str, Any] | None,
+    correlation_id: str | None,
+    source: str | None,
+) -> c.Frame:
+    if ttl is not None and mode != c.StreamMode.BEST_EFFORT:
+        raise InvalidInput("ttl", ttl, "is for best_effort frames; others stay as long as the stream's retention says")
+    if mode == c.StreamMode.SUMMARY:
+        payload, encoding = _patch(value), frame_values.JSON
+    else:
+        payload, encoding = frame_values.encode(value)
+    return c.Frame(
+        frame_type=kind,
+        payload=payload,
+        encoding=encoding,
+        metadata_json=None if metadata is None else payloads.encode(metadata, "metadata").decode(),
+        correlation_id=correlation_id,
+        source=source,
+        mode=mode,  # type: ignore[arg-type]  # checked there
+        live=c.LiveFrames() if ttl is None else c.LiveFrames(ttl_ms=ms("ttl", ttl)),
+    )
+
+
+def _patch(value: object) -> bytes:
+    payload = frame_values.encode_json(value)
+    if payload[:1] != b"{":
+        raise InvalidInput("value", type(value), "must be an object: it is a patch of the summary")
+    return payload

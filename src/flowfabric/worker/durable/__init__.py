@@ -1,0 +1,1 @@
+"""Steps and waits that survive a restart of the handler."""

@@ -1,0 +1,158 @@
+"""Steps that failed and from which the handler went on: every later pass of the attempt gets the same failures.
+
+They are recorded ahead of a suspension, with the number of their step: as many as a pass has met come again before the
+step's own record, or the step itself. A failure that ends the attempt is not recorded, and those of earlier attempts do
+not count, so that a retry tries again.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import defaultdict
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import msgspec
+
+from flowfabric.client.tasks import payloads
+from flowfabric.core import contracts as c
+from flowfabric.core import limits
+from flowfabric.worker.attempts.outcomes import Outcome, StepFailed, bounded, spoken
+from flowfabric.worker.durable.occurrences import Occurrence
+
+if TYPE_CHECKING:
+    from flowfabric.worker.durable.journal import Journal
+
+FAILED_STEPS: Final = "ff:failed:"  # with the name of the step
+
+_ATTRIBUTES_MAX_BYTES: Final = 16_384
+
+Key: TypeAlias = tuple[str, int]
+
+
+class Failure(msgspec.Struct, frozen=True, kw_only=True):
+    """What a step raised."""
+
+    module: str
+    qualname: str
+    message: str
+    attributes: dict[str, Any] = msgspec.field(default_factory=dict)  # those that JSON gives back as they were
+
+    @staticmethod
+    def of(error: Exception) -> Failure:
+        kind = type(error)
+        return Failure(
+            module=kind.__module__,
+            qualname=kind.__qualname__,
+            message=bounded(_message(error)),
+            attributes=_attributes(error),
+        )
+
+    def error(self, step: Occurrence) -> Exception:
+        """The same again, made without its __init__, whose arguments nobody knows; or what stands in for it."""
+        kind = _loaded(self.module, self.qualname)
+        if kind is not None:
+            with suppress(Exception):  # of a __new__ that wants something else
+                error: Exception = kind.__new__(kind, self.message)
+                error.args = (self.message,)
+                error.__dict__.update(self.attributes)
+                return error
+        return StepFailed(str(step), f"{self.module}.{self.qualname}", self.message)
+
+
+class Met(msgspec.Struct, kw_only=True):
+    """The failures of one step in one attempt, as its handler met them; of very many the first ones."""
+
+    attempt_index: int
+    failures: list[Failure] = msgspec.field(default_factory=list)
+
+    def to_json(self) -> bytes:
+        """As much as a record may hold."""
+        count = len(self.failures)
+        while len(kept := payloads.to_json(Met(attempt_index=self.attempt_index, failures=self.failures[:count]))) > (
+            limits.STEP_RESULT_MAX_BYTES
+        ):
+            count //= 2
+        return kept
+
+
+class Failures:
+    """Those of one execution, for one pass of its handler."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._earlier: dict[Key, tuple[str, Met]] = {}  # of earlier passes, with the digest of the step's inputs
+        self._met: defaultdict[Key, list[Failure]] = defaultdict(list)  # in this pass
+        self._unrecorded: dict[Key, str] = {}  # those that have met more than is recorded
+        self._leads_elsewhere = False
+
+    def learn(self, records: Iterable[c.StepRecord]) -> None:
+        for each in records:
+            if each.name.startswith(FAILED_STEPS):
+                met = msgspec.json.decode(each.payload, type=Met)
+                self._earlier[each.name.removeprefix(FAILED_STEPS), each.occurrence] = (each.input_digest, met)
+
+    def raise_next(self, step: Occurrence, digest: str, was: str | None) -> None:
+        """Raise what an earlier pass of this attempt met here, unless this one has; other inputs are another step."""
+        key = (step.name, step.number)
+        recorded, met = self._earlier.get(key) or self._earlier.get((was or "", step.number)) or ("", None)
+        if met is None or met.attempt_index != self._journal.attempt.attempt_index:
+            return
+        if recorded and digest and recorded != digest:
+            return
+        seen = self._met[key]
+        if len(seen) < len(met.failures):
+            failure = met.failures[len(seen)]
+            seen.append(failure)
+            raise failure.error(step)
+
+    def leads_elsewhere(self, step: Occurrence) -> bool:
+        """Whether a step was tried again that had failed: those that were recorded after it may be others now."""
+        self._leads_elsewhere = self._leads_elsewhere or (step.name, step.number) in self._earlier
+        return self._leads_elsewhere
+
+    def note(self, step: Occurrence, digest: str, error: Exception) -> None:
+        """A step has raised it; what is said to the worker on purpose is no failure."""
+        if not isinstance(spoken(error), Outcome):
+            key = (step.name, step.number)
+            self._met[key].append(Failure.of(error))
+            self._unrecorded[key] = digest
+
+    async def keep(self) -> None:
+        """Record what this pass has met, ahead of a suspension."""
+        for key, digest in list(self._unrecorded.items()):
+            name, number = key
+            met = Met(attempt_index=self._journal.attempt.attempt_index, failures=self._met[key])
+            await self._journal.keep_json(FAILED_STEPS + name, number, met.to_json(), digest)
+            self._unrecorded.pop(key, None)
+
+
+def _message(error: Exception) -> str:
+    if len(error.args) == 1 and isinstance(error.args[0], str):
+        return error.args[0]
+    try:
+        return str(error)
+    except Exception:
+        return "(its message cannot be made)"
+
+
+def _attributes(error: Exception) -> dict[str, Any]:
+    """A status, a code and the like, for handlers that look at them. Too much of it is left out."""
+    found = {name: value for name, value in vars(error).items() if _survives(value)}
+    return found if len(msgspec.json.encode(found)) <= _ATTRIBUTES_MAX_BYTES else {}
+
+
+def _survives(value: object) -> bool:
+    try:
+        return bool(msgspec.json.decode(msgspec.json.encode(value)) == value)
+    except payloads.UNWRITABLE:
+        return False
+
+
+def _loaded(module: str, qualname: str) -> type[Exception] | None:
+    """The class of that name, if its module is loaded; nothing is imported for it."""
+    found: Any = sys.modules.get(module)
+    for name in qualname.split("."):
+        found = getattr(found, name, None)
+    return found if isinstance(found, type) and issubclass(found, Exception) else None

@@ -1,0 +1,240 @@
+"""Waiting inside a handler, for signals or for a time: the execution is suspended, and its worker free.
+
+The handler is run again when the wait is over; the suspension carries the name of the wait, by which it is found then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import EllipsisType
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypedDict
+
+from flowfabric import tracing
+from flowfabric.client.tasks import payloads
+from flowfabric.client.tasks.options import Duration, ms
+from flowfabric.core import contracts as c
+from flowfabric.core import limits
+from flowfabric.core.codec import relocate
+from flowfabric.core.conditions import ByName, ResumeCondition, Single, TimeoutOnly, referenced_waitpoint_keys
+from flowfabric.core.forms import WaitForm
+from flowfabric.core.ids import SuspensionId, WaitpointKey
+from flowfabric.core.policy import TimeoutBehavior
+from flowfabric.errors import FlowFabricError, InvalidInput
+from flowfabric.worker.durable.journal import Journal
+from flowfabric.worker.durable.occurrences import Occurrence
+from flowfabric.worker.durable.signals import ResumedWithoutSignal, Signal, SignalTimeout, WaitEnd, Waitpoint
+
+OnTimeout: TypeAlias = Literal["raise", "fail", "cancel", "expire", "escalate"]
+Reason: TypeAlias = c.SuspensionReasonCode | str
+
+_QUESTION_MAX_BYTES: Final = 16_384
+_SCHEMA_MAX_BYTES: Final = 65_536
+_FOR_PEOPLE: Final = (
+    c.SuspensionReasonCode.WAITING_FOR_APPROVAL,
+    c.SuspensionReasonCode.WAITING_FOR_OPERATOR_REVIEW,
+)
+_BEHAVIORS: Final[dict[str, TimeoutBehavior]] = {
+    "raise": TimeoutBehavior.AUTO_RESUME_WITH_TIMEOUT_SIGNAL,
+    "fail": TimeoutBehavior.FAIL,
+    "cancel": TimeoutBehavior.CANCEL,
+    "expire": TimeoutBehavior.EXPIRE,
+    "escalate": TimeoutBehavior.ESCALATE,
+}
+# What the fields of a suspension are to the handler that waits.
+_KEYWORDS: Final = {
+    "resume_condition": "condition",
+    "waitpoints": "condition",
+    "reason_code": "reason",
+    "timeout_ms": "timeout",
+}
+# Refusals of a waitpoint that was made before the wait.
+_UNUSABLE: Final = frozenset({"pending_waitpoint_expired", "waitpoint_not_pending", "waitpoint_not_found"})
+
+
+class WaitOptions(TypedDict, total=False):
+    """How long a handler waits, what happens then, and why it waits; without `timeout` it waits until it is told.
+
+    `on_timeout` needs a `timeout`, which may be given as None. `question` is what the page of the waitpoint's link asks
+    a person.
+    """
+
+    timeout: Duration | None
+    on_timeout: OnTimeout
+    reason: Reason
+    question: str
+
+
+class Terms(NamedTuple):
+    """The same as the store has it."""
+
+    reason: Reason = c.SuspensionReasonCode.WAITING_FOR_SIGNAL
+    timeout_ms: int | None = None
+    behavior: TimeoutBehavior = TimeoutBehavior.FAIL
+    question: str = ""
+
+
+def _terms(
+    *,
+    timeout: Duration | EllipsisType | None = ...,
+    on_timeout: str | None = None,
+    reason: Reason = c.SuspensionReasonCode.WAITING_FOR_SIGNAL,
+    question: str = "",
+) -> Terms:
+    if question != "":
+        limits.text("question", question, 0, _QUESTION_MAX_BYTES)
+    behavior = _BEHAVIORS.get("raise" if on_timeout is None else on_timeout)
+    if behavior is None:
+        raise InvalidInput("on_timeout", on_timeout, f"must be one of {', '.join(_BEHAVIORS)}")
+    if timeout is ... and on_timeout is not None:
+        raise InvalidInput("on_timeout", on_timeout, "needs timeout; without one the wait is never over by itself")
+    if timeout is None or timeout is ...:
+        return Terms(reason, question=question)
+    return Terms(reason, ms("timeout", timeout, low=1), behavior, question)
+
+
+class Wait(NamedTuple):
+    """What is waited for, and where."""
+
+    condition: ResumeCondition
+    waitpoints: tuple[c.WaitpointBinding, ...]
+    terms: Terms
+    kind: Any = Any  # of the payload
+
+    def form(self) -> WaitForm | None:
+        """What a person is asked, where a person is: at a waitpoint that was given away, or who must approve.
+
+        For the other waits nothing is kept: programs know what to say.
+        """
+        if self.kind is Any and not self.terms.question:
+            return None
+        is_given = any(isinstance(each, c.PendingWaitpoint) for each in self.waitpoints)
+        is_typed = self.kind is not Any and (is_given or self.terms.reason in _FOR_PEOPLE)
+        if not is_typed and not self.terms.question:
+            return None
+        schema = payloads.schema(self.kind) if self.kind is not Any else None
+        return WaitForm(
+            waitpoints=tuple(str(each.waitpoint_key) for each in self.waitpoints),
+            question=self.terms.question,
+            schema=schema if len(payloads.to_json(schema)) <= _SCHEMA_MAX_BYTES else None,
+        )
+
+
+async def wait_for_signal(
+    journal: Journal, name: str, kind: Any, at: Waitpoint | None, options: WaitOptions
+) -> Signal[Any]:
+    """The signal of this name, at a new waitpoint unless one was made before."""
+    terms = _terms(**options)
+
+    def wait() -> Wait:
+        place = c.FreshWaitpoint.new() if at is None else _made_before(at)
+        assert place.waitpoint_key is not None
+        return Wait(Single(place.waitpoint_key, ByName(name)), (place,), terms, kind)
+
+    end = await wait_until_over(journal, "ctx.wait_for_signal", f"signal:{name}", wait)
+    if at is not None:
+        journal.used.add(at.id)  # its end has closed it
+    if end.is_timeout:
+        raise SignalTimeout(f"no signal {name!r} came in time")
+    told = end.told
+    if not told:
+        raise ResumedWithoutSignal(f"an operator ended the wait for signal {name!r}")
+    return Signal.read(told[0], kind)
+
+
+async def wait_for(
+    journal: Journal, condition: ResumeCondition, kind: Any, options: WaitOptions
+) -> tuple[Signal[Any], ...]:
+    """The signals that met the condition, as they came; none when an operator ended the wait."""
+    terms = _terms(**options)
+    places = bindings(condition, journal.open_waitpoints)
+    end = await wait_until_over(journal, "ctx.wait_for", "condition", lambda: Wait(condition, places, terms, kind))
+    journal.used.update(place.waitpoint_id for place in places)
+    if end.is_timeout:
+        raise SignalTimeout("the signals that were waited for did not come in time")
+    return tuple(Signal.read(each, kind) for each in end.told)
+
+
+async def sleep(journal: Journal, duration: Duration) -> None:
+    duration_ms = ms("duration", duration)
+    if duration_ms:
+        terms = Terms(c.SuspensionReasonCode.STEP_BOUNDARY, duration_ms, TimeoutBehavior.AUTO_RESUME)
+        await wait_until_over(
+            journal, "ctx.sleep", "sleep", lambda: Wait(TimeoutOnly(), (c.FreshWaitpoint.new(),), terms)
+        )
+
+
+def bindings(condition: ResumeCondition, made: Mapping[WaitpointKey, Waitpoint]) -> tuple[c.WaitpointBinding, ...]:
+    """The waitpoints that a condition names: those that were made before, and new ones; one if it names none."""
+    keys = referenced_waitpoint_keys(condition)
+    if not keys:
+        return (c.FreshWaitpoint.new(),)
+    return tuple(_made_before(made[key]) if key in made else c.FreshWaitpoint.new(key) for key in keys)
+
+
+def _made_before(at: Waitpoint) -> c.PendingWaitpoint:
+    if not isinstance(at, Waitpoint):
+        raise InvalidInput("at", type(at), "must be a waitpoint that ctx.waitpoint gave")
+    return c.PendingWaitpoint(waitpoint_id=at.id, waitpoint_key=at.key)
+
+
+async def wait_until_over(journal: Journal, what: str, name: str, make: Callable[[], Wait]) -> WaitEnd:
+    """How the wait ended; while it has not, the execution is suspended, and `Suspended` unwinds the handler."""
+    journal.check(what)
+    at = journal.take(name)
+    try:
+        await journal.loaded()
+        return journal.end_of(at) or await _suspend(journal, at, make())
+    except BaseException:
+        journal.give_back(at)
+        raise
+
+
+async def _suspend(journal: Journal, at: Occurrence, wait: Wait) -> WaitEnd:
+    """active -> suspended; when early signals suffice, the attempt goes on at once."""
+    try:
+        args = _suspension(journal, at, wait)
+    except InvalidInput as error:
+        raise relocate(error, _KEYWORDS.get(error.field, error.field)) from None
+    async with journal.gate.alone():
+        journal.attempt.check()
+        await journal.keep()
+        if form := wait.form():
+            await journal.keep_form(at, form)
+        try:
+            await journal.ask(journal.home.suspend(journal.attempt, args))
+        except FlowFabricError as refusal:
+            if refusal.code not in _UNUSABLE:
+                raise
+            raise _unusable(journal, wait) from refusal
+        journal.attempt.check()
+        await journal.read_latest()
+    end = journal.end_of(at)
+    assert end is not None, "a suspension that was satisfied at once is the latest one"
+    tracing.link(signal.correlation_id for signal in end.signals)
+    return end
+
+
+def _suspension(journal: Journal, at: Occurrence, wait: Wait) -> c.SuspendExecutionArgs:
+    attempt, terms, pointer = journal.attempt, wait.terms, str(at)
+    return c.SuspendExecutionArgs(
+        execution_id=attempt.execution_id,
+        fence=attempt.fence,
+        attempt_index=attempt.attempt_index,
+        suspension_id=SuspensionId.new(),
+        waitpoints=wait.waitpoints,
+        resume_condition=wait.condition,
+        reason_code=terms.reason,  # type: ignore[arg-type]  # checked there
+        timeout_ms=terms.timeout_ms,
+        timeout_behavior=terms.behavior,
+        continuation_metadata_pointer=pointer,
+        idempotency_key=pointer,
+        issue_tokens=False,  # this pass ends, so nobody would read them
+    )
+
+
+def _unusable(journal: Journal, wait: Wait) -> InvalidInput:
+    made = [place for place in wait.waitpoints if isinstance(place, c.PendingWaitpoint)]
+    keys = ", ".join(str(place.waitpoint_key) for place in made)
+    if any(place.waitpoint_id in journal.used for place in made):
+        return InvalidInput("waitpoint", keys, "was waited at before; make another one with ctx.waitpoint")
+    return InvalidInput("waitpoint", keys, "expired before it was waited at; raise expires_in of ctx.waitpoint")

@@ -1,0 +1,1 @@
+"""Run handlers: on the event loop, in threads, in processes."""

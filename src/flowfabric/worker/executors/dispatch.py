@@ -1,0 +1,204 @@
+"""How the handlers of tasks are run: on the loop, in threads, in processes; and what stands around them."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Protocol, TypeAlias
+
+from flowfabric import tracing
+from flowfabric.client.tasks.options import ms
+from flowfabric.client.tasks.task import Task
+from flowfabric.errors import InvalidInput
+from flowfabric.worker.attempts.attempt import Attempt
+from flowfabric.worker.attempts.outcomes import Interrupted
+from flowfabric.worker.context.context import Context
+from flowfabric.worker.executors.handler_codec import completed_payload, decoded, encoded
+from flowfabric.worker.executors.process_child import Emitted, Job, Said
+from flowfabric.worker.executors.process_spending import spoken
+from flowfabric.worker.executors.processes import ProcessDied, Processes, died
+from flowfabric.worker.executors.threads import Threads, is_async
+
+CallNext: TypeAlias = Callable[[], Awaitable[Any]]
+Middleware: TypeAlias = Callable[[Context, CallNext], Awaitable[Any]]
+
+
+class Home(Protocol):
+    """Where attempts run, and are reported to."""
+
+    threads: Threads
+    processes: Processes
+
+    def context_of(self, attempt: Attempt) -> Context: ...
+
+    def completed(self, attempt: Attempt, payload: bytes) -> None: ...
+
+    def raised(self, attempt: Attempt, error: BaseException) -> None: ...
+
+
+class Handler:
+    """The function of one task on the loop; the base of the other kinds.
+
+    waits: whether an attempt of it has ever waited for something.
+    """
+
+    waits = False
+
+    def __init__(self, task: Task[..., Any], home: Home, middleware: Sequence[Middleware] = ()) -> None:
+        self.task = task
+        self.name = task.name
+        self.timeout_ms = None if task.options.timeout is None else ms("timeout", task.options.timeout)
+        self.changed_steps = task.options.changed_steps
+        self._home = home
+        self._function = task.function
+        self._takes_context = task.takes_context
+        self._middleware = tuple(middleware)
+
+    async def run(self, attempt: Attempt) -> None:
+        """Run the attempt and report its end; never raises."""
+        home = self._home
+        if attempt.stop is not None:  # it came before the first step
+            home.raised(attempt, asyncio.CancelledError())
+            return
+        attempt.started = True
+        try:
+            work = attempt.work
+            args, kwargs = decoded(self.task, work.input_payload, work.payload_encoding, work.inputs)
+            if self._middleware:
+                value = await self._through_middleware(attempt, args, kwargs)
+            else:
+                value = await self.call(attempt, args, kwargs)
+            payload = encoded(self.task, value)
+            if attempt.context is not None:
+                await attempt.context._send_additions()
+        except (KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException as error:  # whatever it is, the attempt has an end
+            home.raised(attempt, error)
+        else:
+            home.completed(attempt, payload)
+
+    def call(self, attempt: Attempt, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Awaitable[Any]:
+        """Call the function itself."""
+        if self._takes_context:
+            return self._function(self._home.context_of(attempt), *args, **kwargs)  # type: ignore[no-any-return]
+        return self._function(*args, **kwargs)  # type: ignore[no-any-return]
+
+    def interrupt(self, attempt: Attempt) -> None:
+        """Have the function end; on the loop by cancelling it."""
+        if attempt.handle is not None and attempt.started:
+            attempt.handle.cancel(str(attempt.stop))
+
+    async def _through_middleware(self, attempt: Attempt, *call: Any) -> Any:
+        context = self._home.context_of(attempt)
+
+        def layer(depth: int) -> Awaitable[Any]:
+            if depth == len(self._middleware):
+                return self.call(attempt, *call)
+            return self._middleware[depth](context, lambda: layer(depth + 1))
+
+        return await layer(0)
+
+
+class ThreadHandler(Handler):
+    """A plain function, in a thread. It cannot be stopped from outside: its context tells it."""
+
+    waits = True
+
+    async def call(self, attempt: Attempt, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if self._takes_context:
+            args = (self._home.context_of(attempt), *args)
+        value = await self._home.threads.run(lambda: self._function(*args, **kwargs))
+        return await value if inspect.isawaitable(value) else value
+
+    def interrupt(self, attempt: Attempt) -> None:
+        attempt.stopping()
+
+
+class ProcessHandler(Handler):
+    """A function that computes, in a process, which is killed when the attempt is over."""
+
+    waits = True
+
+    def __init__(self, task: Task[..., Any], home: Home, middleware: Sequence[Middleware] = ()) -> None:
+        super().__init__(task, home, middleware)
+        self._module, self._qualname = check_importable(task)
+
+    async def run(self, attempt: Attempt) -> None:
+        if not self._middleware and attempt.stop is None:
+            await self._run_encoded(attempt)
+        else:
+            await super().run(attempt)
+
+    async def _run_encoded(self, attempt: Attempt) -> None:
+        """Without middleware nobody here needs to see the arguments or the value."""
+        attempt.started = True
+        try:
+            payload = await self._in_process(attempt)
+        except (KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException as error:
+            self._home.raised(attempt, error)
+        else:
+            self._home.completed(attempt, payload)
+
+    async def call(self, attempt: Attempt, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return self.task.decode_result(await self._in_process(attempt))
+
+    async def _in_process(self, attempt: Attempt) -> bytes:
+        context = self._home.context_of(attempt)
+        job = Job(
+            module=self._module,
+            qualname=self._qualname,
+            name=self.name,
+            execution_id=attempt.execution_id,
+            attempt_index=attempt.attempt_index,
+            lane=attempt.lane_id,
+            namespace=context.namespace,
+            deadline=context.deadline,
+            payload=completed_payload(attempt.work.input_payload, attempt.work.inputs),
+            encoding=attempt.work.payload_encoding,
+            trace=dict(tracing.current()),
+        )
+
+        def started(kill: Callable[[], None] | None) -> None:
+            if kill is None and attempt.stop is not None:
+                raise Interrupted(attempt.stop)  # it waited for a process meanwhile
+            attempt.kill = kill
+            if kill is not None and attempt.stop is not None:
+                kill()
+
+        def said(message: Said) -> None:
+            if isinstance(message, Emitted):
+                context.emit_frame(message.frame)
+            else:
+                context.progress(message.pct, message.message)
+
+        try:
+            return await self._home.processes.run(job, started, said, lambda spend: spoken(context._purse, spend))
+        except ProcessDied as error:
+            raise died(error) from error
+
+    def interrupt(self, attempt: Attempt) -> None:
+        if attempt.kill is not None:
+            attempt.kill()
+
+
+def make_handler(task: Task[..., Any], home: Home, middleware: Sequence[Middleware], *, cpu: bool) -> Handler:
+    """The right kind of handler for a task."""
+    if cpu:
+        return ProcessHandler(task, home, middleware)
+    kind = Handler if is_async(task.function) else ThreadHandler
+    return kind(task, home, middleware)
+
+
+def check_importable(task: Task[..., Any]) -> tuple[str, str]:
+    """Module and name by which another process finds the function of a CPU task."""
+    module, qualname = task.function.__module__, task.function.__qualname__
+    if "<" in qualname:
+        problem = "must be a function at the top of a module, so that a process can import it"
+        raise InvalidInput("cpu", task.name, problem)
+    if is_async(task.function):
+        raise InvalidInput("cpu", task.name, "must be a plain function; async ones run on the loop")
+    return module, qualname

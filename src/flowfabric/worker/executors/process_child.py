@@ -1,0 +1,202 @@
+"""The program of a process that runs CPU handlers: one call after the other, told and answered over a pipe.
+
+Messages are MessagePack, never pickle. The handler is found by its module and name, as the parent found it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import os
+import signal
+import threading
+from collections.abc import Awaitable, Callable, Coroutine
+from datetime import datetime
+from multiprocessing import parent_process
+from multiprocessing.connection import Connection, wait
+from typing import Any, TypeAlias, TypeVar
+
+import msgspec
+
+from flowfabric import tracing
+from flowfabric.client.tasks.task import Task
+from flowfabric.core import contracts as c
+from flowfabric.core.codec import to_msgpack
+from flowfabric.core.ids import ExecutionId, LaneId, Namespace
+from flowfabric.errors import InvalidInput
+from flowfabric.worker.attempts.attempt import Stop
+from flowfabric.worker.attempts.outcomes import Cancel, Fail, Outcome, Retry, Snooze, category_of, reason_of
+from flowfabric.worker.context.context import Context
+from flowfabric.worker.context.flow import GrowingFlow
+from flowfabric.worker.context.spending import Purse
+from flowfabric.worker.durable.journal import Journal
+from flowfabric.worker.executors.handler_codec import decoded, encoded
+from flowfabric.worker.executors.process_spending import PipePurse, Spend, Spoken
+from flowfabric.worker.loop.frame_sender import ROOM
+
+T = TypeVar("T")
+
+
+class Job(msgspec.Struct, array_like=True):
+    """A call to make."""
+
+    module: str
+    qualname: str
+    name: str
+    execution_id: str
+    attempt_index: int
+    lane: str
+    namespace: str
+    deadline: datetime | None
+    payload: bytes
+    encoding: str | None
+    trace: dict[str, str]  # names the span that it runs in
+
+
+class Ready(msgspec.Struct, tag="ready", array_like=True):
+    """The process has started."""
+
+
+class Progress(msgspec.Struct, tag="progress", array_like=True):
+    pct: int | None
+    message: str | None
+
+
+class Emitted(msgspec.Struct, tag="emitted", array_like=True):
+    frame: c.Frame
+
+
+class Returned(msgspec.Struct, tag="returned", array_like=True):
+    payload: bytes
+
+
+class Raised(msgspec.Struct, tag="raised", array_like=True):
+    """What the handler raised; `kind` is the name of an outcome, or "" for any other exception."""
+
+    kind: str
+    reason: str
+    names: list[str]  # of the classes of the exception, the nearest first
+    category: str
+    retryable: bool = True
+    after_ms: int | None = None
+    until_ms: int | None = None
+
+
+Said: TypeAlias = Progress | Emitted  # while it runs
+Answer: TypeAlias = Ready | Said | Spend | Returned | Raised
+
+
+class _ParentLink:
+    """The context's way to the worker."""
+
+    def __init__(self, job: Job, pipe: Connection) -> None:
+        self.execution_id = ExecutionId(job.execution_id)
+        self.attempt_index = job.attempt_index
+        self.task = job.name
+        self.lane = LaneId(job.lane)
+        self.namespace = Namespace(job.namespace)
+        self.deadline = job.deadline
+        self.state = None
+        self._pipe = pipe
+
+    @property
+    def stop(self) -> Stop | None:
+        return None  # a process is not told, it is ended
+
+    @property
+    def is_lease_healthy(self) -> bool:
+        return True
+
+    def stopping(self) -> threading.Event:
+        return threading.Event()
+
+    def progress(self, pct: int | None, message: str | None) -> None:
+        send(self._pipe, Progress(pct, message))
+
+    def emit(self, frame: c.Frame) -> Awaitable[None]:
+        send(self._pipe, Emitted(frame))  # waits while the pipe is full
+        return ROOM
+
+    def check(self) -> None:
+        """It would be ended before it could ask."""
+
+    async def describe(self) -> c.ExecutionSnapshot:
+        raise self._no_connection()
+
+    def journal(self) -> Journal:
+        raise self._no_connection()
+
+    def purse(self, records: Callable[[], Journal]) -> Purse:
+        return PipePurse(self._pipe, lambda spend: send(self._pipe, spend))
+
+    def flow(self, records: Callable[[], Journal]) -> GrowingFlow:
+        raise self._no_connection()
+
+    def _no_connection(self) -> InvalidInput:
+        return InvalidInput("ctx", self.task, "a CPU handler has no connection; pass what it needs as arguments")
+
+    def wait(self, call: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run(call)
+
+
+def serve(pipe: Connection) -> None:
+    """Answer calls until the parent is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all; the parent decides what it means
+    threading.Thread(target=_leave_with_the_parent, daemon=True).start()
+    send(pipe, Ready())
+    while True:
+        try:
+            job = msgspec.msgpack.decode(pipe.recv_bytes(), type=Job)
+        except EOFError:
+            return
+        send(pipe, _answer(job, pipe))
+
+
+def _leave_with_the_parent() -> None:
+    parent = parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        os._exit(1)
+
+
+def send(pipe: Connection, message: Answer | Job | Spoken) -> None:
+    pipe.send_bytes(to_msgpack(message))
+
+
+def _answer(job: Job, pipe: Connection) -> Answer:
+    try:
+        task = find_task(job.module, job.qualname, job.name)
+        args, kwargs = decoded(task, job.payload, job.encoding)
+        if task.takes_context:
+            args = (Context(_ParentLink(job, pipe)), *args)
+        with tracing.restored(job.trace):
+            return Returned(encoded(task, task.function(*args, **kwargs)))
+    except (KeyboardInterrupt, GeneratorExit):
+        raise
+    except BaseException as error:
+        return _raised(error)
+
+
+def find_task(module: str, qualname: str, name: str) -> Task[..., Any]:
+    """The task that a module holds under this name, or the function it was made of."""
+    found: Any = importlib.import_module(module)
+    for part in qualname.split("."):
+        found = getattr(found, part)
+    return found if isinstance(found, Task) else Task(found, name=name)
+
+
+def _raised(error: BaseException) -> Raised:
+    names = [kind.__qualname__ for kind in type(error).__mro__]
+    raised = Raised(type(error).__name__ if isinstance(error, Outcome) else "", reason_of(error), names, "error")
+    match error:
+        case Retry():
+            raised.after_ms = error.after_ms
+        case Snooze():
+            raised.after_ms, raised.until_ms = error.for_ms, error.until_ms
+        case Fail():
+            raised.category, raised.retryable = error.category, error.retryable
+        case Cancel():
+            pass
+        case _:
+            raised.category = category_of(error, {})
+    return raised

@@ -1,0 +1,85 @@
+"""Spending of a CPU handler: asked of the worker over the pipe, which does it with the context that it has there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol
+
+import msgspec
+
+from flowfabric.core.codec import decode_id
+from flowfabric.errors import CODES, Detail, FlowFabricError, error_class_for
+from flowfabric.worker.context.spending import Amounts, Hold, Purse, Usage
+
+
+class Spend(msgspec.Struct, tag="spend", array_like=True):
+    """What the process asks for: `what` is a method of Purse."""
+
+    what: str
+    amounts: dict[str, int]
+    budget: str | None = None
+    hold: Hold | None = None
+
+
+class Spoken(msgspec.Struct, array_like=True):
+    """The answer: what the method gave, or the error it raised."""
+
+    usage: Usage | None = None
+    hold: Hold | None = None
+    code: str = ""
+    message: str = ""
+    details: dict[str, Detail] = {}
+
+
+class Pipe(Protocol):
+    """The two ways of the process's pipe that are used here."""
+
+    def recv_bytes(self) -> bytes: ...
+
+
+_answer = msgspec.msgpack.Decoder(Spoken, dec_hook=decode_id)
+
+
+class PipePurse:
+    """In the process: one call after the other, each waits for its answer."""
+
+    def __init__(self, pipe: Pipe, tell: Callable[[Spend], None]) -> None:
+        self._pipe = pipe
+        self._tell = tell
+
+    async def use(self, amounts: Amounts, budget: str | None) -> Usage:
+        return self._ask(Spend("use", dict(amounts), budget)).usage or Usage()
+
+    async def hold(self, amounts: Amounts, budget: str | None) -> Hold:
+        hold = self._ask(Spend("hold", dict(amounts), budget)).hold
+        assert hold is not None, "a hold that was not refused has an id"
+        return hold
+
+    async def settle(self, hold: Hold, spent: Amounts) -> None:
+        self._ask(Spend("settle", dict(spent), hold=hold))
+
+    def _ask(self, spend: Spend) -> Spoken:
+        self._tell(spend)
+        spoken = _answer.decode(self._pipe.recv_bytes())
+        if spoken.code:
+            code = spoken.code if spoken.code in CODES else None
+            raise error_class_for(spoken.code)(spoken.message, code=code, **spoken.details)
+        return spoken
+
+
+async def spoken(purse: Purse, spend: Spend) -> Spoken:
+    """In the worker: do what a process asks for. What ends the attempt is raised, and ends the process, too."""
+    try:
+        match spend.what, spend.hold:
+            case "settle", Hold() as hold:
+                await purse.settle(hold, spend.amounts)
+                return Spoken()
+            case "hold", _:
+                return Spoken(hold=await purse.hold(spend.amounts, spend.budget))
+            case _:
+                return Spoken(usage=await purse.use(spend.amounts, spend.budget))
+    except FlowFabricError as error:
+        return Spoken(code=error.code, message=error.message, details=error.details)
+
+
+OnSpend = Callable[[Spend], Coroutine[Any, Any, Spoken]]

@@ -1,0 +1,168 @@
+"""Processes for CPU handlers, each with a pipe to it. One whose attempt is over is killed and replaced.
+
+A thread talks to each of them, so that a slow start or a large payload never holds up the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+from collections.abc import Callable
+from datetime import UTC, datetime
+from multiprocessing.process import BaseProcess
+from typing import Final
+
+import msgspec
+
+from flowfabric.core.codec import decode_id
+from flowfabric.worker.attempts.outcomes import CRASHED, Cancel, Fail, RemoteError, Retry, Snooze
+from flowfabric.worker.executors.process_child import (
+    Answer,
+    Emitted,
+    Job,
+    Progress,
+    Raised,
+    Returned,
+    Said,
+    send,
+    serve,
+)
+from flowfabric.worker.executors.process_spending import OnSpend, Spend, Spoken
+from flowfabric.worker.executors.threads import Threads
+
+_answers: Final = msgspec.msgpack.Decoder(Answer, dec_hook=decode_id)
+
+OnStart = Callable[[Callable[[], None] | None], None]
+OnSaid = Callable[[Said], None]
+
+
+class ProcessDied(Exception):
+    """The process of a handler is gone: killed by us, by the kernel, or by a fault in native code."""
+
+
+class Child:
+    """One process."""
+
+    def __init__(self) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._pipe, theirs = context.Pipe()
+        # A daemon is ended with us.
+        self._process: BaseProcess = context.Process(target=serve, args=(theirs,), daemon=True)
+        self._process.start()
+        theirs.close()
+        self.ready = False
+
+    @property
+    def alive(self) -> bool:
+        return self._process.is_alive()
+
+    def call(self, job: Job, on_said: OnSaid, on_spend: Callable[[Spend], Spoken]) -> Returned | Raised:
+        """Have it run a job; blocks, so it is called in a thread."""
+        try:
+            if not self.ready:
+                self._receive()
+                self.ready = True
+            send(self._pipe, job)
+            while not isinstance(answer := self._receive(), Returned | Raised):
+                if isinstance(answer, Progress | Emitted):
+                    on_said(answer)
+                elif isinstance(answer, Spend):
+                    send(self._pipe, on_spend(answer))
+        except (EOFError, OSError) as cause:
+            self._process.join()
+            raise ProcessDied(f"the process ended with {self._process.exitcode}") from cause
+        return answer
+
+    def _receive(self) -> Answer:
+        answer: Answer = _answers.decode(self._pipe.recv_bytes())
+        return answer
+
+    def kill(self) -> None:
+        self._process.kill()
+
+    def end(self) -> None:
+        """Stop it and wait for it; blocks."""
+        self._process.kill()
+        self._process.join()
+        self._process.close()
+        self._pipe.close()
+
+
+class Processes:
+    """At most `limit` processes, started as they are needed."""
+
+    def __init__(self, limit: int, threads: Threads) -> None:
+        self._threads = threads
+        self._slots = asyncio.Semaphore(limit)
+        self._idle: list[Child] = []
+        self._all: set[Child] = set()
+        self._closed = False
+
+    async def run(self, job: Job, on_start: OnStart, on_said: OnSaid, on_spend: OnSpend) -> bytes:
+        """The encoded result of a job; what it raised is raised here.
+
+        `on_start` is given what kills the process, and None before there is one; when it raises, nothing is run.
+        """
+        loop = asyncio.get_running_loop()
+
+        def spend(asked: Spend) -> Spoken:
+            return asyncio.run_coroutine_threadsafe(on_spend(asked), loop).result()
+
+        async with self._slots:
+            on_start(None)
+            child = await self._take()
+            on_start(child.kill)
+            try:
+                answer = await self._threads.run(lambda: child.call(job, on_said, spend))
+            except BaseException:
+                await self._discard(child)
+                raise
+            self._idle.append(child)
+        if isinstance(answer, Returned):
+            return answer.payload
+        raise as_raised(answer)
+
+    async def close(self) -> None:
+        self._closed = True
+        for child in list(self._all):
+            child.kill()
+        for child in list(self._idle):
+            await self._discard(child)
+
+    async def _take(self) -> Child:
+        while self._idle:
+            child = self._idle.pop()
+            if child.alive:
+                return child
+            await self._discard(child)
+        child = await self._threads.run(Child)
+        self._all.add(child)
+        return child
+
+    async def _discard(self, child: Child) -> None:
+        self._all.discard(child)
+        if child in self._idle:
+            self._idle.remove(child)
+        await self._threads.run(child.end)
+
+
+def as_raised(raised: Raised) -> Exception:
+    """What the handler raised, as the same outcome, or as an error that tells its type and message."""
+    match raised.kind:
+        case "Retry":
+            after = None if raised.after_ms is None else raised.after_ms / 1000
+            return Retry(raised.reason, after=after)
+        case "Snooze" if raised.until_ms is not None:
+            return Snooze(raised.reason, until=datetime.fromtimestamp(raised.until_ms / 1000, UTC))
+        case "Snooze":
+            return Snooze(raised.reason, for_=(raised.after_ms or 0) / 1000)
+        case "Fail":
+            return Fail(raised.reason, category=raised.category, retryable=raised.retryable)
+        case "Cancel":
+            return Cancel(raised.reason)
+        case _:
+            return RemoteError(raised.reason, raised.names, raised.category)
+
+
+def died(error: ProcessDied) -> Fail:
+    return Fail(str(error), category=CRASHED)

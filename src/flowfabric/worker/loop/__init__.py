@@ -1,0 +1,1 @@
+"""The worker's calls to the store: claim, report, heartbeat."""

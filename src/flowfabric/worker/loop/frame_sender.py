@@ -1,0 +1,262 @@
+"""Frames on their way to the store: those of all attempts of a worker in few calls, those of one attempt in order.
+
+Nothing here waits for company. A frame that finds no call of its partition out goes in the next turn of the loop, with
+everything that was emitted in this one; those that come while a call is out go together when it returns. An attempt has
+one call out at a time, so nothing is overtaken, and its end is sent when the store has taken all of its frames.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from typing import Any, Final, cast
+
+from flowfabric.backends.ports import EngineBackend
+from flowfabric.core import contracts as c
+from flowfabric.core import limits
+from flowfabric.core.states import PublicState
+from flowfabric.errors import FlowFabricError, InvalidInput, Unavailable
+from flowfabric.worker.attempts.attempt import Attempt, Stop
+from flowfabric.worker.attempts.outcomes import Interrupted
+from flowfabric.worker.loop.end_calls import frames_of
+
+_logger: Final = logging.getLogger("flowfabric.worker")
+
+# What an attempt may have waiting before its handler waits, and before it is told that it never does.
+_ENOUGH_FRAMES: Final = 512
+_ENOUGH_BYTES: Final = 1_048_576
+_FAR_TOO_MANY: Final = 20 * _ENOUGH_FRAMES
+# Of one call: the server's other callers wait as long as it takes.
+_FRAMES_A_CALL: Final = 1_000
+_BYTES_A_CALL: Final = 1_048_576
+_CALLS_PER_PARTITION: Final = 2
+_PAUSE_S: Final = 0.5  # after a call that failed; the client has tried for a while before
+
+_LOST: Final = frozenset({"stale_owner_cannot_append", "stream_closed"})
+
+Start = Callable[[Coroutine[Any, Any, None]], object]
+OnLost = Callable[[Attempt, Stop], None]
+WhenTaken = Callable[[FlowFabricError | None], None]
+
+
+class _Room:
+    """There is room: awaiting it takes no time."""
+
+    __slots__ = ()
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        return cast("Generator[Any, Any, None]", iter(()))
+
+
+ROOM: Final = _Room()
+
+
+class Outgoing:
+    """The frames of one attempt that the store has not taken yet."""
+
+    __slots__ = ("attempt", "number", "refusal", "sending", "size", "waiters", "waiting", "when_taken")
+
+    def __init__(self, attempt: Attempt) -> None:
+        self.attempt = attempt
+        self.number = 0  # of the first of them
+        self.sending: tuple[c.Frame, ...] = ()
+        self.waiting: deque[c.Frame] = deque()
+        self.size = 0  # bytes
+        self.refusal: FlowFabricError | None = None
+        self.waiters: list[asyncio.Future[None]] = []  # for room
+        self.when_taken: list[WhenTaken] = []
+
+    @property
+    def has_room(self) -> bool:
+        return len(self.waiting) + len(self.sending) <= _ENOUGH_FRAMES and self.size <= _ENOUGH_BYTES
+
+    async def room(self) -> None:
+        while not self.has_room:
+            waiter = asyncio.get_running_loop().create_future()
+            self.waiters.append(waiter)
+            await waiter
+        self.check()
+
+    def check(self) -> None:
+        self.attempt.check()
+        if self.refusal is not None:
+            raise self.refusal
+
+    def take(self) -> None:
+        """The next ones are being sent now."""
+        waiting = self.waiting
+        if len(waiting) <= limits.MAX_FRAMES_AT_ONCE:
+            self.sending = tuple(waiting)
+            waiting.clear()
+        else:
+            self.sending = tuple(waiting.popleft() for _ in range(limits.MAX_FRAMES_AT_ONCE))
+
+    def args(self) -> c.AppendFramesArgs:
+        attempt = self.attempt
+        return frames_of(attempt.execution_id, attempt.attempt_index, attempt.fence, self.number, self.sending)
+
+    def taken(self) -> None:
+        """The store has what was being sent."""
+        self.number += len(self.sending)
+        self.size -= sum(len(frame.payload) for frame in self.sending)
+        self.sending = ()
+        self._tell()
+
+    def drop(self, refusal: FlowFabricError | None = None) -> None:
+        """The store will have none of them."""
+        self.refusal = self.refusal or refusal
+        self.sending, self.size = (), 0
+        self.waiting.clear()
+        self._tell()
+
+    def _tell(self) -> None:
+        if self.waiters and self.has_room:
+            for waiter in self.waiters:
+                if not waiter.done():
+                    waiter.set_result(None)
+            self.waiters.clear()
+        if self.when_taken and not self.waiting:
+            for tell in self.when_taken:
+                tell(self.refusal)
+            self.when_taken.clear()
+
+
+class _Line:
+    """A partition: attempts with frames that are to be sent, and how many calls it has out."""
+
+    def __init__(self) -> None:
+        self.due: deque[Outgoing] = deque()
+        self.calls = 0
+        self.is_called = False  # somebody will take what is due in the next turn of the loop
+
+    def take(self) -> list[Outgoing]:
+        """Those who go in the next call."""
+        self.is_called = False
+        group: list[Outgoing] = []
+        count = size = 0
+        while self.due and count < _FRAMES_A_CALL and size < _BYTES_A_CALL:
+            out = self.due.popleft()
+            if not out.waiting:
+                continue
+            out.take()
+            group.append(out)
+            count += len(out.sending)
+            size += out.size
+        return group
+
+
+class Emitter:
+    """Sends what the attempts of a worker emit."""
+
+    def __init__(self, backend: EngineBackend, start: Start, on_lost: OnLost) -> None:
+        self._backend = backend
+        self._start = start
+        self._on_lost = on_lost
+        self._lines: dict[str, _Line] = {}
+
+    def emit(self, attempt: Attempt, frame: c.Frame) -> Awaitable[None]:
+        """Have it sent; await what this answers, so that a slow store is not flooded."""
+        if attempt.settled or attempt.stop is not None:
+            attempt.check()
+            raise Interrupted(f"{attempt.execution_id}: the attempt has ended")
+        out = attempt.frames
+        if out is None:
+            out = attempt.frames = Outgoing(attempt)
+        elif out.refusal is not None:
+            raise out.refusal
+        waiting = out.waiting
+        count = len(waiting) + 1
+        if count > _FAR_TOO_MANY:
+            raise InvalidInput("ctx.emit", count, "frames wait for the store; await ctx.emit(...)")
+        waiting.append(frame)
+        out.size += len(frame.payload)
+        if count == 1 and not out.sending:
+            self._send_soon(out)
+        # As has_room, without its cost: most frames come here.
+        if count + len(out.sending) <= _ENOUGH_FRAMES and out.size <= _ENOUGH_BYTES:
+            return ROOM
+        return out.room()
+
+    async def taken(self, attempt: Attempt) -> None:
+        """Wait until the store has taken all there is."""
+        if attempt.frames is None:
+            return
+        done: asyncio.Future[FlowFabricError | None] = asyncio.get_running_loop().create_future()
+        self.when_taken(attempt, lambda refusal: None if done.done() else done.set_result(refusal))
+        if (refusal := await done) is not None:
+            raise refusal
+
+    def when_taken(self, attempt: Attempt, tell: WhenTaken) -> None:
+        """Call this when the store has taken all there is, or with why it will not."""
+        out = attempt.frames
+        if out is None or not (out.waiting or out.sending):
+            tell(None if out is None else out.refusal)
+        else:
+            out.when_taken.append(tell)
+
+    def _send_soon(self, out: Outgoing) -> None:
+        tag = out.attempt.execution_id.tag
+        line = self._lines.get(tag)
+        if line is None:
+            line = self._lines[tag] = _Line()
+        line.due.append(out)
+        if line.calls < _CALLS_PER_PARTITION and not line.is_called:
+            line.calls += 1
+            line.is_called = True
+            self._start(self._serve(line))
+
+    async def _serve(self, line: _Line) -> None:
+        try:
+            while group := line.take():
+                await self._send(group)
+        finally:
+            line.calls -= 1
+
+    async def _send(self, group: list[Outgoing]) -> None:
+        """Until the store has answered; numbered as they are, frames that are sent again are not added again."""
+        while group:
+            try:
+                outcomes = await self._backend.append_frames([out.args() for out in group])
+            except Unavailable as error:
+                _logger.warning("frames of %d attempts were not taken, they are sent again: %s", len(group), error)
+                await asyncio.sleep(_PAUSE_S)
+                group = [out for out in group if not _is_over(out)]
+                continue
+            except FlowFabricError as error:
+                outcomes = [error] * len(group)
+            for out, outcome in zip(group, outcomes, strict=True):
+                if isinstance(outcome, FlowFabricError):
+                    self._refused(out, outcome)
+                else:
+                    out.taken()
+                    if out.waiting:
+                        self._send_soon(out)
+            return
+
+    def _refused(self, out: Outgoing, refusal: FlowFabricError) -> None:
+        attempt = out.attempt
+        if refusal.code not in _LOST:
+            _logger.warning("frames of %s were refused: %s", attempt.execution_id, refusal)
+            out.drop(refusal)
+            return
+        out.drop()
+        if not (attempt.settled or attempt.suspension or attempt.stop):
+            self._start(self._lose(attempt))
+
+    async def _lose(self, attempt: Attempt) -> None:
+        """Its lease is gone; how its execution stands says why."""
+        try:
+            state = await self._backend.get_execution_state(attempt.execution_id)
+        except FlowFabricError:
+            state = None
+        self._on_lost(attempt, Stop.CANCELLED if state is PublicState.CANCELLED else Stop.LEASE_LOST)
+
+
+def _is_over(out: Outgoing) -> bool:
+    """Whether nothing of it counts any more; then its frames are dropped."""
+    over = out.attempt.stop in (Stop.CANCELLED, Stop.LEASE_LOST)
+    if over:
+        out.drop()
+    return over

@@ -1,0 +1,1 @@
+"""Leases driven by hand, for programs that do not use `Worker`."""
