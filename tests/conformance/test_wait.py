@@ -219,6 +219,22 @@ async def test_a_tail_continues_after_the_last_event_seen(driver: Driver) -> Non
     assert await task == ["progress", "completed"]
 
 
+async def test_a_tail_ends_with_an_execution_that_ends_while_its_log_is_read(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x = await driver.run(await driver.create())
+    read_events = driver.backend.read_events
+
+    async def end_before_reading(args: c.ReadEventsArgs) -> c.EventPage:
+        if await driver.backend.get_execution_state(x.execution_id) is PublicState.ACTIVE:
+            await driver.complete(x)
+        return await read_events(args)
+
+    monkeypatch.setattr(driver.backend, "read_events", end_before_reading)
+    async with asyncio.timeout(10):
+        assert await collect(driver.backend.tail_events(x.execution_id)) == ["created", "claimed", "completed"]
+
+
 async def test_the_tail_of_a_finished_execution_is_its_history(driver: Driver) -> None:
     x = await driver.run(await driver.create())
     await driver.complete(x)

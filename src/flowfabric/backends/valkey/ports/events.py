@@ -89,8 +89,8 @@ class ValkeyEvents(ValkeyReads):
                 for event in page.events:
                     yield event
                 cursor = page.cursor
-                if page.more:
-                    continue
+                if page.more or (page.events and page.events[-1].event in ENDINGS and state not in _ENDED):
+                    continue  # it ended after its state was read: no further line says so
                 if state is None or state in _ENDED:  # known before the page was read: its last line was in it
                     return
                 async for line in listener.lines(after=decode_lines(cursor).get(index_of(execution_id.tag), 0)):
