@@ -1,4 +1,4 @@
-"""EngineBackend on Valkey: the ports over one client, and what is checked before the first call."""
+"""EngineBackend on Valkey: all ports over one client, and the checks before the first call."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class ValkeyBackend(
     ValkeyReconciling,
     ValkeyReads,
 ):
-    """All ports on one Valkey, standalone, cluster or embedded."""
+    """All ports on one Valkey: standalone, cluster or embedded."""
 
     def __init__(self, client: Client, library: Library, partitions: PartitionConfig, address: ServerAddress) -> None:
         self._client = client
@@ -92,7 +92,7 @@ class ValkeyBackend(
 
     @classmethod
     async def open(cls, settings: Settings, source: Bundle | None = None) -> ValkeyBackend:
-        """Connect, refuse a store of another program or with other partitions, and load the function library."""
+        """Connect, refuse a store of another program or with other partition counts, and load the library."""
         client = await open_client(settings)
         try:
             library = Library(client, source or bundle(), force=settings.force_library_load)
@@ -106,7 +106,7 @@ class ValkeyBackend(
 
     @property
     def client(self) -> Client:
-        """The connection underneath, for the test kit; nothing else of ours goes past the ports."""
+        """The underlying client, for the test kit only; everything else uses the ports."""
         return self._client
 
     def within(self, namespaces: Sequence[Namespace]) -> ValkeyBackend:
@@ -127,13 +127,13 @@ class ValkeyBackend(
 
 
 async def agree_on_partitions(client: Client, settings: Settings) -> PartitionConfig:
-    """The first boot records the partition counts; ids were minted by them, so nobody may come with others."""
+    """Record the partition counts at the first start. Ids depend on them, so they cannot change later."""
     ours = _first_counts(client, settings)
-    # lane_shards goes first into a new record: one without it is another program's, whose lanes have one partition.
+    # Write lane_shards first: a record without it is of another program, whose lanes have one partition.
     known = await _stored_counts(client)
     first = {_LANE_SHARDS: ours.lane_shards} if not known else {}
     first |= {name: getattr(ours, name) for name in _COUNTS} | {_LAYOUT: LAYOUT}
-    for name in [each for each in first if each not in known]:  # who finds all of them needs no right to write
+    for name in [each for each in first if each not in known]:  # if all exist, no write permission is needed
         await _record(client, name, first[name])
     stored = {_LANE_SHARDS: "1", **await _stored_counts(client)}
     for name in (*_COUNTS, _LANE_SHARDS) if settings.lane_shards else _COUNTS:
@@ -158,7 +158,7 @@ async def _record(client: Client, name: str, value: int | str) -> None:
 
 
 def _first_counts(client: Client, settings: Settings) -> PartitionConfig:
-    """What the settings make of a new store; a lane needs several nodes to gain from several shards."""
+    """The partition counts of a new store; several shards per lane pay off with several nodes only."""
     usual = min(_CLUSTER_SHARDS, settings.num_flow_partitions) if client.topology == "cluster" else 1
     counts = {name: getattr(settings, name) for name in _COUNTS}
     return PartitionConfig(**counts, lane_shards=settings.lane_shards or usual)

@@ -1,14 +1,14 @@
-"""Keeps one embedded server for as long as it has members, then stops it. Run as a script; stdlib only.
+"""Keep one embedded server running while it has members, then stop it. Runs as a script; stdlib only.
 
-Four lock files in the server's directory tell everything, and the kernel keeps them true when we are killed:
+Four lock files in the server's directory hold all of the state. The kernel releases them when a process is killed:
 
-members.lock   shared by every member; the keeper gets it exclusively when the last one has gone
-start.lock     exclusive while somebody starts the server; the keeper inherits it until the server answers
+members.lock   shared by every member; the keeper gets it exclusively when the last member has left
+start.lock     exclusive while a process starts the server; the keeper inherits it until the server replies
 keeper.lock    exclusive for the life of the keeper
 server.lock    exclusive for the life of the server, which inherits it: no two servers on one append-only file
 
-A keeper whose server dies ends, too; whoever needs the server next starts both. A keeper that finds a server
-whose keeper was killed adopts it. keeper.lock and server.lock contain the id of the process that holds them.
+A keeper exits when its server dies; the next member starts both again. A keeper that finds a server whose keeper was
+killed adopts it. keeper.lock and server.lock contain the id of the process that holds them.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Event = Literal["server ended", "nobody left", "told to stop"]
 
 
 class Job(NamedTuple):
-    """What the member that starts the keeper tells it, as arguments of the script."""
+    """The arguments that the starting member passes to the script."""
 
     directory: Path
     socket: str
@@ -80,13 +80,13 @@ def try_lock(fd: int, kind: int) -> bool:
 
 
 def is_listening(path: str) -> bool:
-    """Whether a server process is there. Connecting needs no answer, so a busy one counts as well."""
+    """Whether a server process listens. A busy one counts: connecting needs no reply."""
     with socket.socket(socket.AF_UNIX) as probe:
         probe.settimeout(1.0)
         try:
             probe.connect(path)
         except (BlockingIOError, TimeoutError):
-            return True  # the backlog is full: somebody is there
+            return True  # the backlog is full, so a server listens
         except OSError:
             return False
     return True
@@ -96,7 +96,7 @@ def main() -> None:
     job = Job.parse(sys.argv[1:])
     ready, report = os.pipe()
     if os.fork():
-        # The member waits for this process, which ends as soon as the keeper reports (or dies: end of file).
+        # The member waits for this process, which exits when the keeper reports, or at end of file if the keeper died.
         os.close(report)
         os._exit(0 if os.read(ready, 1) else 1)
     os.close(ready)
@@ -108,7 +108,7 @@ def main() -> None:
     os.ftruncate(keeper_lock, 0)
     os.write(keeper_lock, str(os.getpid()).encode())
     server = _adopt(job) or _start(job)
-    # Opened before the member goes on: it may remove the directory, and the keeper must still see it leave.
+    # Open it before the member continues: the member may remove the directory, and the keeper must still see it leave.
     members = open_lock(job.directory / MEMBERS_LOCK)
     os.write(report, b"1")
     os.close(report)
@@ -126,7 +126,7 @@ def _redirect_output(log: Path) -> None:
 
 
 def _adopt(job: Job) -> Server | None:
-    """A server that runs without keeper; its lock tells when it ends, for it is not our child."""
+    """Adopt a server that has no keeper. It is not our child, so its lock tells when it ends."""
     lock = open_lock(job.directory / SERVER_LOCK)
     if not is_listening(job.socket):
         os.close(lock)
@@ -155,10 +155,10 @@ def _start(job: Job) -> Server:
 
 
 def server_command(job: Job) -> list[str]:
-    # With appendfsync everysec a write stays in memory while an fsync runs, although it was answered: kill -9
-    # would lose it. With no, the kernel has each write before it is answered, and _sync puts it on the disk.
-    # The lists of running executions, by lane and by worker, are short and change all the time; as compact lists they
-    # would be searched from one end to the other at each change.
+    # With appendfsync everysec an acknowledged write stays in memory while an fsync runs, and kill -9 loses it.
+    # With no, the kernel has each write before it is acknowledged, and _sync flushes it to disk.
+    # The indexes of running executions, by lane and by worker, are short and change constantly; as listpacks they
+    # would be scanned at each change.
     options = {
         "port": "0", "unixsocket": job.socket, "unixsocketperm": "700", "dir": str(job.directory), "save": "",
         "appendonly": "yes", "appendfsync": "no", "daemonize": "no", "logfile": "",
@@ -168,7 +168,7 @@ def server_command(job: Job) -> list[str]:
 
 
 def _answers(path: str, process: subprocess.Popen[bytes], deadline: float) -> bool:
-    """Wait until PING is answered. A server that still loads its data at the deadline is good enough."""
+    """Wait for a reply to PING. A server that is still loading its data at the deadline counts as started."""
     while process.poll() is None:
         reply = _ping(path)
         if reply.startswith(b"+PONG"):
@@ -192,7 +192,7 @@ def _ping(path: str) -> bytes:
 
 def _reap(process: subprocess.Popen[bytes]) -> None:
     process.wait()
-    # A background rewrite outlives a server that was killed, and holds its lock.
+    # A background rewrite outlives a killed server and holds its lock.
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
 
@@ -235,7 +235,7 @@ def _stop(server: Server, events: SimpleQueue[Event]) -> None:
 
 
 def _sync(folder: Path) -> None:
-    """Once a second, what the server appended is put on the disk."""
+    """Flush the append-only file to disk once a second."""
     synced: dict[Path, int] = {}
     while True:
         time.sleep(1.0)

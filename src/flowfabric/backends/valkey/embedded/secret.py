@@ -1,7 +1,7 @@
-"""The waitpoint secret of an embedded store: a file beside its data, which whoever comes first makes.
+"""The waitpoint secret of an embedded store: a file beside its data, created by the first process.
 
-The store itself never gives a secret back, and has one copy for each partition: two processes that came at the same
-time with secrets of their own would each win some of them.
+The store never returns a secret and keeps one copy per partition: two processes that start at the same time with
+different secrets would each win some partitions.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _BYTES: Final = 32
 
 
 def own_secret(directory: Path | None) -> SigningSecret:
-    """The secret of the store in this directory, made if it has none; None is a throw-away store."""
+    """The secret of the store in this directory, created if missing; None is a temporary store."""
     secret = _throw_away_secret() if directory is None else _kept(directory / FILE)
     return SigningSecret(kid=EMBEDDED_KID, secret_hex=SecretHex(secret))
 
 
 @cache
 def _throw_away_secret() -> str:
-    """Only this process can open such a store; with one secret for all of them, concurrent callers agree."""
+    """The secret of temporary stores. Only this process can open them, so they share one secret."""
     return secrets.token_hex(_BYTES)
 
 
@@ -40,7 +40,7 @@ def _kept(path: Path) -> str:
 
 
 def _make(path: Path) -> None:
-    """Write a new secret aside, then give it its name unless another one has it: a reader finds it whole."""
+    """Write a new secret to a temporary file, then link it under its name unless it exists, so readers see it whole."""
     aside_fd, aside = tempfile.mkstemp(prefix=f"{FILE}.", dir=path.parent)  # for nobody else to read
     try:
         with os.fdopen(aside_fd, "w") as file:

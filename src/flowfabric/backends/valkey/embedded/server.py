@@ -1,8 +1,8 @@
 """An embedded server: a real Valkey process of our own, shared by the processes that use the same directory.
 
-A process that joins becomes a member by holding a shared lock; the kernel takes it back when the process
-ends, however it ends. A detached keeper (embedded_keeper.py, which explains the locks) owns the server and
-stops it when no member is left. Nothing acknowledged is lost when members, keeper or server are killed.
+A process joins by holding a shared lock; the kernel releases it when the process ends. A detached keeper (keeper.py,
+which explains the locks) owns the server and stops it when no member is left. No acknowledged write is lost when
+members, keeper or server are killed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from flowfabric.errors import BackendTimeout, BackendUnavailable, InvalidInput, 
 
 _SOCKET: Final = "server.sock"
 _SOCKET_ELSEWHERE: Final = "server.sock.path"
-_LONGEST_SOCKET_PATH: Final = 100  # the system's limit is 104 to 108 bytes
+_LONGEST_SOCKET_PATH: Final = 100  # systems allow 104 to 108 bytes
 _POLL_S: Final = 0.01
 _LOG_LINES: Final = 12
 
@@ -51,30 +51,30 @@ class EmbeddedServer:
 
     @classmethod
     async def join(cls, directory: Path | None = None, *, timeout_ms: int = 30_000) -> EmbeddedServer:
-        """Become a member of the server of `directory`, started if need be; None is a throw-away one."""
+        """Join the server of `directory`, starting it if necessary; None is a temporary server."""
         joining = asyncio.ensure_future(_in_thread(lambda: cls._join(directory, timeout_ms / 1000)))
         try:
             return await asyncio.shield(joining)
         except asyncio.CancelledError:
-            await asyncio.wait([joining])  # the thread cannot be stopped, so what it did is undone
+            await asyncio.wait([joining])  # the thread cannot be stopped, so undo what it did
             if joining.exception() is None:
                 await joining.result().leave()
             raise
 
     @property
     def pid(self) -> int | None:
-        """The process id of the server, when it has run."""
+        """The process id of the server; None if it never ran."""
         try:
             return int((self.directory / keeper.SERVER_LOCK).read_text())
         except (OSError, ValueError):
             return None
 
     async def ensure_running(self) -> None:
-        """Start the server if it has died, and give it a keeper if it has none."""
+        """Start the server if it died, and a keeper if it has none."""
         await _in_thread(self._ensure)
 
     async def leave(self) -> None:
-        """End the membership. For the last member the server is gone when this returns."""
+        """Leave. When the last member leaves, the server has stopped before this returns."""
         await _in_thread(self._leave)
 
     @classmethod
@@ -89,7 +89,7 @@ class EmbeddedServer:
     def _enter(self) -> None:
         members = keeper.open_lock(self.directory / keeper.MEMBERS_LOCK)
         try:
-            # Waits only while a keeper stops the server; then a fresh one is started on the same data.
+            # Blocks only while a keeper stops the server; then a new one starts on the same data.
             self._wait(lambda: keeper.try_lock(members, fcntl.LOCK_SH), "the old server is still stopping")
             self._members = members
             self._ensure()
@@ -104,7 +104,7 @@ class EmbeddedServer:
             return
         with self._start_lock() as start_lock:
             if not self._is_listening():
-                # Its server has died, so a keeper that is still there is on its way out.
+                # The server died, so a keeper that still runs is about to exit.
                 self._wait(lambda: not self._has_keeper(), "its keeper lives but its socket is gone")
             if not self._has_keeper():
                 self._launch(start_lock)
@@ -113,14 +113,14 @@ class EmbeddedServer:
     def _start_lock(self) -> Iterator[int]:
         lock = keeper.open_lock(self.directory / keeper.START_LOCK)
         try:
-            self._wait(lambda: keeper.try_lock(lock, fcntl.LOCK_EX), "somebody else is starting it")
+            self._wait(lambda: keeper.try_lock(lock, fcntl.LOCK_EX), "another process is starting it")
             yield lock
         finally:
-            # Only closed, not unlocked: a keeper we started may hold it on until its server answers.
+            # Closed but not unlocked: the keeper we started holds it until its server replies.
             os.close(lock)
 
     def _launch(self, start_lock: int) -> None:
-        """Run a keeper; it returns when the server answers, or has failed."""
+        """Run a keeper. Returns when the server replies, or has failed."""
         socket = str(self.socket_path)
         job = keeper.Job(self.directory, socket, self._binary, self._temporary, self._timeout_s, start_lock)
         command = [sys.executable, "-I", "-S", keeper.__file__, *job.arguments()]
@@ -137,20 +137,20 @@ class EmbeddedServer:
         if members is None:
             return
         try:
-            # Turning shared into exclusive works for exactly one of those who leave: the last.
+            # Only the last member that leaves can turn its shared lock into an exclusive one.
             if keeper.try_lock(members, fcntl.LOCK_EX):
                 self._finish(members)
         except FileNotFoundError:
-            pass  # the directory was removed under our feet; the keeper tidies up when the lock is free
+            pass  # the directory was removed; the keeper cleans up when the lock is free
         finally:
             os.close(members)
 
     def _finish(self, members: int) -> None:
-        """Let the keeper stop the server, and see that it happens."""
-        # Opened before the keeper may begin: afterwards it would be created anew in a directory being removed.
+        """Let the keeper stop the server, and wait until it has."""
+        # Open it before the keeper starts: later it would be created again in a directory that is being removed.
         with _opened(self.directory / keeper.KEEPER_LOCK) as lock:
             if _is_unlocked(lock) and not self._is_listening():
-                self._remove_if_temporary()  # nobody else would
+                self._remove_if_temporary()  # no keeper is left to do it
                 return
             fcntl.flock(members, fcntl.LOCK_UN)
             while not _has_members(members):
@@ -188,7 +188,7 @@ class EmbeddedServer:
 
 
 async def _in_thread(action: Callable[[], T]) -> T:
-    """Locks and processes are waited for in a thread, so that the event loop runs on."""
+    """Wait for locks and processes in a thread, so that the event loop stays free."""
     try:
         return await asyncio.to_thread(action)
     except OSError as error:
@@ -205,14 +205,14 @@ def _opened(path: Path) -> Iterator[int]:
 
 
 def _is_unlocked(lock: int) -> bool:
-    """Asked with a shared lock, so that two who ask at the same time do not take each other for the owner."""
+    """Tests with a shared lock, so that two concurrent tests do not mistake each other for the owner."""
     unlocked = keeper.try_lock(lock, fcntl.LOCK_SH)
     fcntl.flock(lock, fcntl.LOCK_UN)
     return unlocked
 
 
 def _has_members(members: int) -> bool:
-    """Whether somebody joined meanwhile: shared works, exclusive does not."""
+    """Whether another member joined: a shared lock succeeds, an exclusive one does not."""
     if keeper.try_lock(members, fcntl.LOCK_EX):
         fcntl.flock(members, fcntl.LOCK_UN)
         return False
@@ -230,7 +230,7 @@ def _binary() -> str:
 
 
 def _own_directory(directory: Path) -> Path:
-    """The directory, made if it is missing, refused if somebody else could put things into it."""
+    """The directory, created if missing, refused if another user could write to it."""
     absolute = Path(os.path.abspath(directory))
     try:
         absolute.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -240,7 +240,7 @@ def _own_directory(directory: Path) -> Path:
     if info.st_uid != os.geteuid():
         raise InvalidInput("directory", str(absolute), "belongs to another user")
     if info.st_mode & 0o022 or info.st_mode & stat.S_IRWXU != stat.S_IRWXU:
-        raise InvalidInput("directory", str(absolute), "must be writable for you and nobody else: chmod 700")
+        raise InvalidInput("directory", str(absolute), "must be writable by you alone: chmod 700")
     return absolute
 
 
@@ -248,7 +248,7 @@ def _socket_path(directory: Path) -> Path:
     plain = directory / _SOCKET
     if len(os.fsencode(plain)) <= _LONGEST_SOCKET_PATH:
         return plain
-    # Processes may disagree about where temporary files go, so the first one's choice is written down.
+    # Processes may disagree about the temporary folder, so the first one records its choice.
     note = directory / _SOCKET_ELSEWHERE
     if note.exists():
         written = Path(note.read_text())

@@ -1,4 +1,4 @@
-"""Calling server functions by name: named keys and arguments in, fields of the reply out, refusals as errors."""
+"""Call server functions by name: named keys and arguments in, reply fields out, refusals as errors."""
 
 from __future__ import annotations
 
@@ -61,19 +61,19 @@ class Fields:
         return [flat_to_dict(item) for item in self._list(at)]
 
     def texts(self, at: int) -> list[str]:
-        """A field that is a list of text."""
+        """A field as a list of text."""
         return self._row(self.values[at])
 
     def rows(self, at: int) -> list[list[str]]:
-        """A field that is a list of lists of text."""
+        """A field as a list of lists of text."""
         return [self._row(each) for each in self._list(at)]
 
     def lists(self, at: int) -> list[list[Any]]:
-        """A field that is a list of lists, of text and bytes."""
+        """A field as a list of lists of text and bytes."""
         return [each for each in self._list(at) if isinstance(each, list)]
 
     def entries(self, at: int) -> list[Fields]:
-        """A field that is a list of lists, each with fields of its own."""
+        """A field as a list of rows, each with its own fields."""
         return [Fields(self.operation, self.status, each) for each in self.lists(at)]
 
     def _list(self, at: int) -> list[Reply]:
@@ -92,7 +92,7 @@ class FunctionCaller:
     """Calls functions of the loaded library; the contract of each file is the only source of positions."""
 
     def __init__(self, library: Library, partitions: PartitionConfig, namespaces: Sequence[str] | None = None) -> None:
-        """With namespaces, every call is a tenant's: what is not of them is not there for it."""
+        """With namespaces, every call is a tenant's: it sees nothing outside of them."""
         self._library = library
         self._functions = library.bundle.functions
         self._partitions = partitions
@@ -101,11 +101,11 @@ class FunctionCaller:
 
     @property
     def is_scoped(self) -> bool:
-        """Whether it calls for a tenant."""
+        """Whether calls are made for a tenant."""
         return self._namespaces is not None
 
     def sees(self, namespace: str) -> bool:
-        """Whether things of this namespace are there for the caller."""
+        """Whether the caller may see this namespace."""
         return self._namespaces is None or namespace in self._namespaces
 
     def call_execution(self, operation: str, execution_id: ExecutionId, **args: Value) -> Coroutine[Any, Any, Fields]:
@@ -119,13 +119,13 @@ class FunctionCaller:
         return self._invoke(spec, key_list(spec, {"core": core}), args, execution_id)
 
     def core(self, execution_id: ExecutionId) -> str:
-        """The core key of an execution that the store can have."""
+        """The core key of an execution; its partition must exist in this store."""
         if execution_id.tag not in self._tags:
             raise self.no_partition("execution_id", execution_id)
         return keys.core(execution_id)
 
     def is_partition(self, tag: str) -> bool:
-        """Whether the store has it. What is written anywhere else, no engine and no list would ever find."""
+        """Whether the store has this partition. No engine visits, and no list shows, any other."""
         return tag in self._tags
 
     def no_partition(self, field: str, value: str) -> InvalidInput:
@@ -140,7 +140,7 @@ class FunctionCaller:
     async def call_bare(
         self, operation: str, named_keys: Mapping[str, str], args: Mapping[str, Value], *, subject: str = ""
     ) -> Fields:
-        """Call a function whose success is a status word without the leading number, as the public wire has one."""
+        """Call the one function of the public wire whose success is a bare status word."""
         spec = self._functions[operation]
         listed = self._listed(spec, named_keys, subject)
         reply = await self._send(spec, listed, argument_list(spec, args))
@@ -154,7 +154,7 @@ class FunctionCaller:
         return self._invoke(spec, self._listed(spec, named_keys, subject), args, subject)
 
     def _listed(self, spec: FunctionSpec, named_keys: Mapping[str, str], subject: str) -> list[str]:
-        """The keys in order, all of one partition, which the store has."""
+        """The keys in order. All are of one partition, which must exist in this store."""
         listed = key_list(spec, named_keys)
         if listed and (tag := keys.tag_of(listed[0])) not in self._tags:
             of_execution = isinstance(subject, ExecutionId)
@@ -173,10 +173,10 @@ class FunctionCaller:
 
 
 def key_list(spec: FunctionSpec, named: Mapping[str, str]) -> list[str]:
-    """The keys in order; those that the function derives itself are left out at the end and placeholders before that.
+    """The keys in order. Keys that the function derives are left out at the end, and placeholders elsewhere.
 
-    Every call has the placeholder, if need be as one key more. It never exists, so while a slot is moved key by key the
-    servers answer TRYAGAIN; without it, a function would run on the half of the partition that one server has.
+    Every call has at least one placeholder. It never exists, so while a slot migrates key by key the servers reply
+    TRYAGAIN; without it, a function would run on the half of the partition that one server has.
     """
     if not named:
         return []
@@ -186,7 +186,7 @@ def key_list(spec: FunctionSpec, named: Mapping[str, str]) -> list[str]:
 
 
 def argument_list(spec: FunctionSpec, named: Mapping[str, Value]) -> list[str | bytes | int]:
-    """The arguments in order. None is left out at the end and empty before that."""
+    """The arguments in order. None is left out at the end, and empty elsewhere."""
     positions, last, plain = spec.positions, spec.required_args - 1, len(spec.defaults)
     out: list[str | bytes | int] = [*spec.defaults]
     rest: Iterable[str | bytes] = ()
@@ -206,7 +206,7 @@ def argument_list(spec: FunctionSpec, named: Mapping[str, Value]) -> list[str | 
 
 
 def parse_envelope(operation: str, reply: Reply, subject: str) -> Fields:
-    """Split `{1, status, fields...}`; raise what `{0, code, details...}` says."""
+    """Split `{1, status, fields...}`; raise the refusal in `{0, code, details...}`."""
     if not isinstance(reply, list) or len(reply) < 2 or not isinstance(reply[1], bytes):
         raise BadReply(f"{operation}: not an envelope: {reply!r:.200}")
     word = reply[1].decode()
@@ -217,7 +217,7 @@ def parse_envelope(operation: str, reply: Reply, subject: str) -> Fields:
 
 
 def flat_to_dict(flat: Reply) -> dict[str, str]:
-    """A flat list of field, value as a dict of text."""
+    """A flat list of fields and values as a dict of text."""
     if not isinstance(flat, list):
         raise BadReply(f"expected a list of fields, got {type(flat).__name__}")
     text = [item.decode(errors="surrogateescape") for item in flat if isinstance(item, bytes)]
@@ -231,9 +231,9 @@ def _items(value: str | bytes | int | Iterable[str | bytes]) -> Iterable[str | b
 
 
 async def at_once(calls: Iterable[Awaitable[T]]) -> list[T]:
-    """All of them, some at the same time; the first error is raised when the calls beside it have ended.
+    """Run the calls with bounded concurrency; raise the first error after the running calls have ended.
 
-    What comes after them is made then, so that nothing is left over when the caller is cancelled.
+    Calls are created as they start, so none is left over if the caller is cancelled.
     """
     rest, done = iter(calls), list[T]()
     while some := list(islice(rest, _AT_ONCE)):

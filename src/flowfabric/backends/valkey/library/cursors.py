@@ -1,4 +1,4 @@
-"""Opaque cursors: places as text that says nothing to whoever carries it."""
+"""Opaque cursors: a position encoded as text."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from flowfabric.errors import InvalidInput
 
 
 def encode_cursor(kind: str, *parts: object) -> str:
-    """A place as text; `kind` keeps the cursors of different lists apart."""
+    """Encode a position; `kind` keeps the cursors of different lists apart."""
     return base64.urlsafe_b64encode(msgspec.msgpack.encode([kind, *parts])).rstrip(b"=").decode()
 
 
 def decode_cursor(kind: str, text: str, types: Any) -> Any:
-    """What encode_cursor was given; text that is no cursor of this kind is refused."""
+    """Decode a cursor; text that is not a cursor of this kind is refused."""
     try:
         padded = text.encode() + b"=" * (-len(text) % 4)
         found, *parts = msgspec.msgpack.decode(base64.b64decode(padded, altchars=b"-_", validate=True))

@@ -35,10 +35,9 @@ def claim_grant(execution_id: ExecutionId) -> str:
 
 
 def part(name: str) -> str:
-    """A name from outside as a part of a key: without colons, so that no two names make one key.
+    """Escape a caller's name for use inside a key: no colons, so that no two names share a key.
 
-    Only the last part of a key may be a name as it is. Ordinary names are not changed;
-    lua/lib/base/names.lua does the same.
+    Only the last part of a key may hold a raw name. Ordinary names stay as they are, as in lua/lib/base/names.lua.
     """
     if _SPECIAL.isdisjoint(name):
         return name
@@ -46,7 +45,7 @@ def part(name: str) -> str:
 
 
 def name_of(text: str) -> str:
-    """The name that a part of a key stands for."""
+    """Unescape a name."""
     return text.replace("%3D", "=").replace("%3A", ":").replace("%25", "%")
 
 
@@ -55,12 +54,12 @@ def idempotency(tag: str, namespace: str, key: str) -> str:
 
 
 def owned(namespace: str, name: str) -> str:
-    """A name that belongs to a namespace: no tenant can name what is another's."""
+    """A name scoped to a namespace, so that tenants cannot collide."""
     return f"{part(namespace)}:{name}"
 
 
 def label(key: str, value: str) -> str:
-    """A tag, as indexes name it."""
+    """A tag as part of an index key."""
     return f"{part(key)}={value}"
 
 
@@ -93,7 +92,7 @@ def events(tag: str) -> str:
 
 
 def event_lines(tag: str) -> str:
-    """How many lines the partition's event log has had."""
+    """The counter of lines ever written to the partition's event log."""
     return f"ff:part:{tag}:event_lines"
 
 
@@ -114,17 +113,17 @@ def quota(quota_policy_id: QuotaPolicyId, partitions: PartitionConfig) -> str:
 
 
 def usage_dedup(budget_id: BudgetId, dedup_key: str, partitions: PartitionConfig) -> str:
-    """A key of its own for each budget: the same id may be reported to several."""
+    """One key per budget: the same dedup id may be reported to several budgets."""
     return f"ff:usagededup:{budget_partition(budget_id, partitions).tag}:{budget_id}:{dedup_key}"
 
 
 def attachments(tag: str) -> str:
-    """What is attached to the scopes of a partition's executions."""
+    """The limits attached to scopes of a partition's executions."""
     return f"ff:attach:{tag}"
 
 
 def noop(tag: str) -> str:
-    """Fills a key position that the function does not read; never written."""
+    """A placeholder for a key position that the function does not read; never written."""
     return f"ff:noop:{tag}"
 
 
@@ -139,7 +138,7 @@ def tags_of(partitions: PartitionConfig) -> list[str]:
 
 
 def known_tags(partitions: PartitionConfig) -> frozenset[str]:
-    """Every tag that keys of the store have."""
+    """Every hash tag in use in the store."""
     quotas = (Partition(PartitionFamily.QUOTA, index).tag for index in range(partitions.num_quota_partitions))
     return frozenset((*tags_of(partitions), *budget_tags_of(partitions), *quotas, "{workers}", "{engines}"))
 

@@ -1,8 +1,8 @@
-"""Whose records a store holds. The mark stands beside the partition counts; a store of another program is left alone.
+"""Whose records a store holds: a layout mark beside the partition counts. Stores of other programs are refused.
 
-The Rust original uses the same key names for records that are laid out otherwise. Neither program can work with the
-other's data, and loading either function library takes the other's away. So a store without our mark is looked at, on
-every primary, before anything is written.
+The Rust original uses the same key names for records with another layout. Neither program can read the other's data,
+and loading either function library replaces the other's. A store without our mark is therefore inspected on every
+primary before the first write.
 """
 
 from __future__ import annotations
@@ -16,27 +16,27 @@ from flowfabric.backends.valkey.wire.client import Client, Node
 from flowfabric.backends.valkey.wire.connection import ServerReplyError
 from flowfabric.errors import BackendUnavailable, BadReply, FlowFabricError, Unavailable
 
-# How records and indexes are laid out; it changes when a release can no longer read what the one before wrote.
+# Version of the layout; it changes when a release cannot read the records of the one before.
 LAYOUT: Final = "python-1"
-# The original writes it into every record of an execution, and we never do.
+# The original writes this field into every execution record; we never do.
 FOREIGN_FIELD: Final = "partition_id"
 
-# Indexes of every partition: sets there, sorted sets here.
+# Indexes that are sets in the original and sorted sets here.
 _INDEXES: Final = ("all_executions", "flow_index")
 _USUAL_PARTITIONS: Final = 256
-# Beyond the indexes so many keys and records are looked at.
+# How many keys and records to inspect beyond the indexes.
 _PAGE, _MOST_PAGES, _MOST_RECORDS = 1_000, 1_000, 20
 
 
 async def refuse_another_layout(library: Library, record: Mapping[str, str], *, force: bool) -> None:
-    """Raise `layout_mismatch` unless the store is ours or empty. record: what stands beside the partition counts."""
+    """Raise `layout_mismatch` unless the store is ours or empty. record: the hash that holds the partition counts."""
     mark = record.get("layout")
     if mark == LAYOUT:
         return
     if mark is not None:
         problem = f"the store has the layout {mark!r}, this release knows {LAYOUT!r}"
         raise Unavailable(f"{problem}; open it with the release that made it", code="layout_mismatch", layout=mark)
-    if "lane_shards" in record:  # ours, from before there was a mark
+    if "lane_shards" in record:  # ours, written before the mark existed
         return
     client = library.client
     versions = [await library.version_on(node) for node in await client.primaries()]
@@ -71,7 +71,7 @@ def _refuse_library(version: int) -> FlowFabricError:
 
 
 async def _foreign_index(client: Client, record: Mapping[str, str]) -> str | None:
-    """An index that only the original lays out as it is."""
+    """An index with the layout of the original."""
     given = record.get("num_flow_partitions", "")
     tags = [f"{{fp:{index}}}" for index in range(int(given) if given.isdigit() else _USUAL_PARTITIONS)]
     keys = [f"ff:idx:{tag}:{name}" for name in _INDEXES for tag in tags]
@@ -82,7 +82,7 @@ async def _foreign_index(client: Client, record: Mapping[str, str]) -> str | Non
 
 
 async def _foreign_record(client: Client) -> str | None:
-    """A record that no index told of. Who may not list keys has seen the indexes."""
+    """A record found by scanning keys. Without the right to scan, the indexes must do."""
     try:
         for node in await client.primaries():
             for key in await _records(node):
@@ -95,7 +95,7 @@ async def _foreign_record(client: Client) -> str | None:
 
 
 async def _is_foreign_record(client: Client, key: bytes) -> bool:
-    """A key that holds no hash is a damaged record of nobody's, which says nothing about the layout."""
+    """A key of another type is a damaged record; it says nothing about the layout."""
     try:
         text = key.decode(errors="replace")
         return bool(await client.execute("HEXISTS", key, FOREIGN_FIELD, key=text, repeatable=True))
@@ -106,14 +106,14 @@ async def _is_foreign_record(client: Client, key: bytes) -> bool:
 
 
 async def _records(node: Node) -> list[bytes]:
-    """Some keys of executions' records."""
+    """A sample of execution record keys."""
     found: list[bytes] = []
     cursor = b"0"
     for _ in range(_MOST_PAGES):
         listing = ("SCAN", cursor, "MATCH", "ff:exec:*:core", "COUNT", _PAGE)
         reply = await node.execute(*listing, repeatable=True)
         if not isinstance(reply, list) or not isinstance(reply[0], bytes) or not isinstance(reply[1], list):
-            raise BadReply(f"SCAN answered {reply!r:.100}")
+            raise BadReply(f"unexpected reply to SCAN: {reply!r:.100}")
         cursor = reply[0]
         found += [key for key in reply[1] if isinstance(key, bytes)]
         if cursor == b"0" or len(found) >= _MOST_RECORDS:

@@ -1,11 +1,11 @@
-"""Getting the function library onto the server, and calling it.
+"""Load the function library, and call its functions.
 
-The handshake with each primary: absent, it is loaded; older, it is replaced; same or newer, it is used as it is.
+The handshake with each primary: load the library if absent, replace an older one, use the same or a newer one.
 An older build never replaces a newer one, so that two releases can run side by side during a deployment.
 
-The Rust original has a library of the same name with functions of the same names, which know other records. Our own
-calls use names that only our library has. When a program of the original replaces the library, our next call finds no
-function, nothing runs with another meaning, and the library is put back; nobody pays for a check.
+The Rust original has a library with the same library and function names, for records of another layout. Our own calls
+use names that only our library has. If a program of the original replaces the library, our next call gets "Function
+not found" instead of running with another meaning, and the library is loaded again. No call pays for a check.
 
     python -m flowfabric.backends.valkey.library.loader        prints the bundle, for operators who load it themselves
 """
@@ -62,7 +62,7 @@ class Library:
             replace = replace or version is not None
             if is_foreign(version):
                 _log.warning(
-                    "another program has loaded its function library, version %d; it is replaced by ours, version %d. "
+                    "replaced the function library of another program, version %d, by ours, version %d. "
                     "Programs that share this server must not load functions: see docs/howto/other-languages.md",
                     version,
                     self.bundle.version,
@@ -70,7 +70,7 @@ class Library:
             try:
                 await self._load(node, replace=replace)
             except ServerReplyError as error:
-                # Somebody else was quicker: look again at what is there now, and replace a library without a version.
+                # Another client was quicker: check again, and replace a library without a version.
                 if error.prefix in ("NOPERM", "NOAUTH"):
                     hint = "this user may not load functions; have an operator load what this module prints"
                     raise UnsupportedServer(f"{hint}: python -m flowfabric.backends.valkey.library.loader") from error
@@ -85,7 +85,7 @@ class Library:
 
     async def _load(self, node: Node, *, replace: bool) -> None:
         words = ("FUNCTION", "LOAD", "REPLACE") if replace else ("FUNCTION", "LOAD")
-        await node.execute(*words, self.bundle.text, repeatable=True)  # the second time it is there already
+        await node.execute(*words, self.bundle.text, repeatable=True)  # a second try finds it loaded
 
     async def invoke(
         self,
@@ -94,7 +94,7 @@ class Library:
         args: Sequence[str | bytes | int],
         namespaces: Sequence[str] | None = None,
     ) -> Reply:
-        """Call it, for namespaces or for all; a server that lost the library (new node) gets it again."""
+        """Call a function, optionally within namespaces. A server without the library (a new node) gets it loaded."""
         function = spec.own_function
         if namespaces is not None:
             function, args = spec.called_within, (len(namespaces), *namespaces, spec.function, *args)
@@ -112,7 +112,7 @@ class Library:
             raise self._failure(spec, keys, error) from error
 
     def _failure(self, spec: FunctionSpec, keys: Sequence[str], error: ServerReplyError) -> FlowFabricError:
-        """Whatever a function stumbles on that only reads is a corruption, like a key of another type."""
+        """A fault in a read-only function means a corrupt record, such as a key of another type."""
         fault = self._fault(spec.function, error)
         if "no-writes" not in spec.flags or not isinstance(fault, ScriptFault):
             return fault
@@ -130,7 +130,7 @@ class Library:
 
 
 def is_foreign(version: int | None) -> bool:
-    """Is this the library of the Rust original?"""
+    """Whether this is the library of the Rust original."""
     return version is not None and version < FIRST_VERSION
 
 

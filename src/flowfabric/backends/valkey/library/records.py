@@ -1,6 +1,6 @@
-"""Reading what is stored. Whatever cannot be read is a corruption that names the record and, where known, the field.
+"""Read stored values. An unreadable value raises a corruption error that names the record and, if known, the field.
 
-A record that somebody else has written, or half of one, must never show itself as an error of Python's own.
+A foreign or partial record must never surface as a bare KeyError or ValueError.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _UNREADABLE: Final = (
 
 
 class reading:  # noqa: N801 - used as a statement
-    """`with reading("execution", execution_id):` turns what goes wrong inside into a corruption of that record."""
+    """`with reading("execution", execution_id):` turns errors in its block into a corruption of that record."""
 
     __slots__ = ("_name", "_what")
 
@@ -49,21 +49,21 @@ def corruption(record: str, cause: BaseException) -> Corruption:
 
 
 def number(record: Mapping[str, str], name: str) -> int:
-    """A field that is a whole number."""
+    """Read a field as an integer."""
     text = record[name]
     try:
         return int(text)
     except ValueError:
-        raise ValueError(f"{name} is {text!r}, expected a whole number") from None
+        raise ValueError(f"{name} is {text!r}, expected an integer") from None
 
 
 def optional_number(record: Mapping[str, str], name: str) -> int | None:
-    """The same; None where it is absent or empty."""
+    """Read a field as an integer; None if it is absent or empty."""
     return number(record, name) if record.get(name) else None
 
 
 async def read_directly(client: Client, command: str, key: str, *args: str) -> Reply:
-    """A plain read of one key; one that holds another type of value is a corruption."""
+    """Read one key; a value of another type is a corruption."""
     try:
         return await client.execute(command, key, *args, key=key, repeatable=True)
     except ServerReplyError as error:

@@ -1,4 +1,4 @@
-"""From a refusal's code and details to the error a Python caller meets."""
+"""Turn a refusal's code and details into an exception."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from flowfabric.errors import CODES, BadReply, Detail, FlowFabricError, InvalidInput, error_class_for
 
-# What the details of a code mean, in order; codes that are not here carry free text.
+# The names of each code's details, in order; other codes carry free text.
 _DETAILS: dict[str, tuple[str, ...]] = {
     "execution_not_active": (
         "terminal_outcome", "lease_epoch", "lifecycle_phase", "attempt_id", "attempt_state", "delay_until",
@@ -52,8 +52,8 @@ _DETAILS: dict[str, tuple[str, ...]] = {
 
 
 def refusal(operation: str, subject: str, code: str, details: Sequence[str]) -> FlowFabricError:
-    """The exception for one refusal; it names the operation, the execution and the state that stood in the way."""
-    code, _, glued = code.partition(":")  # one code of the public wire has its detail glued on
+    """The exception for one refusal; it names the operation, the execution and its state."""
+    code, _, glued = code.partition(":")  # one code of the public wire carries its detail as a suffix
     if glued:
         details = [glued, *details]
     if code not in CODES:

@@ -1,6 +1,6 @@
-"""What a tenant's view of the store looks at beside the step itself: limits, which live on slots of their own.
+"""Check tenants' access to limits before a call: limits live on other slots than the execution.
 
-The owner of a limit never changes, so that what was seen here holds in the step that follows.
+The owner of a limit never changes, so the check still holds when the call runs.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from flowfabric.core.partition import PartitionConfig
 from flowfabric.errors import FlowFabricError, InvalidInput, NotFound
 
 _UUID_LENGTH = 36
-# In place of what a limit says that the tenant may not see.
+# Shown instead of the details of a limit that the tenant may not see.
 UNSEEN = "a limit of the store"
 
 
 class ValkeyTenancy:
-    """Limits, as far as a tenant may name them; for a trusted caller nothing is looked up."""
+    """The limits a tenant may name. A trusted caller is not checked."""
 
     _caller: FunctionCaller
     partitions: PartitionConfig
 
     async def check_limits(self, submitted: Sequence[c.CreateExecutionArgs]) -> None:
-        """Raise what the first says that names a limit which is not there for the caller."""
+        """Raise the error of the first limit that the caller may not name."""
         for problem in (await self.unseen_limits(submitted)).values():
             raise problem
 
     async def unseen_limits(self, submitted: Sequence[c.CreateExecutionArgs]) -> dict[int, FlowFabricError]:
-        """Which of them name a limit that is not there for the caller, by their place."""
+        """The positions of limits that the caller may not name."""
         if not self._caller.is_scoped:
             return {}
         named = {at: _limits_of(args) for at, args in enumerate(submitted) if args.policy is not None}
@@ -41,7 +41,7 @@ class ValkeyTenancy:
         return {at: problem for at, all_of_it in found.items() for problem in all_of_it if problem is not None}
 
     async def seen_limits(self, names: Iterable[str]) -> list[str]:
-        """Those that are there for the caller."""
+        """The limits that the caller may name."""
         wanted = list(names)
         if not self._caller.is_scoped:
             return wanted
@@ -49,7 +49,7 @@ class ValkeyTenancy:
         return [name for name, problem in zip(wanted, problems, strict=True) if problem is None]
 
     async def shown(self, record: dict[str, str]) -> dict[str, str]:
-        """A record, without what it says of a limit that the caller may not see."""
+        """The record without details of limits that the caller may not see."""
         limit = record.get("waits_for")
         if limit is None or not self._caller.is_scoped or await self.seen_limits([limit]):
             return record

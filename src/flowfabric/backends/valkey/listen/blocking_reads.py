@@ -1,7 +1,7 @@
-"""Blocking reads of streams, on connections of their own: none where nobody waits, and never more than a limit.
+"""Blocking reads of streams, on dedicated connections: none without waiters, and never more than a limit.
 
-One server: one connection reads all streams. In a cluster a blocking read covers one slot, so the streams of each slot
-have their own connection; beyond the limit slots take turns. However many wait for a stream, it is read once.
+On one server, one connection reads all streams. In a cluster a blocking read covers one slot, so each slot has its own
+connection; beyond the limit, slots take turns. Any number of waiters share one read of a stream.
 """
 
 from __future__ import annotations
@@ -18,51 +18,51 @@ from flowfabric.backends.valkey.wire.connection import AccessRefused, Connection
 from flowfabric.backends.valkey.wire.retrying import NOT_ALLOWED
 from flowfabric.errors import BackendUnavailable, FlowFabricError
 
-# In a cluster a connection must be free for another slot soon, sooner when some have none.
+# In a cluster a connection must soon be free for another slot, sooner if slots wait for one.
 _CLUSTER_MS: Final = 1_000
 _CROWDED_MS: Final = 200
-_GRACE_MS: Final = 5_000  # how late the answer of a blocking read may be before the server counts as gone
+_GRACE_MS: Final = 5_000  # how late the reply to a blocking read may be before the server counts as gone
 _FIRST_PAUSE_S: Final = 0.02
 _LONGEST_PAUSE_S: Final = 1.0
 _REARM_PAUSE_S: Final = 0.002
-# A read of many streams costs the server the same for one entry as for many, so with more streams it is rarer.
+# A read of many streams costs the same for one entry as for many, so more streams are read less often.
 _MANY: Final = 64
 _PAUSE_A_STREAM_S: Final = 0.000_01
-_LINGER_S: Final = 1.0  # one wait often follows another: so long a connection is kept for it
+_LINGER_S: Final = 1.0  # keep the connection this long for the next waiter
 
 
 class Source(ABC):
-    """One stream that somebody waits on."""
+    """One stream that has waiters."""
 
     def __init__(self, key: str) -> None:
         self.key = key
-        self.position: str | None = None  # None: to be learned, it begins at the end of the stream
+        self.position: str | None = None  # None: not read yet; it starts at the end of the stream
 
     @property
     @abstractmethod
     def is_wanted(self) -> bool:
-        """Somebody waits."""
+        """Whether the stream has waiters."""
 
     def learn(self, position: str) -> None:
         self.position = position
 
     @abstractmethod
     def deliver(self, entries: list[Reply]) -> None:
-        """Take entries that follow the position, and move it."""
+        """Take the entries after the position, and advance it."""
 
     def lose(self) -> None:  # noqa: B027 - most have nothing to do
-        """The connection was lost; another one goes on from the position."""
+        """The connection was lost; the next one continues from the position."""
 
     @abstractmethod
     def fail(self, error: Exception) -> None:
-        """No other connection will be made."""
+        """Reading has failed for good."""
 
 
 S = TypeVar("S", bound=Source)
 
 
 class BlockingReads(Generic[S]):
-    """The sources somebody waits on, and the readers that serve them."""
+    """The sources with waiters, and the readers that serve them."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class BlockingReads(Generic[S]):
         entries: Callable[[int], int] = lambda _: 100,
     ) -> None:
         self.client = client
-        self.entries = entries  # how many of a stream one read takes, by how many streams it covers
+        self.entries = entries  # entries per stream and read, by the number of streams
         self.slots = asyncio.Semaphore(connections)
         self._make = make
         self._block_ms = block_ms
@@ -88,7 +88,7 @@ class BlockingReads(Generic[S]):
         return sum(reader.is_connected for reader in self._readers.values())
 
     def source(self, key: str) -> S:
-        """The source of this key; whoever wants it must say so before the next await."""
+        """The source of this key. The caller must register as a waiter before its next await."""
         if self._closed:
             raise BackendUnavailable("the backend is closed", sent=False)
         name = keys.tag_of(key) if self.client.topology == "cluster" else ""
@@ -106,7 +106,7 @@ class BlockingReads(Generic[S]):
         self._readers.clear()
 
     def turn_ms(self) -> tuple[int, bool]:
-        """How long a read may block, and whether others wait for the connection."""
+        """How long a read may block, and whether other slots wait for the connection."""
         if self.client.topology == "standalone":
             return self._block_ms, False
         crowded = len(self._readers) > self._most
@@ -114,7 +114,7 @@ class BlockingReads(Generic[S]):
 
 
 class _Reader(Generic[S]):
-    """One blocking connection and the sources it reads; it ends when nobody waits for any of them."""
+    """One blocking connection and its sources; it ends when none has waiters."""
 
     def __init__(self, reads: BlockingReads[S], on_end: Callable[[], object]) -> None:
         self._reads = reads
@@ -123,7 +123,7 @@ class _Reader(Generic[S]):
         self._sources: dict[str, S] = {}
         self._connection: Connection | None = None
         self._client_id = 0
-        self._reading: frozenset[str] = frozenset()  # the sources that the read which is out covers
+        self._reading: frozenset[str] = frozenset()  # the sources that the pending read covers
         self._rearming: asyncio.Task[None] | None = None
         self._pause = _FIRST_PAUSE_S
         self._is_lost = False
@@ -135,7 +135,7 @@ class _Reader(Generic[S]):
         return self._connection is not None
 
     def source(self, key: str, make: Callable[[str], S]) -> S:
-        """The source of this key; a read that is out is ended, so that the next one covers it."""
+        """The source of this key. Ends a pending read that does not cover it."""
         if key not in self._sources:
             self._sources[key] = make(key)
         self._asked.set()
@@ -151,7 +151,7 @@ class _Reader(Generic[S]):
         try:
             while self._is_wanted():
                 await self._attempt()
-        except Exception as error:  # whatever it is, nobody is left waiting for nothing
+        except Exception as error:  # whatever it is, wake every waiter
             self.fail(error)
         finally:
             self._on_end()
@@ -159,7 +159,7 @@ class _Reader(Generic[S]):
                 self._rearming.cancel()
 
     async def _attempt(self) -> None:
-        """Read until nobody waits, or it is another's turn; what may pass is tried again after a pause."""
+        """Read until there are no waiters, or it is another slot's turn; retry transient errors after a pause."""
         try:
             await self._find()
             await self._learn()
@@ -177,7 +177,7 @@ class _Reader(Generic[S]):
             self._pause = min(2 * self._pause, _LONGEST_PAUSE_S)
 
     async def _find(self) -> None:
-        """After a loss ask through the client, which finds out where the streams live now."""
+        """After a lost connection, let the client find the node that has the streams now."""
         if self._is_lost and self._is_wanted():
             key = next(iter(self._sources))
             await self._client.execute("EXISTS", key, key=key, repeatable=True)
@@ -188,7 +188,7 @@ class _Reader(Generic[S]):
         return bool(self._sources)
 
     async def _is_wanted_soon(self) -> bool:
-        """Whether somebody comes while the connection waits for it, which it does not where others need it."""
+        """Linger for a new waiter, unless other slots need the connection."""
         _, crowded = self._reads.turn_ms()
         self._asked.clear()
         try:
@@ -241,7 +241,7 @@ class _Reader(Generic[S]):
                 source.learn(cast("list[list[bytes]]", entries)[0][0].decode() if entries else "0-0")
 
     async def _rearm(self) -> None:
-        """End the read that does not cover every source; one that is still on its way is asked again."""
+        """Unblock the pending read until it covers every source."""
         try:
             while self._reading and not self._sources.keys() <= self._reading:
                 key = next(iter(self._sources))

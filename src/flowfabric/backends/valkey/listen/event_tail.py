@@ -1,4 +1,4 @@
-"""Waiting on the partitions' event logs without polling."""
+"""Wait for lines of the event logs without polling."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from flowfabric.core.states import PublicState
 
 _ENDINGS: Final = {kind.encode(): state for kind, state in ENDINGS.items()}
 
-_MOST_HELD: Final = 1_000  # lines that somebody has not taken yet
+_MOST_HELD: Final = 1_000  # lines that a reader has not taken yet
 
 L = TypeVar("L", bound="Listener")
 
-# In place of an execution: all of the partition.
+# In place of an execution id: every event of the partition.
 _EVERYBODY: Final = b""
 
 
 class Listener:
-    """Somebody who waits for one execution."""
+    """A waiter for one execution."""
 
     def __init__(self, *, endings_only: bool) -> None:
         self.ended: PublicState | None = None
@@ -36,7 +36,7 @@ class Listener:
         self._wake = asyncio.Event()
 
     def clear(self) -> None:
-        """Call it before looking: what happens from then on wakes."""
+        """Call it before reading the state: events from then on wake the waiter."""
         self._wake.clear()
         self.check()
 
@@ -45,7 +45,7 @@ class Listener:
             raise self._error
 
     async def wait(self) -> None:
-        """Return when the execution should be looked at again."""
+        """Return when the state should be read again."""
         await self._wake.wait()
         self.check()
 
@@ -55,7 +55,7 @@ class Listener:
             self._wake.set()
 
     def tell(self, line: Line) -> None:
-        """A line about it came; most wait for no more than that."""
+        """Take a line about the execution; most waiters need no more than the wakeup."""
 
     def look_again(self, error: Exception | None = None) -> None:
         self._error = error
@@ -63,12 +63,12 @@ class Listener:
 
 
 class LineReader(Listener):
-    """Somebody who takes the lines of one execution as they come, without another look at the store."""
+    """Takes the lines of one execution as they arrive, without reading the store again."""
 
     def __init__(self) -> None:
         super().__init__(endings_only=False)
         self._held: deque[Line] = deque()
-        self._is_behind = False  # lines were missed: they must be read from the store
+        self._is_behind = False  # lines were missed: read them from the store
 
     def clear(self) -> None:
         super().clear()
@@ -86,7 +86,7 @@ class LineReader(Listener):
             self._held.append(line)
 
     async def lines(self, *, after: int) -> AsyncIterator[Line]:
-        """The lines behind a number, as long as none was missed."""
+        """The lines after a number, until one was missed."""
         while True:
             while self._held:
                 line = self._held.popleft()
@@ -99,7 +99,7 @@ class LineReader(Listener):
 
 
 class _Log(Source):
-    """One partition's log that somebody waits on; whoever waits must look again when its position is learned."""
+    """One partition's log. Waiters read the state again when its position becomes known."""
 
     def __init__(self, key: str) -> None:
         super().__init__(key)
@@ -134,7 +134,7 @@ class _Log(Source):
                 listener.look_again(error)
 
     def deliver(self, entries: list[Reply]) -> None:
-        """Each entry holds the lines of one step: event, execution, and more."""
+        """Each entry holds the lines of one step: event, execution id, details."""
         for entry in entries:
             entry_id, (_, at_ms, _, texts) = cast("tuple[bytes, list[bytes]]", entry)
             self.position = entry_id.decode()
@@ -150,21 +150,21 @@ class _Log(Source):
 
 
 class EventTail:
-    """Everybody who waits for executions of this process, on few blocking reads of their partitions' logs."""
+    """All waiters of this process, on few blocking reads of the partitions' logs."""
 
     def __init__(self, client: Client, *, block_ms: int = 5_000, connections: int = 16) -> None:
         self._reads = BlockingReads(client, _Log, block_ms=block_ms, connections=connections)
 
     def listen(self, execution_id: ExecutionId, *, endings_only: bool = False) -> AbstractAsyncContextManager[Listener]:
-        """From the moment this is entered no event of the execution is missed."""
+        """Wait for events of an execution; none is missed after entering."""
         return self._listen(execution_id.tag, execution_id.encode(), Listener(endings_only=endings_only))
 
     def follow(self, execution_id: ExecutionId) -> AbstractAsyncContextManager[LineReader]:
-        """The same for somebody who takes the lines themselves."""
+        """Take the lines of an execution as they arrive."""
         return self._listen(execution_id.tag, execution_id.encode(), LineReader())
 
     def listen_everywhere(self, tag: str) -> AbstractAsyncContextManager[Listener]:
-        """The same for every event of a partition."""
+        """Wait for any event of a partition."""
         return self._listen(tag, _EVERYBODY, Listener(endings_only=False))
 
     @asynccontextmanager

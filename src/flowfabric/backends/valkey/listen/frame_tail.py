@@ -1,8 +1,8 @@
-"""Following the streams of attempts: frames are handed on as the blocking reads bring them.
+"""Follow the streams of attempts: blocking reads deliver frames to followers.
 
-Who is behind, because they came late, read from an older place or take long, reads pages through the client until they
-have caught up; from then on the blocking read hands them what comes. So memory is bounded, nobody holds up another, and
-nothing is missed or seen twice. A stream holds frames alone: that it was closed is told by the events of its execution.
+A follower that is behind (late, slow, or reading from an older position) reads pages through the client until it has
+caught up; from then on the blocking read delivers to it. Memory is bounded, followers do not delay each other, and no
+frame is missed or seen twice. A stream holds frames only; the execution's events say that it was closed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from flowfabric.core import contracts as c
 from flowfabric.core import limits
 from flowfabric.errors import Limited
 
-# Of all streams that one read covers, and what a follower has not taken yet.
+# Per read over all of its streams, and per follower for frames that it has not taken yet.
 _ENTRIES_A_READ: Final = 1_000
 _MOST_HELD_FRAMES: Final = 1_000
 _MOST_HELD_BYTES: Final = 1_048_576
@@ -34,7 +34,7 @@ ReadPage = Callable[[c.FollowFramesArgs, str], Awaitable[c.StreamFrames]]
 
 
 class _Channel(Source):
-    """The stream of one attempt that somebody follows."""
+    """The stream of one attempt with its followers."""
 
     def __init__(self, key: str) -> None:
         super().__init__(key)
@@ -56,23 +56,23 @@ class _Channel(Source):
 
 
 class Follower:
-    """Somebody who reads one stream as it grows."""
+    """Reads one stream as it grows."""
 
     def __init__(self, tails: FrameTails, args: c.FollowFramesArgs, read: ReadPage) -> None:
         self._tails = tails
         self._read = read
         self._args = args
         self._key = keys.stream(args.execution_id, args.attempt_index)
-        self._cursor = str(args.after)  # what was handed out ends here
+        self._cursor = str(args.after)  # the last frame that was returned
         self._held: deque[c.StreamFrame] = deque()
         self._held_bytes = 0
         self._end: c.StreamFrames | None = None
-        self._channel: _Channel | None = None  # None: behind
-        self._skip_to: tuple[int, int] | None = None  # the channel has yet to tell what was read up to here
+        self._channel: _Channel | None = None  # None: it is behind
+        self._skip_to: tuple[int, int] | None = None  # ignore frames of the channel up to here: they were read already
         self._wake = asyncio.Event()
         self._error: Exception | None = None
         self._watching = AsyncExitStack()
-        self._events = 0  # how often the execution has moved since it is watched
+        self._events = 0  # events of the execution since watching began
         self._watch: asyncio.Task[None] | None = None
 
     async def next(self) -> c.StreamFrames:
@@ -92,7 +92,7 @@ class Follower:
                 return page
 
     async def peek(self) -> c.StreamFrames:
-        """What there is now, without waiting."""
+        """Read what is there now, without waiting."""
         return await self._read(self._args, self._cursor)
 
     async def close(self) -> None:
@@ -100,7 +100,7 @@ class Follower:
         await self._stop_watching()
         await self._watching.aclose()
 
-    # What the channel calls.
+    # Callbacks of the channel.
 
     def take(self, frames: list[c.StreamFrame]) -> None:
         self._wake.set()
@@ -110,7 +110,7 @@ class Follower:
                     continue
                 self._skip_to = None
             if len(self._held) >= _MOST_HELD_FRAMES or self._held_bytes >= _MOST_HELD_BYTES:
-                self._leave()  # it reads the rest when it has taken these
+                self._leave()  # it reads the rest from the store later
                 return
             if frame.mode != c.StreamMode.BEST_EFFORT or self._args.visibility is c.Visibility.ALL:
                 self._held.append(frame)
@@ -133,7 +133,7 @@ class Follower:
         return page
 
     async def _catch_up(self) -> c.StreamFrames:
-        """One page from the cursor on; when nothing is left, what follows comes from the channel."""
+        """Read one page after the cursor; when nothing is left, join the channel."""
         seen = self._events
         page = await self._read(self._args, self._cursor)
         self._cursor = page.cursor
@@ -142,11 +142,11 @@ class Follower:
         if self._watch is not None and seen == self._events:
             self._join(page.cursor)
         elif self._watch is None and not page.frames:
-            await self._start_watching()  # it may have ended before: look again
+            await self._start_watching()  # it may have ended before watching began: read again
         return page
 
     def _join(self, cursor: str) -> None:
-        """From the cursor on the channel tells; not yet, when it has told what follows to others already."""
+        """Join the channel from the cursor on, unless the channel is already ahead of it."""
         channel = self._tails.channel(self._key)
         if channel.position is None:
             channel.position = cursor
@@ -162,7 +162,7 @@ class Follower:
             self._channel.followers.discard(self)
             self._channel = None
 
-    # That no more frames will come is told by the events of the execution: whatever ends an attempt is one.
+    # The events of the execution tell that a stream has ended: everything that ends an attempt writes one.
 
     async def _start_watching(self) -> None:
         listener = await self._watching.enter_async_context(self._tails.events.listen(self._args.execution_id))
@@ -177,7 +177,7 @@ class Follower:
                 self._events += 1
                 self._leave()
                 self._wake.set()
-        except Exception as error:  # whatever it is, nobody is left waiting for nothing
+        except Exception as error:  # whatever it is, wake the follower
             self.fail(error)
 
     async def _stop_watching(self) -> None:
@@ -217,10 +217,10 @@ class FrameTails:
 
     @asynccontextmanager
     async def follow(self, args: c.FollowFramesArgs, read: ReadPage) -> AsyncIterator[Follower]:
-        """`read` gets the pages of whoever is behind; what it refuses is not followed."""
+        """Follow a stream; `read` reads pages for a follower that is behind, and its errors propagate."""
         key = keys.stream(args.execution_id, args.attempt_index)
         if len(self._followed) >= self._most and key not in self._followed:
-            problem = f"{self._most} streams are followed at once already; try again when some have ended"
+            problem = f"{self._most} streams are already followed; retry when some have ended"
             raise Limited(problem, code="tail_limit_exceeded", limit=self._most)
         self._followed[key] += 1
         follower = Follower(self, args, read)

@@ -1,4 +1,4 @@
-"""Claims that wait in the store for work, and the messages that bring it (lua/lib/claim/parked_handoff.lua)."""
+"""Claims parked in the store, and the messages that hand them work (lua/lib/claim/parked_handoff.lua)."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from flowfabric.core.codec import from_msgpack, to_msgpack
 from flowfabric.core.contracts import batch as b
 from flowfabric.errors import BadReply
 
-KEY_LENGTH: Final = 24  # a message begins with the key of the claim it is for
-_ROWS_AT: Final = KEY_LENGTH + 8  # behind the length of the rows
-_BYTES: Final = (2, 9)  # where the lengths of its payload and of its resumption stand in a row
+KEY_LENGTH: Final = 24  # a message starts with the key of its claim
+_ROWS_AT: Final = KEY_LENGTH + 8  # after the length of the rows
+_BYTES: Final = (2, 9)  # columns of a row that hold the lengths of its payload and its resumption
 
 
 class ValkeyParkedClaim:
-    """One claim that waits."""
+    """One parked claim."""
 
     def __init__(
         self, caller: FunctionCaller, tag: str, args: b.ClaimExecutionsArgs, ids: CallIds, request: Mapping[str, object]
@@ -38,10 +38,10 @@ class ValkeyParkedClaim:
             expires_at, rows = from_msgpack(message[_ROWS_AT:rows_end])
             return self._works(_with_payloads(rows, message, rows_end), expires_at.encode())
         except (ValueError, TypeError, AttributeError, IndexError) as cause:
-            raise BadReply(f"not what a parked claim is answered with: {message!r:.200}") from cause
+            raise BadReply(f"not a message for a parked claim: {message!r:.200}") from cause
 
     async def recall(self) -> list[b.ClaimedWork]:
-        # It waits for as many as `park` says, so that many may have been given.
+        # It waits for up to `park` executions, so it may have received that many.
         request = {**self._request, "count": self._request["park"], "recall": True}
         fields = await self._caller.call_partition("claim_batch", self._tag, request=to_msgpack(request))
         rows = fields.values[0]
@@ -53,7 +53,7 @@ class ValkeyParkedClaim:
 
 
 def _with_payloads(rows: list[list[Any]], message: bytes, at: int) -> list[list[Any]]:
-    """The rows as a reply has them: bytes, all in their places."""
+    """The rows in the form of a reply."""
     whole = []
     for number, *cells in rows:
         row = [number, *[cell.encode() if type(cell) is str else cell for cell in cells]]

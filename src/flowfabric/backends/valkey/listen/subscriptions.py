@@ -1,4 +1,4 @@
-"""Somebody who hears of something on channels of the server."""
+"""A listener on pub/sub channels of the server."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from flowfabric.backends.notifications import Heard, News
 
 
 class Ear(News[Heard], ABC):
-    """What all listeners share; until it is subscribed anything may have happened."""
+    """Base of all listeners. Before the subscription is active, messages may have been missed."""
 
     def __init__(self, channels: Iterable[bytes]) -> None:
         super().__init__(anything=True)
@@ -19,7 +19,7 @@ class Ear(News[Heard], ABC):
 
     @abstractmethod
     def hear(self, channel: bytes, text: bytes) -> None:
-        """A message came."""
+        """Take a message."""
 
     def fail(self, error: Exception) -> None:
         super().fail(error)

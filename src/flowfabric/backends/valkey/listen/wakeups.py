@@ -1,8 +1,8 @@
-"""WakeupPort on Valkey: one connection that hears of queues with work, and of budgets, for everybody who waits.
+"""WakeupPort on Valkey: one connection that hears of queues with work and of budgets, for all listeners.
 
-Whatever makes a queue non-empty publishes `<partition>` or `<partition> <capabilities>` on the channel of the lane
-(lua/lib/claim/wakeup.lua). Messages to nobody are lost, so who was away must look everywhere once. A worker has a
-channel of its own for what its parked claims get.
+A step that makes a queue non-empty publishes `<partition>` or `<partition> <capabilities>` on the lane's channel
+(lua/lib/claim/wakeup.lua). Messages without subscribers are lost, so a listener that was away looks everywhere once.
+Each worker has its own channel for work handed to its parked claims.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _LONGEST_PAUSE_S: Final = 1.0
 
 
 class ValkeyWakeups:
-    """Being told of work instead of asking for it."""
+    """Hear of work instead of polling for it."""
 
     _caller: FunctionCaller
     _announcements: Announcements
@@ -64,7 +64,7 @@ class ValkeyWakeups:
 
 
 class _Listener(Ear[tuple[LaneId, Partition]]):
-    """Somebody who waits for work of some lanes."""
+    """Waits for work of some lanes."""
 
     def __init__(self, lane_ids: Collection[LaneId], capabilities: Collection[str]) -> None:
         if isinstance(lane_ids, str) or not lane_ids:
@@ -75,7 +75,7 @@ class _Listener(Ear[tuple[LaneId, Partition]]):
         self._offered = capability.capability_set(capabilities, "capabilities")
 
     def take_from(self, channel: bytes, on_handed: OnHanded) -> None:
-        """Take what comes for parked claims, too."""
+        """Also take work handed to parked claims."""
         self.channels.add(channel)
         self._on_handed = on_handed
 
@@ -91,7 +91,7 @@ class _Listener(Ear[tuple[LaneId, Partition]]):
 
 
 class _BudgetListener(Ear[Partition]):
-    """Somebody who acts on budgets."""
+    """Waits for notices of budgets."""
 
     def hear(self, channel: bytes, text: bytes) -> None:
         if announced := _announcement(text):
@@ -99,7 +99,7 @@ class _BudgetListener(Ear[Partition]):
 
 
 class Announcements:
-    """The subscriptions of a backend: one connection to any node while somebody listens, none otherwise."""
+    """The subscriptions of a backend: one connection to any node while there are listeners, none otherwise."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -111,7 +111,7 @@ class Announcements:
 
     @asynccontextmanager
     async def listen(self, listener: E) -> AsyncIterator[E]:
-        """From the moment this is entered no announcement is missed without a word."""
+        """Listen. If messages may have been lost, `wait()` returns an empty set."""
         if self._closed:
             raise BackendUnavailable("the backend is closed", sent=False)
         self._add(listener)
@@ -151,7 +151,7 @@ class Announcements:
             listener.fail(error)
 
     async def _run(self) -> None:
-        """Stay connected while somebody listens; what may pass is tried again after a pause."""
+        """Stay connected while there are listeners; retry transient errors after a pause."""
         pause = _FIRST_PAUSE_S
         try:
             while self._listeners:
@@ -164,13 +164,13 @@ class Announcements:
                         raise
                     pause = _FIRST_PAUSE_S if self._subscribed else min(2 * pause, _LONGEST_PAUSE_S)
                     await asyncio.sleep(pause)
-        except Exception as error:  # whatever it is, nobody is left waiting for nothing
+        except Exception as error:  # whatever it is, wake every listener
             self._fail(error)
         finally:
             self._task = None
 
     async def _listen(self) -> None:
-        """One connection: what is announced between the loss of the last one and this one nobody has heard."""
+        """Run one connection. Messages between the lost connection and this one were missed."""
         self._subscribed.clear()
         connection = await self._client.dedicated(command_timeout_ms=_COMMAND_TIMEOUT_MS, on_message=self._hear)
         watch = asyncio.create_task(connection.wait_closed())
@@ -189,7 +189,7 @@ class Announcements:
             await connection.close()
 
     async def _subscribe(self, connection: Connection) -> None:
-        """Hear the channels that somebody listens to, and no others."""
+        """Subscribe to the channels that have listeners, and to no others."""
         self._changed.clear()
         wanted = set(self._listeners)
         await asyncio.gather(
@@ -211,7 +211,7 @@ class Announcements:
 
 @lru_cache(maxsize=4_096)
 def _announcement(text: bytes) -> tuple[Partition, tuple[str, ...]] | None:
-    """The partition, and what the work needs; None when somebody else has written on the channel."""
+    """The partition and the required capabilities; None for a message of another program."""
     tag, _, needed = text.decode(errors="replace").partition(" ")
     try:
         return PartitionKey(tag).parse(), tuple(needed.split(",")) if needed else ()

@@ -26,7 +26,7 @@ from flowfabric.core.partition import Partition, PartitionConfig, lane_partition
 from flowfabric.core.states import PublicState
 from flowfabric.errors import BadReply, ExecutionNotActive, FlowFabricError, InvalidInput
 
-# Few enough to keep the server's other callers waiting for milliseconds only.
+# Few enough to block the server for milliseconds only.
 _PER_CALL = 100
 _NOTHING = to_msgpack(())
 
@@ -34,7 +34,7 @@ _NOTHING = to_msgpack(())
 class ValkeyBatches(ValkeyAsking, ValkeyTenancy):
     """Many at once."""
 
-    _turns: dict[LaneId, int]  # the shard with which the next claim of a lane starts
+    _turns: dict[LaneId, int]  # the shard that the next claim of a lane starts with
 
     async def submit_executions(self, batch: Sequence[c.CreateExecutionArgs]) -> list[b.SubmitOutcome]:
         outcomes: list[b.SubmitOutcome | None] = [None] * len(batch)
@@ -71,7 +71,7 @@ class ValkeyBatches(ValkeyAsking, ValkeyTenancy):
             try:
                 claimed += await self._claim_in(shard, args, args.count - len(claimed))
             except FlowFabricError:
-                # What is claimed already holds leases; the trouble shows when a claim starts with this shard.
+                # The work claimed so far holds leases; the error surfaces when a claim starts with this shard.
                 if not claimed:
                     raise
                 break
@@ -82,7 +82,7 @@ class ValkeyBatches(ValkeyAsking, ValkeyTenancy):
     async def _claim_in(self, partition: Partition, args: b.ClaimExecutionsArgs, count: int) -> list[b.ClaimOutcome]:
         ids = CallIds.new()
         request = _claim_request(args, count, ids)
-        request.pop("park", None)  # only a worker's own calls wait
+        request.pop("park", None)  # only calls of workers wait
         fields = await self._call("claim_batch", partition.tag, request=to_msgpack(request))
         named = args.execution_ids
         claims = ClaimReader(args, ids, fields.values[1])
@@ -98,7 +98,7 @@ class ValkeyBatches(ValkeyAsking, ValkeyTenancy):
     async def _claim_offered(
         self, partition: Partition, args: b.ClaimExecutionsArgs, offers: Sequence[Offer]
     ) -> dict[ExecutionId, b.ClaimOutcome]:
-        """Ask the limits of what was offered, and claim what they admit; an outcome for each that they answered."""
+        """Ask the limits of the offered executions, and claim the admitted ones; one outcome for each reply."""
         answers = await self.ask_limits(partition.tag, offers)
         outcomes: dict[ExecutionId, b.ClaimOutcome] = {
             each.offer.execution_id: refusal_of(each) for each in answers.refused
@@ -154,7 +154,7 @@ class ValkeyBatches(ValkeyAsking, ValkeyTenancy):
         return result
 
     async def _drain_own(self, partition: Partition) -> None:
-        """Slots go on at once to who waits for them; when that fails, the engine comes back to it."""
+        """Pass freed slots to waiting executions; if that fails, the engine does it later."""
         with suppress(FlowFabricError):
             await self.settle_due(partition.tag, await self._call("due_admissions", partition.tag, limit=_PER_CALL))
 
@@ -181,11 +181,11 @@ class ValkeyBatches(ValkeyAsking, ValkeyTenancy):
 
 
 def shards_in_turn(turns: dict[LaneId, int], lane_id: LaneId, partitions: PartitionConfig) -> list[Partition]:
-    """The shards of a lane, each time starting with the next one: none waits for ever behind a full one."""
+    """The shards of a lane in rotation, so that none starves behind a full one."""
     shards = lane_partitions(lane_id, partitions)
     if len(shards) == 1:
         return shards
-    # The first start is any: workers that claim once and leave must not all take from the same shard.
+    # Start anywhere: workers that claim once and exit must not all take from the same shard.
     start = turns.get(lane_id, randrange(len(shards)))  # noqa: S311 - not a secret
     turns[lane_id] = (start + 1) % len(shards)
     return shards[start:] + shards[:start]
@@ -209,7 +209,7 @@ def _check_partition(args: b.FinishExecutionsArgs) -> None:
 
 
 def _submitted(reply: Reply, execution_id: ExecutionId) -> b.SubmitOutcome:
-    if reply == 1:  # nearly all of them
+    if reply == 1:  # the common case
         return c.ExecutionCreated(execution_id=execution_id, public_state=PublicState.WAITING)
     try:
         fields = parse_envelope("submit_batch", reply, execution_id)
@@ -243,7 +243,7 @@ def _result(args: b.FinishArgs) -> bytes:
 
 
 def _finish_items(batch: Sequence[b.FinishArgs]) -> list[str | tuple[str | int, ...]]:
-    """A completion by the holder of the lease, as nearly all are, is five texts in a row; any other is a list."""
+    """A completion by the lease holder, the common case, is five texts in a row; others are lists."""
     items: list[str | tuple[str | int, ...]] = []
     for args in batch:
         fence = args.fence
@@ -257,7 +257,7 @@ def _finish_items(batch: Sequence[b.FinishArgs]) -> list[str | tuple[str | int, 
 
 def _finish_item(args: b.FinishArgs) -> tuple[str | int, ...]:
     fence = args.fence
-    # As plain text: the encoder has to ask about any other.
+    # As plain str: subclasses of str are slower to encode.
     held = (str(fence.lease_id), str(fence.lease_epoch), str(fence.attempt_id)) if fence else ("", "", "")
     if isinstance(args, c.CompleteExecutionArgs):
         return ("complete", args.execution_id.uuid, *held, args.source, args.result_encoding or "")
@@ -268,7 +268,7 @@ def _finish_item(args: b.FinishArgs) -> tuple[str | int, ...]:
 
 
 def _finished(args: b.FinishArgs, reply: Reply) -> b.FinishOutcome:
-    if reply == 1:  # nearly all of them
+    if reply == 1:  # the common case
         return c.ExecutionCompleted(execution_id=args.execution_id, public_state=PublicState.COMPLETED)
     try:
         fields = parse_envelope("finish_batch", reply, args.execution_id)

@@ -1,4 +1,4 @@
-"""EventPort on Valkey: reading the partitions' event logs, and waiting for what they will say."""
+"""EventPort on Valkey: read the partitions' event logs, and wait for new lines."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _ENDED: Final = frozenset(ENDINGS.values())
 
 
 class ValkeyEvents(ValkeyReads):
-    """What happened, and waiting for what will."""
+    """Read events, and wait for them."""
 
     _caller: FunctionCaller
     _client: Client
@@ -66,7 +66,9 @@ class ValkeyEvents(ValkeyReads):
     async def history(self, execution_id: ExecutionId, *, cursor: str | None = None, limit: int = 100) -> c.EventPage:
         page = await self.read_events(c.ReadEventsArgs(execution_id=execution_id, cursor=cursor, limit=limit))
         if page.truncated and page.events and page.events[0].event == c.EventKind.CREATED:
-            return c.EventPage(events=page.events, cursor=page.cursor, more=page.more)  # all of its lines are there
+            return c.EventPage(
+                events=page.events, cursor=page.cursor, more=page.more
+            )  # all of its lines are still in the log
         return page
 
     async def wait_for_execution(self, execution_id: ExecutionId, *, timeout_ms: int) -> PublicState | None:
@@ -90,8 +92,8 @@ class ValkeyEvents(ValkeyReads):
                     yield event
                 cursor = page.cursor
                 if page.more or (page.events and page.events[-1].event in ENDINGS and state not in _ENDED):
-                    continue  # it ended after its state was read: no further line says so
-                if state is None or state in _ENDED:  # known before the page was read: its last line was in it
+                    continue  # it ended after its state was read, and no further line will come
+                if state is None or state in _ENDED:  # known before the page was read, so the page had its last line
                     return
                 async for line in listener.lines(after=decode_lines(cursor).get(index_of(execution_id.tag), 0)):
                     event = told(line, execution_id.tag)
@@ -130,7 +132,7 @@ class ValkeyEvents(ValkeyReads):
         return [args.partition.tag]
 
     async def _moved(self, tags: list[str], places: dict[int, int]) -> list[str]:
-        """The logs that do not stand where they were left. Nearly all do: to ask each for its lines would cost more."""
+        """The logs that have new lines. Most have none, and reading each of them would cost more."""
         counters = [keys.event_lines(tag) for tag in tags]
         counts = (
             await self._client.execute("MGET", *counters, repeatable=True)
@@ -149,6 +151,6 @@ class ValkeyEvents(ValkeyReads):
 
 
 def _may_be_of_budgets(args: c.ReadEventsArgs) -> bool:
-    """Where no line of a budget can match, their logs need not be read."""
+    """Whether lines of budgets can match; if not, their logs are not read."""
     is_asked_for = not args.events or any(each.startswith("budget_") for each in args.events)
     return is_asked_for and args.execution_kind is None

@@ -167,7 +167,7 @@ class ValkeyExecutions(ValkeyTenancy):
 
 
 def created_from(fields: Fields, execution_id: ExecutionId) -> c.CreateExecutionResult:
-    """What became of the submit of `execution_id`."""
+    """The outcome of submitting `execution_id`."""
     if fields.status == "DUPLICATE":
         return c.ExecutionDuplicate(execution_id=ExecutionId(fields.text(0)))
     public_state = PublicState(fields.text(1))
@@ -199,8 +199,8 @@ def _create_args(args: c.CreateExecutionArgs) -> dict[str, Value]:
 
 
 def create_items(args: c.CreateExecutionArgs) -> tuple[str | int, ...]:
-    """The same for a batch, in the order of `submit_batch`; payloads go beside the items."""
-    # Names as plain text: the encoder has to ask about any other.
+    """The item of a batch, in the order of `submit_batch`; payloads are sent separately."""
+    # Names as plain str: subclasses of str are slower to encode.
     uuid, namespace, lane_id, encoding = (
         args.execution_id.uuid, str(args.namespace), str(args.lane_id), args.payload_encoding or ""
     )  # fmt: skip
@@ -228,7 +228,7 @@ def create_items(args: c.CreateExecutionArgs) -> tuple[str | int, ...]:
 
 
 def _is_plain(args: c.CreateExecutionArgs) -> bool:
-    """Whether nothing is said but what to run."""
+    """Whether the submission has no options."""
     return not (
         args.priority
         or args.creator_identity

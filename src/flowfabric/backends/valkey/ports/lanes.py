@@ -1,4 +1,4 @@
-"""LanePort on Valkey: one call a partition, since each partition of a lane may live on another node."""
+"""LanePort on Valkey: one call per partition, since each partition of a lane may live on another node."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SETTLED_PER_CALL = 100
 
 
 class ValkeyLanes:
-    """Which lanes there are, and what they let through."""
+    """List lanes, pause them, and set their limits."""
 
     _caller: FunctionCaller
     _client: Client
@@ -86,9 +86,9 @@ class ValkeyLanes:
 
 
 def _shares(args: c.ConfigureLaneArgs, partitions: PartitionConfig) -> dict[str, int]:
-    """How many may run in each shard of the lane, so that all together are as many as given.
+    """Split a lane's concurrency limit over its shards.
 
-    A shard without a share would hold its executions back for good, so fewer than there are shards are refused.
+    A shard without a share would block its executions forever, so a limit below the number of shards is refused.
     """
     total = args.max_concurrency
     if total is None:

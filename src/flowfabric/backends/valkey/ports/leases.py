@@ -124,7 +124,7 @@ class ValkeyLeases(ValkeyAsking):
 
 
 def _request(args: c.LeaseRequest) -> dict[str, Value]:
-    """Who asks for the lease, and for how long."""
+    """The worker that asks for the lease, and its duration."""
     return {
         "worker_id": args.worker_id,
         "worker_instance_id": args.worker_instance_id,
@@ -135,7 +135,7 @@ def _request(args: c.LeaseRequest) -> dict[str, Value]:
 
 
 class _Given(NamedTuple):
-    """What the store adds to the request."""
+    """The lease as the store granted it."""
 
     epoch: int
     expires_at: int
@@ -148,7 +148,7 @@ def _given(fields: Fields) -> _Given:
 
 
 def _not_reclaimed(args: c.ReclaimExecutionArgs, error: Conflict | Limited) -> c.ReclaimExecutionResult:
-    """The refusals that callers of reclaim expect are outcomes; the cap has ended the execution (D10)."""
+    """Turn the expected refusals of reclaim into outcomes; at the cap the execution has ended (D10)."""
     match error.code:
         case "execution_not_reclaimable":
             return c.NotReclaimable(execution_id=args.execution_id, detail=error.message)

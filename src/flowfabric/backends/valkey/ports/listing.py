@@ -19,7 +19,7 @@ _LANES_PER_CALL = 200
 
 
 class ValkeyListing:
-    """Which executions there are, and how many."""
+    """List and count executions."""
 
     _caller: FunctionCaller
     partitions: PartitionConfig

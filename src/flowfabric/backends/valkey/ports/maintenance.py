@@ -1,4 +1,4 @@
-"""MaintenancePort on Valkey: who shares the engine's work, what is due, indexes put right, blocks looked at again."""
+"""MaintenancePort on Valkey: engine shares, due work, index repair, re-evaluation of blocked executions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from flowfabric.errors import InvalidInput
 
 
 class ValkeyMaintenance:
-    """What an engine needs besides the work itself."""
+    """Upkeep that an engine asks for."""
 
     _caller: FunctionCaller
     _client: Client
@@ -56,7 +56,7 @@ class ValkeyMaintenance:
     async def _tour(
         self, operation: str, args: c.RepairIndexesArgs | c.ReevaluateBlockedArgs, **more: Value
     ) -> tuple[Fields, str | None]:
-        """Look at some entries of a partition, and say where to go on; None at the end."""
+        """Scan some entries of a partition; return where to continue, or None at the end."""
         tag = tag_of(args.partition, self.partitions)
         lane, key, score, last_id = _decode_place(operation, tag, args.cursor)
         fields = await self._caller.call_partition(
@@ -76,7 +76,7 @@ def _decode_place(operation: str, tag: str, cursor: str | None) -> tuple[str, ..
 
 
 def tag_of(partition: Partition, partitions: PartitionConfig) -> str:
-    """The hash tag of a partition of executions; any other is refused."""
+    """The hash tag of a partition of executions; other partitions are refused."""
     if partition.family not in (PartitionFamily.FLOW, PartitionFamily.EXECUTION):
         raise InvalidInput("partition", partition.tag, "must be one of executions, like {fp:7}")
     if partition.index >= partitions.num_flow_partitions:
@@ -85,12 +85,12 @@ def tag_of(partition: Partition, partitions: PartitionConfig) -> str:
 
 
 async def tags_in_use(client: Client, tags: Sequence[str]) -> list[str]:
-    """Those of the partitions that hold executions: most of a small store's hold none."""
+    """The partitions that hold executions: in a small store most hold none."""
     return await tags_with(client, tags, "lanes")
 
 
 async def tags_with(client: Client, tags: Sequence[str], index: str) -> list[str]:
-    """Those that have anything in an index."""
+    """The partitions that have index entries."""
     names = [f"ff:idx:{tag}:{index}" for tag in tags]
     found = await at_once(client.execute("EXISTS", name, key=name, repeatable=True) for name in names)
     return [tag for tag, exists in zip(tags, found, strict=True) if exists == 1]

@@ -1,4 +1,4 @@
-"""ReadPort on Valkey: from the record's fields to the read models."""
+"""ReadPort on Valkey: turn record fields into read models."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from flowfabric.errors import ExecutionNotFound, InvalidInput, Unavailable
 
 Record = dict[str, str]
 
-_DEFAULT = "default"  # the namespace of a record that names none
+_DEFAULT = "default"  # the default namespace, which records do not store
 
 _HOLDS_ATTEMPT = {
     AttemptState.RUNNING_ATTEMPT,
@@ -49,7 +49,7 @@ _ENDED = {
 
 
 class ValkeyReads(ValkeyTenancy):
-    """Looking without touching."""
+    """Read executions."""
 
     _caller: FunctionCaller
     _client: Client
@@ -113,7 +113,7 @@ class ValkeyReads(ValkeyTenancy):
 
 
 def _own(record: Record) -> Record:
-    """The Rust original writes a field that ours have not; nothing else of its records means the same either."""
+    """Refuse records of the Rust original, which have a field that ours never have and another layout."""
     if FOREIGN_FIELD in record:
         problem = f"{record.get('execution_id')}: the record was written by the Rust original and cannot be read"
         raise Unavailable(problem, code="layout_mismatch")
@@ -121,7 +121,7 @@ def _own(record: Record) -> Record:
 
 
 def _attempt_index(record: Record) -> int | None:
-    """None: never claimed."""
+    """The lease, or None if it was never claimed."""
     return optional_number(record, "current_attempt_index") or 0 if "current_attempt_id" in record else None
 
 
@@ -186,7 +186,7 @@ def _lease_summary(state: StateVector, record: Record) -> c.LeaseSummary | None:
     )
 
 
-# Each is the time of a change; the latest of them is when the record last changed.
+# Times of changes; the latest is the time of the last change.
 _TIMES = (
     "created_at", "started_at", "attempt_started_at", "lease_acquired_at", "lease_last_renewed_at", "completed_at",
     "last_mutation_at",
@@ -198,7 +198,7 @@ def _last_mutation_at(record: Record) -> int:
 
 
 def _lease_seen_at(record: Record) -> int:
-    """When its holder was last heard of: the last renewal, or when it got the lease."""
+    """The last renewal of the lease, or its acquisition."""
     for name in ("lease_last_renewed_at", "lease_acquired_at", "attempt_started_at", "started_at"):
         if name in record:
             return number(record, name)
@@ -226,7 +226,7 @@ def _info(execution_id: ExecutionId, record: Record) -> c.ExecutionInfo:
 
 
 def _current_attempt(record: Record) -> c.AttemptRecord:
-    """The attempt that lives in the execution's record."""
+    """The current attempt, which is stored in the execution's record."""
     state = StateVector.from_record(record)
     return c.AttemptRecord(
         attempt_index=_attempt_index(record) or 0,
@@ -251,7 +251,7 @@ def _attempt_record_state(state: StateVector) -> AttemptRecordState:
 
 
 def _past_attempt(index: int, record: Record) -> c.AttemptRecord:
-    """An attempt that was put away because another one followed."""
+    """An earlier attempt, which has its own record."""
     return c.AttemptRecord(
         attempt_index=index,
         attempt_id=AttemptId(record["attempt_id"]),

@@ -10,17 +10,17 @@ from flowfabric.backends.valkey.wire.client import Client
 from flowfabric.core import contracts as c
 from flowfabric.core.partition import PartitionConfig
 
-# A place in a partition: the lane, and the end and the id of the last execution that was looked at.
+# A position in a partition: the lane, and the end time and id of the last execution that was checked.
 Place = tuple[str, int, str]
 
 _BEGINNING: Place = ("", 0, "")
-# A deletion takes some 40 us of the server's time, and its other callers wait for a whole call of the function.
+# A deletion takes about 40 us of server time, and other callers wait for the whole call.
 _DELETED_PER_CALL = 100
 _MOST_CALLS = 100
 
 
 class ValkeyRetention:
-    """Deleting what is finished."""
+    """Delete finished executions."""
 
     _caller: FunctionCaller
     _client: Client

@@ -14,12 +14,12 @@ from flowfabric.core.ids import ExecutionId, LaneId
 from flowfabric.core.partition import PartitionKey
 from flowfabric.errors import BackendUnavailable, Conflict, FlowFabricError, Limited, NotFound
 
-# So many that their limits refuse are passed over in one call.
+# How many executions refused by their limits one call may skip.
 _TRIES = 16
 
 
 class ValkeyScheduling(ValkeyAsking):
-    """Who may start what, and when."""
+    """Grants, blocks and delays."""
 
     _turns: dict[LaneId, int]
 
@@ -96,7 +96,7 @@ class ValkeyScheduling(ValkeyAsking):
         return c.NoWork()
 
     async def _refused(self, tag: str, granted: Fields) -> FlowFabricError | None:
-        """Ask the limits of what was granted, if it has any; a grant that they refuse is taken back."""
+        """Ask the limits of the granted execution, if it has any; a refused grant is taken back."""
         if len(granted.values) < 3:
             return None
         offer = Offer.read(Fields(granted.operation, granted.status, granted.values[2]))  # type: ignore[arg-type]

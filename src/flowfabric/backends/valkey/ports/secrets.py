@@ -1,4 +1,4 @@
-"""SecretPort on Valkey: every partition has its copy of the waitpoint secrets, so that a call needs no other key."""
+"""SecretPort on Valkey: every partition has a copy of the waitpoint secrets, so that calls stay on one slot."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from flowfabric.errors import FlowFabricError
 
 
 class ValkeySecrets:
-    """What waitpoint tokens are signed with."""
+    """The secrets that sign waitpoint tokens."""
 
     _caller: FunctionCaller
     partitions: PartitionConfig
 
     async def seed_waitpoint_hmac_secret(self, args: c.SeedWaitpointHmacSecretArgs) -> c.SeedOutcome:
-        """A partition with another secret is what the caller must hear of, then one that got this one."""
+        """The result to report: first a partition with another secret, then one that stored this secret."""
         outcomes = await at_once(self._seed(each, args) for each in self._all_partitions())
         seeded = [each for each in outcomes if isinstance(each, c.SecretSeeded)]
         differing = [each for each in outcomes if isinstance(each, c.SecretAlreadySeeded) and not each.same_secret]

@@ -1,4 +1,4 @@
-"""SignalPort on Valkey: one delivery for pending and active waitpoints, and what a resumed worker reads."""
+"""SignalPort on Valkey: deliver signals to pending and active waitpoints; read the signals of a resumption."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _EFFECTS: Final = {effect.value: effect for effect in c.SignalEffect}
 
 
 class ValkeySignals:
-    """What the world outside says."""
+    """Deliver and read signals."""
 
     _caller: FunctionCaller
 
@@ -35,7 +35,7 @@ class ValkeySignals:
             signal_maxlen=args.signal_maxlen,
             max_signals_per_execution=args.max_signals_per_execution,
             waitpoint_token=args.waitpoint_token.reveal(),
-            on_pending="buffer",  # the store sees which of the two it is, in the step that acts on it (D2)
+            on_pending="buffer",  # the store decides between the two in the same step (D2)
             on_undeclared="refuse" if args.declared_only else "keep",
         )
         return _outcome(fields)
@@ -71,12 +71,12 @@ class _Row(NamedTuple):
 
 
 def read_resumption(packed: bytes) -> b.Resumption | None:
-    """What a claim tells of a resumed attempt; None when it has to be asked for."""
+    """The resumption that came with a claim; None if it must be read separately."""
     try:
         more, suspension_id, _, ending, pointer, waitpoints, signals, steps = from_msgpack(packed)
         rows = [_Row(cells[:9], [text.encode() for text in cells[9:]]) for cells in signals]
         return b.Resumption(int(steps), _page(more, suspension_id, ending, pointer, dict(waitpoints), rows))
-    except (ValueError, TypeError, AttributeError):  # a payload that is no text: packing knows no bytes
+    except (ValueError, TypeError, AttributeError):  # a payload that is not UTF-8: the packed form has no bytes
         return None
 
 

@@ -1,4 +1,4 @@
-"""StepPort on Valkey: one hash an execution; results travel as the bytes they are."""
+"""StepPort on Valkey: one hash per execution; results are raw bytes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from flowfabric.core import contracts as c
 
 
 class ValkeySteps:
-    """What a handler has done already."""
+    """Recorded steps of handlers."""
 
     _caller: FunctionCaller
 
@@ -41,7 +41,7 @@ class ValkeySteps:
 
 
 def _record(name: str, occurrence: int, fields: Fields, at: int) -> c.StepRecord:
-    """The digest, the encoding and the result, in this order from a position on."""
+    """The digest, the encoding and the result, starting at a position."""
     return c.StepRecord(
         name=name,
         occurrence=occurrence,

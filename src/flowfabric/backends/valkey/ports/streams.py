@@ -1,4 +1,4 @@
-"""StreamPort on Valkey: one stream an attempt, made by its first frame; frames travel as the bytes they are."""
+"""StreamPort on Valkey: one stream per attempt, created by its first frame; payloads are raw bytes."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from flowfabric.core.contracts import batch as b
 from flowfabric.core.ids import ExecutionId
 from flowfabric.errors import BadReply, ExecutionNotFound, FlowFabricError
 
-# Few enough to keep the server's other callers waiting for milliseconds only.
+# Few enough to block the server for milliseconds only.
 _FRAMES_A_CALL: Final = 1_000
 _BYTES_A_CALL: Final = 1_048_576
 _BYTES_A_PAGE: Final = 1_048_576
 
 
 class ValkeyStreams:
-    """What attempts emit."""
+    """Output streams of attempts."""
 
     _caller: FunctionCaller
     _frame_tails: FrameTails
@@ -72,7 +72,7 @@ class ValkeyStreams:
                 for at in places:
                     outcomes[at] = self._caller.no_partition("execution_id", batch[at].execution_id)
                 return
-            for some in _calls(batch, places):  # one after the other: they may be of one attempt
+            for some in _calls(batch, places):  # sequentially: they may belong to one attempt
                 for at, outcome in zip(some, await self._append(tag, [batch[at] for at in some]), strict=True):
                     outcomes[at] = outcome
 
@@ -184,7 +184,7 @@ def _frames_from(fields: Fields, begins_at: str) -> c.StreamFrames:
 
 
 def _calls(batch: Sequence[c.AppendFramesArgs], places: list[int]) -> Iterator[list[int]]:
-    """Places of a partition's items cut into calls; the frames of one item stay together."""
+    """Split a partition's items into calls; the frames of one item stay together."""
     some: list[int] = []
     frames = size = 0
     for at in places:

@@ -1,4 +1,4 @@
-"""SuspensionPort on Valkey: suspend, resume, time out, and the waitpoints of it all."""
+"""SuspensionPort on Valkey: suspend, resume, time out, and waitpoints."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from flowfabric.core.states import PublicState
 
 _MINUTE_MS = 60_000
 _WEEK_MS = 7 * 24 * 60 * _MINUTE_MS
-# Where the store sorts what has no time-out.
+# The score of suspensions without a timeout.
 _NO_TIMEOUT = 9_999_999_999_999
 _USUAL_POLICY = c.ResumePolicy()
 
 
 class ValkeySuspensions:
-    """Waiting for the world outside."""
+    """Suspensions and waitpoints."""
 
     _caller: FunctionCaller
     partitions: PartitionConfig
@@ -129,9 +129,9 @@ class ValkeySuspensions:
 
 
 def _binding_args(args: c.SuspendExecutionArgs) -> dict[str, Value]:
-    """The first waitpoint, the others, and behind them the time-out in ms, whether tokens come later, and their seed.
+    """The first waitpoint, the others, then the timeout in ms, whether tokens come later, and their seed.
 
-    A pending waitpoint is one without a key.
+    A pending waitpoint has no key.
     """
     first, uses_pending = args.waitpoints[0], False
     rest = [str(len(args.waitpoints) - 1)]
@@ -150,7 +150,7 @@ def _binding_args(args: c.SuspendExecutionArgs) -> dict[str, Value]:
 
 
 def _seed() -> str:
-    """Chance that a token is made of: with it, nobody but operators needs the right to read the store's secrets."""
+    """The random seed of a token, so that only operators need the right to read the store's secrets."""
     return token_hex(32)
 
 
@@ -194,7 +194,7 @@ def _issued(fields: Fields, at: int) -> c.IssuedWaitpoint:
 
 
 class _Suspended(Source[c.SuspendedExecutionEntry]):
-    """The suspended executions of one partition, by time-out and id."""
+    """The suspended executions of one partition, by timeout and id."""
 
     def __init__(self, caller: FunctionCaller, tag: str, args: c.ListSuspendedArgs, place: Place | None) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""WorkerPort on Valkey: all workers of a store on one slot, since they are few and are listed together."""
+"""WorkerPort on Valkey: all workers of a store are on one slot, since they are few and listed together."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from flowfabric.core.ids import LaneId, Namespace, WorkerId, WorkerInstanceId
 
 
 class ValkeyWorkers:
-    """Which workers there are."""
+    """Register, list and expire workers."""
 
     _caller: FunctionCaller
 
@@ -72,7 +72,7 @@ class ValkeyWorkers:
 
 
 def _lanes_csv(lanes: Iterable[LaneId]) -> str:
-    """A lane's name may hold a comma, which is escaped."""
+    """Encode lane names; commas in them are escaped."""
     return ",".join(lane.replace("%", "%25").replace(",", "%2C") for lane in lanes)
 
 

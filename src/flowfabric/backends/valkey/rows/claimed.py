@@ -1,4 +1,4 @@
-"""Reading what a batch claim answers: the hot path of every worker, so what the store says is not checked again."""
+"""Decode the reply of a batch claim: the hot path of every worker, so values of the store are not validated again."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _id: Final = str.__new__  # an id straight from text or bytes
 
 
 class CallIds(NamedTuple):
-    """What the ids begin with that one call may make; each ends with the number of its claim."""
+    """The prefix of the ids that one call may create; each id ends with the number of its claim."""
 
     leases: str
     attempts: str
@@ -35,7 +35,7 @@ class CallIds(NamedTuple):
 
 
 class ClaimReader:
-    """Turns the rows of one batch into work; what all of its claims share is made once."""
+    """Turn the rows of one batch into work; values that all of its claims share are built once."""
 
     def __init__(self, args: b.ClaimExecutionsArgs, ids: CallIds, expires_at: Reply) -> None:
         self._leases, self._attempts = ids
@@ -48,7 +48,7 @@ class ClaimReader:
         )
 
     def read(self, reply: Reply, subject: str = "") -> b.ClaimOutcome:
-        if not (isinstance(reply, list) and reply and reply[0]):  # few of them
+        if not (isinstance(reply, list) and reply and reply[0]):  # rare
             return _refused(reply, subject)
         try:
             return self._work(*reply)  # type: ignore[arg-type]
@@ -92,7 +92,7 @@ class ClaimReader:
 
 
 def _fence(lease_id: LeaseId, epoch: int, attempt_id: AttemptId) -> c.LeaseFence:
-    """A copy of one that was checked: checking each again costs more than running a small handler."""
+    """Copy a validated instance: validating each one would cost more than running a small handler."""
     fence: c.LeaseFence = _FENCE.__copy__()  # type: ignore[attr-defined]
     force_setattr(fence, "lease_id", lease_id)
     force_setattr(fence, "lease_epoch", epoch)

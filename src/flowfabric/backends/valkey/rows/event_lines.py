@@ -1,4 +1,4 @@
-"""The event logs as one merged list: a log's part of it, and cursors that name a line of each log."""
+"""Merge the event logs into one list, with cursors that name a line of each log."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FACTS: Final = ("namespace", "lane_id", "execution_kind", "flow_id")
 
 
 class EventLines(Source[tuple[c.Event, int]]):
-    """The log of one partition, after the line with a number. `number` is the log's own, in cursors."""
+    """The log of one partition after a line. `number` identifies the log in cursors."""
 
     def __init__(self, caller: FunctionCaller, tag: str, args: c.ReadEventsArgs, after: int) -> None:
         super().__init__()
@@ -52,12 +52,12 @@ class EventLines(Source[tuple[c.Event, int]]):
                 self.reached = self._place(fields.text(3), self._scanned)
 
     def _place(self, at_ms: str, line: int) -> Place:
-        """Lines stay in the order of their log, even where a server's clock went back."""
+        """Lines keep the order of their log, even if a server's clock went back."""
         self._latest_ms = max(self._latest_ms, int(at_ms))
         return self._latest_ms, self.number, line
 
     def place_after(self, taken: set[Place]) -> int:
-        """Where the next page starts: after all that was looked at, or after the last line that was taken."""
+        """Where the next page starts: after all lines that were read, or after the last line that was taken."""
         after = self._start
         for place, (_, line) in self.found:
             if place not in taken:
@@ -96,7 +96,7 @@ def told(line: Line, tag: str) -> c.Event:
 
 
 async def owners_of(caller: FunctionCaller, events: list[tuple[int, c.Event]]) -> tuple[c.EventOwner, ...]:
-    """Whom events of logs with these numbers are about; each is asked for once."""
+    """The owners of events, each looked up once."""
     asked: dict[Partition, dict[str, str]] = {}  # by id, a line of it
     ids = []
     for log, event in events:
@@ -126,7 +126,7 @@ def log_number(tag: str) -> int:
 
 
 def encode_lines(places: dict[int, int]) -> str:
-    """The cursor after a line of each partition's log; nothing was read yet where the line is 0."""
+    """The cursor after a line of each partition's log; line 0 is the start."""
     return encode_cursor("events", sorted((index, line) for index, line in places.items() if line))
 
 

@@ -1,4 +1,4 @@
-"""From what the store tells of an execution's wait to the Explanation."""
+"""Build the Explanation of why an execution does or does not run."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class ValkeyExplanations(ValkeyBudgets, ValkeyQuotas, ValkeyTenancy):
         return found if limit is None else await self._with_limit(found, limit)
 
     async def _with_limit(self, found: c.Explanation, limit: str) -> c.Explanation:
-        """The limit that it waits for lives on another slot; one that does not answer is left out."""
+        """The limit that it waits for, which lives on another slot; left out if it does not reply."""
         kind, limit_id, key = limit[0], limit[2 : 2 + _UUID_LENGTH], limit[2 + _UUID_LENGTH :]
         try:
             if kind == "b":
@@ -46,7 +46,7 @@ class ValkeyExplanations(ValkeyBudgets, ValkeyQuotas, ValkeyTenancy):
 
 
 def explanation(execution_id: ExecutionId, record: Facts, facts: Facts) -> c.Explanation:
-    """One moment's facts; what is not known is None."""
+    """The facts at one moment; unknown ones are None."""
     state = StateVector.from_record(record)
     is_active = state.lifecycle_phase is LifecyclePhase.ACTIVE
     return c.Explanation(

@@ -1,4 +1,4 @@
-"""Entries of a stream as frames, and the other way round: what frames of a batch have in common is sent once."""
+"""Decode stream entries into frames, and encode frames; headers that frames of a batch share are sent once."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ Head = tuple[str | int | float, ...]
 
 
 def frame_of(entry: Reply) -> c.StreamFrame:
-    """Whatever another program left out has its default."""
+    """Fields that another program left out get their defaults."""
     entry_id, flat = cast("tuple[bytes, list[bytes]]", entry)
-    if len(flat) == _USUAL_LENGTH and flat[::2] == _USUAL:  # nearly all of them
+    if len(flat) == _USUAL_LENGTH and flat[::2] == _USUAL:  # the common case
         _, kind, _, ts, _, payload, _, encoding = flat
         return c.StreamFrame(
             id=entry_id.decode(), frame_type=kind.decode(), payload=payload, ts=int(ts), encoding=encoding.decode()
@@ -53,7 +53,7 @@ def id_order(entry_id: str) -> tuple[int, int]:
 
 
 def head_of(frame: c.Frame) -> Head:
-    """All of a frame but its payload; what is left out at the end has its default."""
+    """The header of a frame; trailing defaults are left out."""
     common = (frame.frame_type, frame.encoding or "")
     if frame.mode is c.StreamMode.DURABLE and not (
         frame.source or frame.correlation_id or frame.metadata_json or frame.timestamp
@@ -67,7 +67,7 @@ def head_of(frame: c.Frame) -> Head:
 
 
 def group_item(args: c.AppendFramesArgs) -> tuple[object, ...]:
-    """The frames of one attempt as an item of a batch: their heads, and which of them each frame has, from 1."""
+    """The frames of one attempt as a batch item: the distinct headers, and the 1-based header of each frame."""
     heads: dict[Head, int] = {}
     picks = [heads.setdefault(head_of(frame), len(heads) + 1) for frame in args.frames]
     fence = args.fence

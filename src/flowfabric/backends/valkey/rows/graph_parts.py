@@ -1,4 +1,4 @@
-"""A graph cut into parts that one call can carry. Nothing of it runs before the last part has come."""
+"""Split a graph into parts that fit one call each. Nothing runs before the last part has arrived."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from flowfabric.core.codec import to_msgpack
 from flowfabric.core.contracts.flows.edges import policy_fields
 from flowfabric.core.ids import ExecutionId, FlowId
 
-# Of a graph that needs several calls anyway: none of them should hold up others.
+# Bounds for graphs of several calls, so that no call blocks the server for long.
 _MEMBERS_A_PART, _EDGES_A_PART = 128, 256
 
 
@@ -24,7 +24,7 @@ class GraphPart(NamedTuple):
 
 
 def submit_parts(args: c.SubmitFlowArgs) -> list[GraphPart]:
-    """One part where it fits; otherwise members first, then joins and edges. The last part commits, if any is to."""
+    """One part if it fits, else members first, then joins and edges. The last part commits, if requested."""
     said: dict[str, object] = {
         "create": True,
         "flow_kind": args.flow_kind,
@@ -69,7 +69,7 @@ def _pieces(args: c.SubmitFlowArgs) -> Iterator[Piece]:
 
 
 def _batches(members: Sequence[c.CreateExecutionArgs], most: int) -> Iterator[list[c.CreateExecutionArgs]]:
-    """Members that go together: bounded in number and in the size of their payloads."""
+    """Group members, bounded by count and payload size."""
     batch: list[c.CreateExecutionArgs] = []
     size = 0
     for member in members:

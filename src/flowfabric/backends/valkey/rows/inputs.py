@@ -1,4 +1,4 @@
-"""Reading what members are given of their upstreams: rows that say what it is, and the results one after the other."""
+"""Decode the inputs of flow members: rows that describe them, followed by the upstream results."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from flowfabric.errors import BadReply
 
 
 def read_inputs(rows: Reply, results: bytes) -> list[c.ExecutionInput]:
-    """The rows are those of lua/lib/flow/inputs.lua."""
+    """Decode rows of lua/lib/flow/inputs.lua."""
     if not isinstance(rows, list):
         raise BadReply(f"inputs: expected a list of rows, got {rows!r:.200}")
     found: list[c.ExecutionInput] = []
@@ -33,7 +33,7 @@ def read_inputs(rows: Reply, results: bytes) -> list[c.ExecutionInput]:
 
 
 def size_of(rows: Reply) -> int:
-    """How many bytes the results of these rows take."""
+    """The total size of the results of these rows."""
     return sum(max(int(row[4]), 0) for row in rows) if isinstance(rows, list) else 0  # type: ignore[arg-type,index,misc]
 
 

@@ -1,4 +1,4 @@
-"""What passes between an execution's partition and its limits: offers to be asked about, and debts to be paid."""
+"""Records that pass between an execution's partition and its limits: offers to admit, and debts to settle."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from flowfabric.core.ids import BudgetId, ExecutionId, QuotaPolicyId
 
 
 class Offer(NamedTuple):
-    """An execution that a claim has met and whose limits must admit it first."""
+    """An execution that a claim found, and whose limits must admit it first."""
 
     execution_id: ExecutionId
     ticket: int
     is_resume: bool
     quotas: tuple[QuotaPolicyId, ...]
     budgets: tuple[BudgetId, ...]
-    names: tuple[str, str, str, str]  # namespace, lane, kind, concurrency key: what a quota may count by
+    names: tuple[str, str, str, str]  # namespace, lane, kind, concurrency key: a quota may count by any of them
 
     @classmethod
     def read(cls, row: Fields) -> Offer:
-        """The row is the one that lua/lib/limits/offering.lua makes."""
+        """Decode a row of lua/lib/limits/offering.lua."""
         return cls(
             execution_id=ExecutionId(row.text(0)),
             ticket=row.number(1),
@@ -44,7 +44,7 @@ class Offer(NamedTuple):
 
 
 class Refused(NamedTuple):
-    """Why an offered execution was not admitted, for what it waits and when to look again."""
+    """Why an offered execution was not admitted, the limit it waits for, and when to check again."""
 
     offer: Offer
     limit: str  # the limit it waits for
@@ -60,18 +60,18 @@ class Refused(NamedTuple):
 
 
 class Debt(NamedTuple):
-    """What a stretch of running, or an offer that came to nothing, owes; one entry of lua/lib/limits/handover.lua."""
+    """What an ended lease or a lapsed offer owes to limits; one entry of lua/lib/limits/handover.lua."""
 
     entry: str
     execution_id: ExecutionId
-    owner: ExecutionId  # who was admitted with the slot, which may have passed on since
+    owner: ExecutionId  # the execution that was admitted with the slot, which may have been passed on
     ticket: int
     lease_epoch: int
     is_used: bool
     wall_time_ms: int
     attempts: int
     limits: tuple[str, ...]
-    reserved: tuple[str, ...]  # the budgets among them that something was, or may be, held on
+    reserved: tuple[str, ...]  # the budgets among them that hold, or may hold, a reservation
 
     @classmethod
     def read(cls, entry: str) -> Debt:

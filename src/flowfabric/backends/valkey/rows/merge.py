@@ -1,4 +1,4 @@
-"""Lists over all partitions: each partition's part is found by itself, and the parts are merged in order."""
+"""Lists over all partitions: read each partition's part, then merge the parts in order."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ from flowfabric.backends.valkey.library.calls import at_once
 
 T = TypeVar("T")
 
-# What sorts a merged list: (created_at, id) for executions, (at_ms, partition, number of the line) for events.
+# The sort key of a merged list: (created_at, id) for executions, (at_ms, partition, line number) for events.
 Place = tuple[Any, ...]
 
-# How often one call of a port may ask its partitions again, and the share of a page that the first question asks for.
+# How many rounds one port call may read, and the share of a page that the first round asks for.
 _ROUNDS = 8
 _FIRST_PART = 8
 
 
 class Source(ABC, Generic[T]):
-    """One partition's part of a merged list: what was found, and how far it was looked through."""
+    """One partition's part of a merged list: what was found, and how far it was read."""
 
     def __init__(self) -> None:
         self.found: list[tuple[Place, T]] = []
-        self.reached: Place | None = None  # None: not asked yet
+        self.reached: Place | None = None  # None: not read yet
         self.finished = False
 
     @abstractmethod
     async def ask(self, count: int) -> None:
-        """Find up to `count` more; move `reached` on, or set `finished` when there are no more."""
+        """Find up to `count` more; advance `reached`, or set `finished` at the end."""
 
 
 async def fill(sources: Sequence[Source[T]], limit: int, *, newest: bool = False) -> None:
-    """Ask until the first `limit` of the merged list are known, or the rounds are used up.
+    """Read until the first `limit` of the merged list are known, or the rounds are used up.
 
-    The first round asks for a small part of each: with many partitions most of a page comes from a few of them.
+    The first round reads a small part of each: with many partitions most of a page comes from a few.
     """
     part = min(limit, max(10, limit // _FIRST_PART))
     for _ in range(_ROUNDS):
@@ -54,7 +54,7 @@ def _is_behind(source: Source[T], last: Place | None, *, newest: bool) -> bool:
 
 
 def settled(sources: Sequence[Source[T]], limit: int, *, newest: bool = False) -> tuple[list[tuple[Place, T]], bool]:
-    """The first `limit` that nothing can come before any more, and whether anything may follow them."""
+    """The first `limit` whose order is final, and whether more may follow."""
     bound = first(sources, newest=newest)
     found = sorted((each for source in sources for each in source.found), key=lambda each: each[0], reverse=newest)
     if bound is not None:
@@ -64,6 +64,6 @@ def settled(sources: Sequence[Source[T]], limit: int, *, newest: bool = False) -
 
 
 def first(sources: Iterable[Source[T]], *, newest: bool) -> Place | None:
-    """How far all partitions have been looked through; None: to the end."""
+    """How far all partitions have been read; None: to the end."""
     places = [source.reached for source in sources if not source.finished and source.reached is not None]
     return (max(places) if newest else min(places)) if places else None

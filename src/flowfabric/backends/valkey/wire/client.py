@@ -1,4 +1,4 @@
-"""The small interface everything above uses, and the client for one server or one primary with its replicas."""
+"""The client interface, and the client for one server or one primary with its replicas."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ __all__ = ["Client", "Hook", "Node", "Reply", "Server", "StandaloneClient", "Top
 Topology = Literal["standalone", "cluster"]
 Hook = Callable[[], Awaitable[None]]
 
-# How long the other named servers may take to say that they are no primary, once one says that it is.
+# How long to wait for the other named servers once one has said that it is the primary.
 _SECOND_OPINION_S: Final = 1.0
 
 
 class Node(Protocol):
-    """One primary, or whoever took its place."""
+    """One primary, or its successor after a failover."""
 
     async def execute(self, *command: Argument, repeatable: bool = False) -> Reply: ...
 
@@ -42,7 +42,7 @@ class Client(Protocol):
     def topology(self) -> Topology: ...
 
     async def execute(self, *command: Argument, key: str | None = None, repeatable: bool = False) -> Reply:
-        """Run a command where `key` lives; `repeatable` allows another try when the outcome is unknown."""
+        """Run a command where `key` lives; `repeatable` allows a retry when the outcome is unknown."""
         ...
 
     async def execute_on_primaries(self, *command: Argument, repeatable: bool = False) -> list[Reply]: ...
@@ -56,7 +56,7 @@ class Client(Protocol):
         command_timeout_ms: int | None = None,
         on_message: OnMessage | None = None,
     ) -> Connection:
-        """A connection of the caller's own, for blocking reads and subscriptions; the caller closes it."""
+        """A dedicated connection for blocking reads and subscriptions; the caller closes it."""
         ...
 
     async def close(self) -> None: ...
@@ -65,7 +65,7 @@ class Client(Protocol):
 class Server:
     """One server, connected on demand; all callers share one connection and one attempt to connect.
 
-    An address with several hosts is the one of them that is the primary when the connection is made.
+    With several hosts in the address, connect to the one that is the primary.
     """
 
     def __init__(self, address: ServerAddress, settings: Settings, before_connect: Hook | None = None) -> None:
@@ -79,13 +79,13 @@ class Server:
 
     @property
     def live(self) -> Connection | None:
-        """The connection, when there is one that works."""
+        """The connection if it is usable, else None."""
         connection = self._connection
         return connection if connection is not None and connection.usable else None
 
     @property
     def quiet(self) -> bool:
-        """Nothing open and nothing being opened: it can be forgotten without closing it."""
+        """No connection is open or being opened, so this can be dropped without closing it."""
         open_ones = self._connection is not None or any(not old.closed for old in self._draining)
         return not open_ones and not self._connecting.running
 
@@ -93,7 +93,7 @@ class Server:
         return self.live or await self._connecting.run()
 
     async def execute(self, *command: Argument, repeatable: bool = False) -> Reply:
-        """Run the command on this very server."""
+        """Run the command on this server."""
         retry: Retry | None = None
         while True:
             try:
@@ -114,7 +114,7 @@ class Server:
             hint = f"{self.address}: belongs to a cluster ({error.text}); use valkey+cluster://"
             raise UnsupportedServer(hint) from error
         if error.prefix == "READONLY":
-            self.drain()  # after a failover the same name, or another of the names, leads to the new primary
+            self.drain()  # after a failover this name, or another one of the address, leads to the new primary
 
     def retry(self, *, repeatable: bool) -> Retry:
         return Retry(str(self.address), self._settings.retry_budget_ms, repeatable=repeatable)
@@ -131,7 +131,7 @@ class Server:
                 await retry.after(error)
 
     def drain(self) -> None:
-        """Use the connection no more; it ends when its last reply has come."""
+        """Stop using the connection; it closes after its last reply."""
         if self._connection is not None:
             self._connection.drain()
             self._draining = [old for old in self._draining if not old.closed] + [self._connection]
@@ -149,7 +149,7 @@ class Server:
         return self._connection
 
     async def open(self, command_timeout_ms: int | None, on_message: OnMessage | None) -> Connection:
-        """A new connection, which the caller closes; one try."""
+        """Open a new connection, which the caller closes. Does not retry."""
         if self._closed:
             raise BackendUnavailable(f"{self.address}: the client is closed", sent=False)
         if self._before_connect is not None:
@@ -171,7 +171,7 @@ class Server:
 async def _connect_to_primary(
     address: ServerAddress, connect_to: Callable[[ServerAddress], Coroutine[Any, Any, Connection]]
 ) -> Connection:
-    """Ask all at once who is the primary. Two of them are as bad as none: nobody can tell which has the truth."""
+    """Ask all hosts in parallel for the primary. Two primaries are refused like none: either may be stale."""
     attempts = [asyncio.create_task(connect_to(address.at(host))) for host in address.hosts]
     chosen: Connection | None = None
 
@@ -189,7 +189,7 @@ async def _connect_to_primary(
 
 
 async def _answers(attempts: Iterable[asyncio.Task[Connection]]) -> list[Connection | BaseException]:
-    """What all of them said, or those that were quick once a primary is found: a dead host may take for ever."""
+    """The replies of all hosts. Once a primary is found, slow hosts are not waited for: a dead one may never reply."""
     pending = set(attempts)
     done: set[asyncio.Task[Connection]] = set()
     while pending and not any(_is_primary(attempt) for attempt in done):
@@ -244,7 +244,7 @@ class StandaloneClient:
     def execute(
         self, *command: Argument, key: str | None = None, repeatable: bool = False
     ) -> Coroutine[Any, Any, Reply]:
-        # Not async: this is the hot path, and a second coroutine around the first one shows in the benchmark.
+        # Not async: on this hot path a second coroutine shows in the benchmark.
         return self._node.execute(*command, repeatable=repeatable)
 
     async def execute_on_primaries(self, *command: Argument, repeatable: bool = False) -> list[Reply]:

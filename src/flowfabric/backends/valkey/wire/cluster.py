@@ -1,7 +1,7 @@
-"""The client for a cluster: a map from slots to primaries, one connection to each, redirections followed.
+"""The cluster client: map slots to primaries, keep one connection to each, follow redirections.
 
-The engine's keys carry their hash tag, so routing is one CRC16 and one list lookup. Whatever shows that the
-map is old (MOVED, a lost node, a slot without owner) marks it stale; the next command asks the cluster first.
+Keys carry a hash tag, so routing is one CRC16 and one list lookup. MOVED, a lost node or a slot without an owner
+mark the map as stale; the next command refreshes it first.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _SAYS_NOTHING_ABOUT_SLOTS: Final = frozenset({"LOADING", "BUSY", "TRYAGAIN"})
 
 
 def key_slot(key: str) -> int:
-    """The slot of a key: of the part between the first { and the } after it, if that is not empty."""
+    """The slot of a key; only the part in the first pair of braces is hashed, unless it is empty."""
     start = key.find("{")
     if start >= 0:
         end = key.find("}", start + 1)
@@ -46,7 +46,7 @@ class _Redirection(NamedTuple):
 
 
 class _Primary:
-    """The primary of a slot, whoever that is when a command is sent: a failover does not strand its callers."""
+    """The primary of a slot, looked up for every command, so a failover does not strand callers."""
 
     def __init__(self, client: ClusterClient, slot: int) -> None:
         self._client = client
@@ -79,7 +79,7 @@ class ClusterClient:
         return self.execute_at(None if key is None else key_slot(key), command, repeatable=repeatable)
 
     async def execute_at(self, slot: int | None, command: tuple[Argument, ...], *, repeatable: bool) -> Reply:
-        """Run the command on the owner of the slot; on any primary if that is None."""
+        """Run the command on the owner of the slot; with no slot, on any primary."""
         retry: Retry | None = None
         redirection: _Redirection | None = None
         while True:
@@ -88,7 +88,7 @@ class ClusterClient:
                 node = self._node(redirection.host) if redirection else await self._node_for(slot)
                 connection = node.live or await node.connection()
                 if redirection and redirection.asking:
-                    connection.send("ASKING").cancel()  # holds for the very next command only; its reply is noise
+                    connection.send("ASKING").cancel()  # applies to the next command only; its own reply is ignored
                 return await connection.send(*command)
             except (ServerReplyError, BackendUnavailable) as error:
                 if self._closed:
@@ -106,7 +106,7 @@ class ClusterClient:
         return [reply for reply in replies if not isinstance(reply, BaseException)]
 
     async def primaries(self) -> list[Node]:
-        """All primaries as the cluster sees them now."""
+        """All primaries, by a fresh map."""
         self._stale = True
         retry: Retry | None = None
         while True:
@@ -147,7 +147,7 @@ class ClusterClient:
         return Retry(str(self._address), self._settings.retry_budget_ms, repeatable=repeatable)
 
     async def _recover(self, error: Exception, retry: Retry, node: Server | None) -> _Redirection | None:
-        """Where to go next; None for wherever the map says. Raises when there must be no other try."""
+        """Where to retry; None means wherever the map says. Raises if the command must not be retried."""
         prefix = error.prefix if isinstance(error, ServerReplyError) else ""
         if isinstance(error, ServerReplyError) and prefix in REDIRECTIONS:
             if retry.hop() > _MOST_HOPS:
@@ -164,7 +164,7 @@ class ClusterClient:
         try:
             _, slot, target = error.text.split(" ")[:3]
             name, _, port = target.rpartition(":")
-            # No name means: the host you asked.
+            # An empty host means the host that replied.
             host = (name.strip("[]") or (node.address.hosts[0][0] if node else ""), int(port))
             if error.prefix == "MOVED":
                 self._owners[int(slot)] = host
@@ -195,7 +195,7 @@ class ClusterClient:
         try:
             await self._refreshing.run()
         except BackendUnavailable:
-            if not self._primaries:  # an old map is better than none: the owner we know may well answer
+            if not self._primaries:  # a stale map is better than none: the known owner may still reply
                 raise
 
     async def _refresh(self) -> None:
@@ -216,7 +216,7 @@ class ClusterClient:
         raise BackendUnavailable(reason, sent=False) from last
 
     def _sources(self) -> list[Host]:
-        """Whom to ask: who must know, then connected nodes, the other known ones, the nodes of the URL."""
+        """Nodes to ask for the map: the MOVED target, connected nodes, other known nodes, nodes of the URL."""
         known = sorted(self._nodes, key=lambda host: self._nodes[host].live is None)
         informed = [self._informed] if self._informed else []
         return list(dict.fromkeys([*informed, *known, *self._address.hosts]))

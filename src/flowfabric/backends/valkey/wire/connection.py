@@ -1,8 +1,8 @@
 """One connection to one server: implicit pipelining over asyncio.Protocol and the hiredis parser.
 
-A command that finds the connection idle leaves at once, those given in one turn of the event loop after it leave in
-one write; replies come back in the same order, so a deque of futures is all the bookkeeping there is. A caller that is
-cancelled leaves its done future in the deque, and its reply is dropped when its turn comes.
+A command on an idle connection is written immediately; the commands that follow in the same turn of the event loop
+share one write. Replies arrive in order, so a deque of futures is the only bookkeeping. A cancelled caller leaves its
+done future in the deque, and its reply is dropped.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _pack = cast("Callable[[tuple[Argument, ...]], bytes]", hiredis.pack_command)
 
 
 class ServerReplyError(Exception):
-    """The server answered with an error; internal to the backends, which turn it into a FlowFabricError."""
+    """The server replied with an error. Internal to the backends, which turn it into a FlowFabricError."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -42,11 +42,11 @@ class ServerReplyError(Exception):
 
 
 class AccessRefused(BackendUnavailable):
-    """The server is there, but one of us will not have the other; trying again does not help."""
+    """The server refused access, or its certificate was refused; a retry does not help."""
 
 
 class Connection(asyncio.Protocol):
-    """Commands out, replies in, in order. Made by connect(); over for good once it is lost."""
+    """One pipelined connection, made by connect(). A lost one is not reopened."""
 
     def __init__(self, peer: str, command_timeout_ms: int | None = None, on_message: OnMessage | None = None) -> None:
         self.peer = peer
@@ -63,7 +63,7 @@ class Connection(asyncio.Protocol):
         self._flush_is_due = False
         self._paused = False
         self._timeout = None if command_timeout_ms is None else command_timeout_ms / 1000
-        # One (commands sent so far, when) per write, oldest first: it tells how long the oldest has waited.
+        # (commands sent so far, time) of each write, oldest first: how long the oldest command has waited.
         self._writes: deque[tuple[int, float]] = deque()
         self._sent_count = 0
         self._received_count = 0
@@ -87,7 +87,7 @@ class Connection(asyncio.Protocol):
         self._outbox.append(_pack(command))
         future: asyncio.Future[Reply] = self._loop.create_future()
         self._unsent.append(future)
-        if not self._sent and not self._flush_is_due:  # idle, so the server can begin at once
+        if not self._sent and not self._flush_is_due:  # idle: let the server start
             self._flush()
         elif not self._flush_is_due and not self._paused:
             self._flush_is_due = True
@@ -95,7 +95,7 @@ class Connection(asyncio.Protocol):
         return future
 
     def drain(self) -> None:
-        """Take no new commands and end when the last pending one is answered."""
+        """Refuse new commands, and close after the last pending reply."""
         self._draining = True
         self._end_if_drained()
 
@@ -104,12 +104,12 @@ class Connection(asyncio.Protocol):
             self.abort("closed by this client")
 
     async def close(self) -> None:
-        """End the connection; what is still pending fails."""
+        """Close the connection; pending commands fail."""
         self.abort("closed by this client")
         await self._closed.wait()
 
     def abort(self, reason: str) -> None:
-        """Fail everything and drop the socket without ceremony (TLS would wait for the peer's goodbye)."""
+        """Fail all pending commands and drop the socket without a TLS shutdown, which could hang."""
         self._fail(BackendUnavailable, f"{self.peer}: {reason}")
 
     async def wait_closed(self) -> None:
@@ -130,7 +130,7 @@ class Connection(asyncio.Protocol):
         self._transport.write(batch)
 
     def _watch(self) -> None:
-        """Set the one timer for the oldest command that still waits."""
+        """Set the timer for the oldest pending command."""
         if self._timeout is not None and self._writes:
             self._watchdog = self._loop.call_at(self._writes[0][1] + self._timeout, self._check)
 
@@ -158,7 +158,7 @@ class Connection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    # What asyncio calls.
+    # Callbacks of asyncio.Protocol.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
@@ -168,7 +168,7 @@ class Connection(asyncio.Protocol):
         reason = f"{self.peer}: connection lost ({exc or 'closed by the server'})"
         if self.server_version or not self._uses_tls():
             self._fail(BackendUnavailable, reason)
-        elif _is_refusal(exc):  # TLS 1.3 refuses us only after the handshake
+        elif _is_refusal(exc):  # TLS 1.3 refuses a client only after the handshake
             self._fail(AccessRefused, f"{self.peer}: TLS was refused ({exc})")
         else:
             self._fail(BackendUnavailable, f"{reason}; does it want another client certificate?")
@@ -217,7 +217,7 @@ class Connection(asyncio.Protocol):
 
 
 def _keep_alive(peer: socket.socket) -> None:
-    """Have the kernel notice a peer that vanished: who only listens, to a channel say, would never know."""
+    """Enable TCP keepalive: a subscriber sends nothing, so it would never notice a vanished peer."""
     if peer.family not in (socket.AF_INET, socket.AF_INET6):
         return
     peer.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -237,7 +237,7 @@ async def connect(
     command_timeout_ms: int | None,
     on_message: OnMessage | None = None,
 ) -> Connection:
-    """Connect and log in. Fails with sent=False: no command of the caller has left yet."""
+    """Connect and log in. Errors have sent=False: no command of the caller was sent yet."""
     connection = Connection(str(address), command_timeout_ms, on_message)
     try:
         async with asyncio.timeout(connect_timeout_ms / 1000):
@@ -265,7 +265,7 @@ def _unreachable(address: ServerAddress, error: OSError) -> BackendUnavailable:
 
 
 def _is_refusal(error: BaseException | None) -> bool:
-    """TLS itself said no: no certificate, or a wrong one. A connection that merely ended may come back."""
+    """Whether TLS refused the peer (missing or wrong certificate), as opposed to a connection that was lost."""
     ended = ssl.SSLEOFError | ssl.SSLZeroReturnError | ssl.SSLSyscallError
     return isinstance(error, ssl.SSLError) and not isinstance(error, ended)
 
@@ -281,7 +281,7 @@ async def _open(address: ServerAddress, connection: Connection) -> None:
 
 
 async def _log_in(address: ServerAddress, connection: Connection) -> None:
-    """HELLO says who we are and learns who they are; everybody may call it, whatever the ACL says."""
+    """Log in with HELLO, which every ACL allows, and read the server's identity from its reply."""
     hello: list[Argument] = ["HELLO", 2]
     if address.password is not None:
         hello += ["AUTH", address.username or "default", address.password]
@@ -309,7 +309,7 @@ def _login_error(address: ServerAddress, error: ServerReplyError) -> Exception:
 
 
 def _note_hello(connection: Connection, address: ServerAddress, hello: Reply) -> None:
-    """HELLO tells the role, too, and unlike ROLE and INFO it is allowed to everybody."""
+    """The role, from HELLO: unlike ROLE and INFO, every ACL allows it."""
     if not isinstance(hello, list):
         raise BadReply(f"{address}: HELLO answered {hello!r}")
     pairs = zip(hello[::2], hello[1::2], strict=False)

@@ -1,4 +1,4 @@
-"""From settings to a client: the one place that knows which client serves which kind of address."""
+"""Choose the client for an address; nothing else knows which client serves which URL."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from flowfabric.config import Settings
 
 
 async def open_client(settings: Settings) -> Client:
-    """A client for settings.url. Nothing is connected yet, but an embedded server runs when this returns."""
+    """A client for settings.url. Connects lazily, but starts an embedded server before it returns."""
     address = parse_url(settings.url)
     if address.kind == "embedded":
         return await _open_embedded(address, settings)
@@ -22,7 +22,7 @@ async def open_client(settings: Settings) -> Client:
 
 
 async def _open_embedded(address: ServerAddress, settings: Settings) -> Client:
-    # Locks between processes exist on Unix only; the other clients must not need them.
+    # Needs Unix file locks; the other clients must work without them.
     from flowfabric.backends.valkey.embedded.server import EmbeddedServer  # noqa: PLC0415
 
     server = await EmbeddedServer.join(address.directory)

@@ -1,7 +1,7 @@
-"""Trying again, where that is safe and for as long as the budget lasts.
+"""Retry commands where that is safe, within a time budget.
 
-A command is repeated only when it has not left yet, when the server said that it did not execute it, or when
-the caller declared it repeatable. The budget counts from the first failure and bounds all tries together.
+A command is retried only if it was not sent, if the server said that it did not execute it, or if the caller
+declared it repeatable. The budget starts with the first failure and covers all retries.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from flowfabric.errors import BackendTimeout, BackendUnavailable
 T = TypeVar("T")
 
 REDIRECTIONS: Final = frozenset({"MOVED", "ASK"})
-# The server refused before it ran anything, for a reason that passes.
+# Refused before execution, for a transient reason.
 NOT_EXECUTED: Final = REDIRECTIONS | frozenset(
     {"LOADING", "BUSY", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN", "READONLY", "NOREPLICAS"}
 )
-# The server refused before it ran anything, and its answer will not change.
+# Refused before execution, for a permanent reason.
 NOT_ALLOWED: Final = frozenset({"NOPERM", "NOAUTH"})
 
 _FIRST_PAUSE_S: Final = 0.01
@@ -29,7 +29,7 @@ _LONGEST_PAUSE_S: Final = 1.0
 
 
 class SingleFlight(Generic[T]):
-    """One running attempt whose outcome all callers share; a caller that is cancelled does not end it."""
+    """One running attempt whose outcome all callers share; cancelling one caller does not cancel it."""
 
     def __init__(self, action: Callable[[], Awaitable[T]]) -> None:
         self._action = action
@@ -47,7 +47,9 @@ class SingleFlight(Generic[T]):
             return await asyncio.shield(task)
         except asyncio.CancelledError:
             caller = asyncio.current_task()
-            if task.cancelled() and not (caller and caller.cancelling()):  # by cancel(), not with our caller
+            if task.cancelled() and not (
+                caller and caller.cancelling()
+            ):  # by cancel(), not because the caller was cancelled
                 raise BackendUnavailable("the client is closed", sent=False) from None
             raise
 
@@ -64,7 +66,7 @@ class SingleFlight(Generic[T]):
 
 
 class Retry:
-    """The tries of one command: decides whether there is another one, and waits before it."""
+    """The retries of one command: decides whether to retry, and waits before it."""
 
     def __init__(self, peer: str, budget_ms: int, *, repeatable: bool) -> None:
         self._peer = peer
@@ -78,17 +80,17 @@ class Retry:
         self._sent = False
 
     def hop(self) -> int:
-        """Count a redirection; the answer is how many there were in a row."""
+        """Count a redirection; return how many came in a row."""
         self._hops += 1
         return self._hops
 
     async def after(self, error: Exception) -> None:
-        """Wait for the next try; raise when there must be none."""
+        """Wait before the next retry; raise if there must be none."""
         self._note(error)
         left = self._deadline - self._clock()
         if left <= 0:
             raise self._exhausted(error) from error
-        # Spread out, so that the clients of a server that comes back do not all arrive at once.
+        # Jitter, so that the clients of a restarted server do not all reconnect together.
         pause = self._pause * random.uniform(0.5, 1.0)  # noqa: S311
         self._pause = min(self._pause * 2, _LONGEST_PAUSE_S)
         await asyncio.sleep(min(pause, left))

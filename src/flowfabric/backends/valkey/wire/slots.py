@@ -1,4 +1,4 @@
-"""What a cluster says about its slots, read into ranges of slots and their primaries."""
+"""Parse CLUSTER SHARDS and CLUSTER SLOTS into ranges of slots and their primaries."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from flowfabric.errors import BadReply
 SLOTS: Final = 16_384
 
 _PRIMARY_ROLES: Final = (b"master", b"primary")
-# How a node without a known name presents itself: the one we asked is the one that is meant.
+# Hosts that mean "the host that was asked".
 _NAMELESS: Final = (None, b"", b"?")
 
 
@@ -22,9 +22,9 @@ class SlotRange(NamedTuple):
 
 
 def parse_shards(reply: Reply, asked: str, *, tls: bool) -> list[SlotRange] | None:
-    """The reply of CLUSTER SHARDS; `asked` is the host that answered. None: it leaves a question open.
+    """The reply of CLUSTER SHARDS; `asked` is the host that replied. None if the reply is ambiguous.
 
-    Just after a failover a shard lists two primaries, and nothing tells which of them owns the slots.
+    Just after a failover a shard lists two primaries and does not say which one owns the slots.
     """
     try:
         ranges = []
@@ -40,7 +40,7 @@ def parse_shards(reply: Reply, asked: str, *, tls: bool) -> list[SlotRange] | No
                     for first, last in zip(bounds[::2], bounds[1::2], strict=True)
                 ]
     except (KeyError, TypeError, ValueError, IndexError) as error:
-        raise BadReply(f"CLUSTER SHARDS answered something unexpected: {error!r}") from error
+        raise BadReply(f"unexpected reply to CLUSTER SHARDS: {error!r}") from error
     return ranges
 
 
@@ -53,12 +53,12 @@ def parse_slots(reply: Reply, asked: str) -> list[SlotRange]:
             host = asked if name in _NAMELESS else _text(name)
             ranges.append(SlotRange(_number(entry[0]), _number(entry[1]), (host, _number(port))))
     except (TypeError, ValueError, IndexError) as error:
-        raise BadReply(f"CLUSTER SLOTS answered something unexpected: {error!r}") from error
+        raise BadReply(f"unexpected reply to CLUSTER SLOTS: {error!r}") from error
     return ranges
 
 
 def _primaries(nodes: list[dict[bytes, Reply]]) -> list[dict[bytes, Reply]]:
-    """Those that are online, if any is: a lost primary stays listed as one for a while."""
+    """The online nodes, if there are any: a lost primary stays listed for a while."""
     primaries = [node for node in nodes if node.get(b"role") in _PRIMARY_ROLES]
     return [node for node in primaries if node.get(b"health", b"online") == b"online"] or primaries
 

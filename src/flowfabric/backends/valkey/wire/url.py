@@ -1,15 +1,14 @@
 """Where the server is: URLs of the Valkey backend, parsed into a ServerAddress.
 
-embedded://                                        a private server that is thrown away at the end
+embedded://                                        a private server, deleted at the end
 embedded:///abs/dir   embedded://relative/dir      a server of our own whose data stays in the directory
 valkey://[user[:password]@]host[:port][/db]        one server; redis:// is the same for Redis 7.0 and newer
-valkey://host:port,host2:port2[/db]                one primary and its replicas, whoever is which at the moment
+valkey://host:port,host2:port2[/db]                one primary and its replicas, in any order
 valkeys://...                                      the same over TLS; rediss:// likewise
 valkey+cluster://host:port,host2:port2             a cluster, found through any of the named nodes; valkeys+cluster://
 valkey+unix:///path/to.sock                        one server on a unix socket
 
-Passwords are secret: they are in no repr and in no message, so nothing of an authority that does not parse is
-ever shown.
+Passwords are in no repr and in no message, so an authority that does not parse is never shown.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ _HOST: Final = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.%\w]+)\]|(?P<name>[^:\[\]@\s
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """How to trust the server and, with a certificate of our own, how to be trusted."""
+    """TLS settings: how to verify the server and, with a client certificate, how to identify ourselves."""
 
     ca: str | None = None
     cert: str | None = None
@@ -50,7 +49,7 @@ class Tls:
     insecure: bool = False
 
     def context(self) -> ssl.SSLContext:
-        """A fresh context; files are read at each connect so that renewed certificates are picked up."""
+        """A new context. Reads the files at each connect, so renewed certificates are picked up."""
         try:
             context = ssl.create_default_context(cafile=self.ca)
             if self.cert is not None:
@@ -66,7 +65,7 @@ class Tls:
 
 @dataclass(frozen=True, slots=True)
 class ServerAddress:
-    """One server, one primary with its replicas, one cluster or one directory, and how to log in there."""
+    """The address of a server, a primary with replicas, a cluster or a directory, with its credentials."""
 
     kind: Kind
     hosts: tuple[Host, ...] = ()
@@ -83,7 +82,7 @@ class ServerAddress:
         return replace(self, kind="standalone", hosts=(host,))
 
     def __str__(self) -> str:
-        """The place only, for messages: no user, no password."""
+        """The address for messages, without user and password."""
         if self.kind == "embedded":
             return f"embedded://{self.directory or ''}"
         if self.unix_path is not None:
@@ -93,7 +92,7 @@ class ServerAddress:
 
 
 def parse_url(url: str) -> ServerAddress:
-    """The address that `url` names; InvalidInput("url", ...) says what is allowed instead."""
+    """Parse `url`; InvalidInput("url", ...) says what is allowed."""
     scheme, separator, rest = url.partition("://")
     scheme = scheme.lower()
     if not separator or scheme not in SCHEMES:
@@ -104,7 +103,7 @@ def parse_url(url: str) -> ServerAddress:
         return ServerAddress("embedded", directory=Path(unquote(rest)) if rest else None)
     authority, slash, path = rest.partition("/")
     if "@" in path + query:
-        # An unescaped password was cut in two; the pieces must not reach a message.
+        # An unescaped password was split; its pieces must not reach a message.
         raise _refusal(scheme, "percent-encode / ? # @ and : in user and password (and @ in paths)")
     return _parse_server(scheme, authority, slash + path, query)
 

@@ -1,4 +1,4 @@
-"""FlowEventPort on Valkey: waiting for flows."""
+"""FlowEventPort on Valkey: wait for flows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ENDED: Final = frozenset(FLOW_ENDINGS.values())
 
 
 class ValkeyFlowEvents(ValkeyEvents, ValkeyFlowReads):
-    """What happens to a flow and its members."""
+    """Events of a flow and its members."""
 
     async def wait_for_flow(self, flow_id: FlowId, *, timeout_ms: int) -> c.FlowState | None:
         limits.whole("timeout_ms", timeout_ms, 0, limits.MAX_DURATION_MS)
@@ -42,12 +42,12 @@ class ValkeyFlowEvents(ValkeyEvents, ValkeyFlowReads):
                 cursor = page.cursor
                 if page.more:
                     continue
-                if state in _ENDED:  # known before the page was read: its last line was in it
+                if state in _ENDED:  # known before the page was read, so the page had its last line
                     return
                 await listener.wait()
 
     async def _wait_for_end(self, flow_id: FlowId) -> c.FlowState:
-        """Its own lines say when it ends; they have its id in place of an execution's."""
+        """Wait for the flow's own lines, which carry its id in place of an execution id."""
         subject = ExecutionId(f"{flow_partition(flow_id, self.partitions).tag}:{flow_id}")
         async with self._tail.listen(subject) as listener:
             while True:

@@ -13,7 +13,7 @@ from flowfabric.core.ids import EdgeId, ExecutionId, FlowId
 from flowfabric.core.partition import PartitionConfig, flow_partition
 from flowfabric.errors import Conflict, InvalidInput
 
-# How many members a cancel names at most when it comes again.
+# How many members the reply to a repeated cancel names at most.
 _NAMED_AGAIN = 1_000
 
 
@@ -95,7 +95,7 @@ class ValkeyFlows(ValkeyTenancy):
         return c.TagsSet(count=fields.number(0))
 
     async def _cancel_header(self, args: c.CancelFlowArgs) -> c.CancelFlowHeader:
-        """Close the flow; how many members follow later, or how it had ended before."""
+        """Close the flow; return how many members follow later, or how it had ended before."""
         try:
             fields = await self._call_flow(
                 "cancel_flow",
@@ -131,7 +131,7 @@ class ValkeyFlows(ValkeyTenancy):
         return c.FlowCancelled(cancellation_policy=policy, member_execution_ids=members)
 
     async def _is_left(self, flow_id: FlowId, *, wait: bool) -> bool:
-        """Whether members are still to be reached; with `wait` until none is."""
+        """Whether members remain to be cancelled; with `wait`, continue until none is left."""
         left = await self.continue_flow(flow_id)
         while left and wait:
             left = await self.continue_flow(flow_id)
@@ -151,7 +151,7 @@ class ValkeyFlows(ValkeyTenancy):
         return await self._call_flow("submit_flow", flow_id, request=part.request, payloads=part.payloads)
 
     async def _submitted(self, flow_id: FlowId, fields: Fields, *, is_new: bool) -> c.FlowSubmitted:
-        """What the last part says, when all that may start was made to."""
+        """The reply of the last part, after everything eligible was started."""
         state = c.FlowState(fields.text(4))
         left = fields.text(5) == "1"
         while left:

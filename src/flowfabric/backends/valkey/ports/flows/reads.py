@@ -27,7 +27,7 @@ _COUNTED = {
 
 
 class ValkeyFlowReads:
-    """Looking at flows."""
+    """Read flows."""
 
     _caller: FunctionCaller
     partitions: PartitionConfig

@@ -1,8 +1,8 @@
-"""Asking the limits of executions that a claim has met: who is admitted, and what becomes of the others.
+"""Ask the limits of the executions that a claim found: admit them, or block them until a limit has room.
 
-Budgets are asked first, since that takes nothing; then the quotas, each of which gives a slot. Whoever is refused by
-one gives back what the others gave, and waits for the one. A limit that does not answer admits nobody (G11): the offer
-lapses, and its partition pays back what was taken for it.
+Budgets are asked first, since they reserve nothing; then quotas, each of which gives a slot. An execution that a limit
+refuses returns the slots of the others and waits for that limit. A limit that does not reply admits nothing (G11): the
+offer lapses, and its partition returns what was taken for it.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ from flowfabric.errors import (
 
 
 class Answers(NamedTuple):
-    """What the limits of some offers said; an offer that is in neither list got no answer."""
+    """The replies of limits to offers; an offer in neither list got no reply."""
 
     admitted: list[Offer]
     refused: list[Refused]
-    permits: dict[str, str]  # of the admitted, by uuid: the limit whose slot may pass on to the next
+    permits: dict[str, str]  # by uuid of the admitted: the limit whose slot may be passed on
 
 
 class ValkeyAsking(ValkeyAdmissions):
-    """Passing admission, for claims."""
+    """Admission for claims."""
 
-    _whole: ValkeyAsking  # the store itself, of which this may be a tenant's view
+    _whole: ValkeyAsking  # the whole store; this may be a tenant's view of it
 
     async def ask_limits(self, tag: str, offers: Sequence[Offer]) -> Answers:
-        """Ask all limits of these offers. The refused are blocked by then, and wait in the order of their lane."""
+        """Ask all limits of these offers. Refused executions are blocked, and wait in the order of their lane."""
         refused: dict[str, Refused] = {}
         silent: set[str] = set()
         for budget_id in sorted({each for offer in offers for each in offer.budgets}):
@@ -62,7 +62,7 @@ class ValkeyAsking(ValkeyAdmissions):
         return Answers(_open(offers, refused, silent), list(refused.values()), permits)
 
     async def offer_named(self, args: c.IssueGrantAndClaimArgs) -> Offer:
-        """Have one execution offered to a worker, and its limits asked: the offer that they admitted."""
+        """Offer one execution to a worker and ask its limits; return the admitted offer."""
         ids = CallIds.new()
         request = {
             "lane_id": args.lane_id,
@@ -90,7 +90,7 @@ class ValkeyAsking(ValkeyAdmissions):
         return answers.admitted[0]
 
     async def return_offers(self, tag: str, offers: Sequence[Offer]) -> None:
-        """Offers that came to nothing: the executions are anybody's again, and what was taken for them is owed."""
+        """Return lapsed offers: other workers may claim the executions, and their slots are owed back."""
         items = [(offer.execution_id.uuid, offer.ticket, "", "", 0, 0) for offer in offers]
         await self._caller.call_partition("return_offers", tag, items=to_msgpack(items))
 
@@ -125,7 +125,7 @@ class ValkeyAsking(ValkeyAdmissions):
         refused: dict[str, Refused],
         silent: set[str],
     ) -> list[tuple[Offer, str]]:
-        """Those that got a slot, with the name of the limit where the slot may pass on."""
+        """The offers that got a slot, with the name of the limit if the slot may be passed on."""
         if not asking:
             return []
         name, key = f"q:{quota_policy_id}", keys.quota(quota_policy_id, self.partitions)
@@ -142,11 +142,11 @@ class ValkeyAsking(ValkeyAdmissions):
         for offer, reply in zip(asking, fields.values[0], strict=True):  # type: ignore[arg-type]
             try:
                 outcome = parse_envelope("admit_batch", reply, offer.execution_id)
-            except NotFound as error:  # of another namespace: it stands in nobody's way there
+            except NotFound as error:  # a limit of another namespace does not apply
                 wrong = f"q:foreign:{quota_policy_id}"
                 _refuse_all([offer], wrong, error.code, error.message, BUDGET_SAFETY_MS, refused)
                 continue
-            if outcome.status == "RELEASED":  # it comes late: the execution is under another ticket by now, or none
+            if outcome.status == "RELEASED":  # too late: the execution has another ticket by now, or none
                 silent.add(offer.execution_id)
             elif outcome.status in ("ADMITTED", "ALREADY_ADMITTED"):
                 admitted.append((offer, name + outcome.text(0) if outcome.text(2) == "1" else ""))
@@ -159,7 +159,7 @@ class ValkeyAsking(ValkeyAdmissions):
         return admitted
 
     async def _give_back(self, refused: Iterable[Refused], given: dict[str, list[QuotaPolicyId]]) -> None:
-        """What other limits gave to those that one refused; who waits there is let go."""
+        """Return the slots that other limits gave to refused executions, and release their waiters."""
         owed: dict[QuotaPolicyId, list[tuple[str | int, ...]]] = {}
         for each in refused:
             for quota_policy_id in given.get(each.offer.execution_id, ()):
@@ -172,7 +172,7 @@ class ValkeyAsking(ValkeyAdmissions):
             return
         items = [each.hold_item for each in refused]
         await self._caller.call_partition("return_offers", tag, items=to_msgpack(items))
-        # Told only now: whatever the limit gave back before this shows as room, and what it gives back later finds us.
+        # Subscribe only now: slots returned before this show as room, later ones notify this partition.
         names = {each.limit for each in refused if each.code not in _NOT_THERE}
         await at_once(self.wait_for(tag, name) for name in sorted(names))
 
@@ -181,7 +181,7 @@ _NOT_THERE = frozenset({"budget_not_found", "quota_policy_not_found", "corruptio
 
 
 def refusal_of(refused: Refused) -> FlowFabricError:
-    """The error that whoever named the execution meets."""
+    """The error for a caller that named the execution."""
     execution_id = refused.offer.execution_id
     message = f"claim {execution_id}: {refused.detail}"
     return error_class_for(refused.code)(message, code=refused.code, execution_id=execution_id, limit=refused.limit)
@@ -194,7 +194,7 @@ def _open(offers: Iterable[Offer], refused: dict[str, Refused], silent: set[str]
 def _refuse_all(
     offers: Iterable[Offer], name: str, code: str, detail: str, look_in_ms: int, refused: dict[str, Refused]
 ) -> None:
-    # A quota that failed in the middle may have given something.
+    # A quota that failed halfway may have given a slot.
     has_nothing = name.startswith("b:") or code in _NOT_THERE
     for offer in offers:
         refused[offer.execution_id] = Refused(offer, name, code, detail, look_in_ms, has_nothing)

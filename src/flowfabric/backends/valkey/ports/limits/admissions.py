@@ -1,7 +1,7 @@
 """AdmissionPort on Valkey: the steps between an execution's partition and the slots of its limits.
 
-Each step is one atomic call on one slot, and may be repeated. What was begun and not finished stands in the execution's
-partition, as an offer or as a debt, until somebody drains it: so no step relies on the one who made the last.
+Each step is one atomic call on one slot, and may be repeated. Unfinished work is recorded in the execution's partition,
+as an offer or a debt, until it is drained, so no step depends on the process that made the previous one.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from flowfabric.core.ids import BudgetId, ExecutionId, FlowId, QuotaPolicyId
 from flowfabric.core.partition import PartitionConfig, flow_partition
 from flowfabric.errors import FlowFabricError, NotFound
 
-# A limit is looked at again after so long, whatever is heard of it: the safety net for lost steps.
+# Check a limit again after this long in any case: the safety net for lost steps.
 SAFETY_MS = 5_000
 BUDGET_SAFETY_MS = 30_000
-# After some were let go: time enough to be claimed, so that the next look sees what they took.
+# After a release: time enough for claims, so that the next check sees their slots.
 AGAIN_MS = 50
 _AT_ONCE = 100
 
 
 class Room(NamedTuple):
-    """How many more may start on a limit, when to look again, and which partitions wait for it."""
+    """How many more may start on a limit, when to check again, and which partitions wait for it."""
 
     free: int
     look_in_ms: int
@@ -38,7 +38,7 @@ class Room(NamedTuple):
 
 
 class ValkeyAdmissions:
-    """Between executions and their limits."""
+    """Admission of executions by their limits."""
 
     _caller: FunctionCaller
     partitions: PartitionConfig
@@ -52,7 +52,7 @@ class ValkeyAdmissions:
     async def attach_created(
         self, kind: c.LimitKind, limit_id: str, scope_type: c.LimitScope | None, scope_id: str | None
     ) -> None:
-        """Attach a limit to the scope that it was made for, if it has one."""
+        """Attach a limit to its scope, if it has one."""
         if scope_type is not None and scope_id is not None:
             args = c.AttachLimitArgs(scope_type=scope_type, scope_id=scope_id, limit_kind=kind, limit_id=limit_id)
             await self.attach_limit(args)
@@ -72,14 +72,14 @@ class ValkeyAdmissions:
         )
 
     async def settle_due(self, tag: str, due: Fields) -> tuple[int, int]:
-        """Pay what the partition owes and look at the limits that are due: how many were paid, how many let go."""
+        """Settle the partition's debts and check the limits that are due; count settled debts and releases."""
         paid, woken = await self._pay(tag, due.texts(1))
         for name in due.texts(2):
             woken += await self._look(tag, name)
         return paid, woken
 
     async def wake_for_budget(self, budget_id: BudgetId) -> int:
-        """Let the next ones go that wait for a budget, if it is open."""
+        """Release the next executions that wait for a budget, if it is open."""
         return await self._wake(f"b:{budget_id}", await self.room_of(f"b:{budget_id}"))
 
     async def wake_for_quota(self, quota_policy_id: QuotaPolicyId, suffix: str) -> int:
@@ -87,13 +87,13 @@ class ValkeyAdmissions:
         return await self._wake(name, await self.room_of(name))
 
     async def room_of(self, name: str, *, waiting_tag: str = "") -> Room:
-        """What a limit says now; a partition that waits for it is noted before."""
+        """Read a limit's room; the waiting partition is registered first."""
         if name.startswith("b:"):
             return await self._budget_room(BudgetId(name[2:]), waiting_tag)
         return await self._quota_room(name[2:], waiting_tag)
 
     async def wait_for(self, tag: str, name: str) -> int:
-        """After executions were held back for a limit: it is told, and what it has room for by now is let go again."""
+        """After executions were blocked by a limit: register with it, and release as many as it has room for now."""
         return await self._wake_in(tag, name, await self.room_of(name, waiting_tag=tag))
 
     async def _budget_room(self, budget_id: BudgetId, waiting_tag: str) -> Room:
@@ -111,15 +111,15 @@ class ValkeyAdmissions:
         return Room(fields.number(0), wait, f"{key}:waiting{suffix}", fields.mapping(2))
 
     async def _look(self, tag: str, name: str) -> int:
-        """A limit that this partition waits for is to be looked at."""
+        """Check a limit that this partition waits for."""
         try:
             room = await self.room_of(name)
-        except FlowFabricError:  # absent or unreadable: it lets nothing go (G11)
+        except FlowFabricError:  # absent or unreadable: it releases nothing (G11)
             room = Room(0, BUDGET_SAFETY_MS, "", {})
         return await self._wake_in(tag, name, room)
 
     async def _wake(self, name: str, room: Room) -> int:
-        """Let go as many as there is room for, over the partitions that wait; none of them comes first for ever."""
+        """Release as many as there is room for, over the waiting partitions in rotation."""
         tags, woken = list(room.waiting), 0
         shuffle(tags)
         for tag in tags:
@@ -140,7 +140,7 @@ class ValkeyAdmissions:
         return fields.number(0)
 
     async def _pay(self, tag: str, entries: Sequence[str]) -> tuple[int, int]:
-        """Bring debts to their limits: how many, and how many were let go. What cannot be brought stays on the list."""
+        """Settle debts with their limits; count settled debts and releases. Failed ones stay on the list."""
         debts = [Debt.read(entry) for entry in entries]
         unpaid: set[str] = set()
         woken = 0
@@ -149,13 +149,13 @@ class ValkeyAdmissions:
             try:
                 woken += await self._pay_one(name, owing)
             except NotFound:
-                continue  # nothing is owed to a limit that is gone
+                continue  # a deleted limit is owed nothing
             except FlowFabricError:
                 unpaid |= {debt.entry for debt in owing}
         done = [debt.entry for debt in debts if debt.entry not in unpaid]
         if done:
             await self._caller.call_partition("ack_handovers", tag, entries=done)
-        if unpaid:  # put off, so that they stand in nobody's way
+        if unpaid:  # postponed, so that they block no others
             await self._caller.call_partition("ack_handovers", tag, retry_in_ms=SAFETY_MS, entries=sorted(unpaid))
         return len(done), woken
 
@@ -166,7 +166,7 @@ class ValkeyAdmissions:
         return await self.release_slots(QuotaPolicyId(name[2:]), [debt.release_item for debt in debts])
 
     async def release_slots(self, quota_policy_id: QuotaPolicyId, items: Sequence[tuple[str | int, ...]]) -> int:
-        """Give slots of a quota back, and let the next ones go; how many."""
+        """Return slots of a quota and release the next executions; how many."""
         key, name = keys.quota(quota_policy_id, self.partitions), f"q:{quota_policy_id}"
         given: dict[str, Value] = {"items": to_msgpack(items)}
         fields = await self._caller.call("release_batch", {"quota": key}, given, subject=name)
@@ -179,7 +179,7 @@ class ValkeyAdmissions:
         return woken
 
     async def settle_stretches(self, budget_id: BudgetId, stretches: Sequence[dict[str, Value]]) -> int:
-        """Bring ends of running to a budget, and let the next ones go; how many."""
+        """Report ended leases to a budget and release the next executions; how many."""
         key = keys.budget(budget_id, self.partitions)
         waiting: dict[str, str] = {}
         for stretch in stretches:

@@ -1,4 +1,4 @@
-"""BudgetPort on Valkey: one call on the budget's slot; whoever waits for the budget is let go where it has room."""
+"""BudgetPort on Valkey: one call on the budget's slot; waiting executions are released when it has room."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from flowfabric.errors import BadReply, InvalidInput
 
 
 class ValkeyBudgets(ValkeyAdmissions):
-    """What may be spent, and what was."""
+    """Budgets: limits, usage, reservations."""
 
     _client: Client
 
@@ -99,7 +99,7 @@ class ValkeyBudgets(ValkeyAdmissions):
         return c.BudgetLimitsSet(is_open=is_open)
 
     async def reserve_budget(self, args: c.ReserveBudgetArgs) -> c.ReserveBudgetResult:
-        # Noted first, under the fence: whatever happens afterwards, the end of the lease returns it.
+        # Recorded first, under the fence: whatever happens later, the end of the lease returns it.
         noted = await self._caller.call_execution(
             "note_reservation", args.execution_id, **fence_args(args.fence), budget_id=args.budget_id
         )
@@ -261,7 +261,7 @@ def _status(budget_id: BudgetId, fields: Fields) -> c.BudgetStatus:
 
 
 def owner_of(definition: Mapping[str, str]) -> str | None:
-    """Whose a limit is; None: the store's own."""
+    """The owner namespace of a limit; None: the store's own."""
     made_for = definition.get("scope_id") if definition.get("scope_type") == "namespace" else None
     return definition.get("namespace") or made_for
 

@@ -14,7 +14,7 @@ from flowfabric.errors import BadReply, Conflict
 
 
 class ValkeyQuotas(ValkeyAdmissions):
-    """What may start within a window, and what may run at once."""
+    """Quotas: starts per window, and concurrency."""
 
     async def create_quota_policy(self, args: c.CreateQuotaPolicyArgs) -> c.CreateQuotaPolicyResult:
         fields = await self._call_quota(
@@ -98,7 +98,7 @@ def _admission(reply: Fields, subject: str) -> c.CheckAdmissionResult:
             return c.ConcurrencyExceeded()
         case "RELEASED":
             raise Conflict(
-                f"check_admission {subject}: its ticket was released; ask with a new one", code="claim_grant_expired"
+                f"check_admission {subject}: its ticket was released; retry with a new one", code="claim_grant_expired"
             )
     raise BadReply(f"{reply.operation}: unknown status {reply.status!r}")
 

@@ -1,7 +1,7 @@
-"""ReconcilePort on Valkey: what limits have given, compared with the records that it was given to.
+"""ReconcilePort on Valkey: compare what limits hold with the records they hold it for.
 
-A record has a ticket, or a lease, before its limits hold anything under it, and none comes twice. So whatever a limit
-holds for a ticket or lease that no record has, it holds for nobody, now and for ever; releasing it takes nothing else.
+A record has its ticket or lease before a limit holds anything under it, and tickets are never reused. So a hold for a
+ticket or lease that no record has is leaked, and releasing it is safe.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _INDEX: Final = {PartitionFamily.QUOTA: "quota_policies", PartitionFamily.BUDGET
 
 
 class _Holder(NamedTuple):
-    """Who a limit holds something for: under a ticket of a quota, or a lease of a budget."""
+    """The holder of something in a limit: a ticket of a quota, or a lease of a budget."""
 
     tag: str
     execution_id: str
     ticket: int
     lease_epoch: int
-    suffix: str  # of the key that a quota counts it under
+    suffix: str  # the key that a quota counts it under
 
     @property
     def item(self) -> tuple[str, int, int]:
@@ -44,11 +44,11 @@ class _Holder(NamedTuple):
 
 
 class _Place(NamedTuple):
-    """Where a pass over the limits of a partition goes on."""
+    """The position of a pass over the limits of a partition."""
 
-    limit_id: str = ""  # the one under way, or the last that was looked at
+    limit_id: str = ""  # the current limit, or the last one that was checked
     suffix: str = ""
-    place: str = ""  # within the one under way; "" when it was looked at
+    place: str = ""  # position within the current limit; "" when it is done
 
     @property
     def is_done(self) -> bool:
@@ -56,7 +56,7 @@ class _Place(NamedTuple):
 
 
 class ValkeyReconciling(ValkeyAdmissions):
-    """What time has left behind, found by looking."""
+    """Find and release leaked holds."""
 
     _client: Client
 
@@ -91,13 +91,13 @@ class ValkeyReconciling(ValkeyAdmissions):
         return forgotten
 
     async def _look_at_limit(self, family: PartitionFamily, at: _Place, limit: int) -> tuple[int, int, _Place]:
-        """Some of those that a limit holds something for: how many, how many were released, where the next are."""
+        """Check some holders of a limit: how many, how many were released, and where to continue."""
         try:
             holders, after = await (self._admitted if family is PartitionFamily.QUOTA else self._holds)(at, limit)
             return len(holders), await self._release(family, at.limit_id, await self._unheld(holders)), after
         except Unavailable:
             raise
-        except FlowFabricError:  # absent or unreadable: it lets nothing go, and stands in nobody's way
+        except FlowFabricError:  # absent or unreadable: skip it
             return 0, 0, _Place(at.limit_id)
 
     async def _admitted(self, at: _Place, limit: int) -> tuple[list[_Holder], _Place]:
@@ -127,7 +127,7 @@ class ValkeyReconciling(ValkeyAdmissions):
         return found
 
     async def _release(self, family: PartitionFamily, limit_id: str, unheld: Sequence[_Holder]) -> int:
-        """Whether they have started is not known, so that what they count in a window stays there."""
+        """It is unknown whether they started, so their starts stay in the window."""
         if not unheld:
             return 0
         if family is PartitionFamily.QUOTA:
@@ -163,7 +163,7 @@ def _decode(tag: str, cursor: str | None) -> _Place:
 
 
 def _admitted(row: Fields) -> _Holder | None:
-    """None for who is no execution of ours: nothing is known of it."""
+    """None for a holder that is not one of our executions: nothing is known of it."""
     found = _HOLDER.fullmatch(row.text(1))
     if found is None:
         return None
@@ -176,7 +176,7 @@ def _holding(row: Fields) -> _Holder:
 
 
 def _stretch(holder: _Holder) -> dict[str, Value]:
-    """The end of a lease of which nothing but its holds is left."""
+    """The end of a lease of which only its holds are left."""
     return {
         "execution_id": holder.execution_id,
         "lease_epoch": holder.lease_epoch,
