@@ -9,7 +9,7 @@ import asyncio
 import signal
 from collections.abc import Callable
 from pathlib import Path
-from statistics import mean
+from statistics import mean, median
 
 import pytest
 
@@ -23,7 +23,6 @@ from tests.worker_processes import worker_process
 from tests.worker_tasks import nap
 
 SLOTS = 10
-AT_LEAST = 9.0
 EXECUTIONS = examples(1_000, soak=10_000)
 DEADLINE_S = 600
 
@@ -54,7 +53,7 @@ class Watch:
     def check(self) -> None:
         assert max(self.active) <= SLOTS
         assert max(self.admitted) <= SLOTS
-        assert mean(self.active) >= AT_LEAST, self.active
+        assert median(self.active) == SLOTS, self.active  # a busy machine may starve some moments, not half of them
 
     def __str__(self) -> str:
         return f"{mean(self.active):.2f} of {SLOTS} run on average of {len(self.active)} samples"
