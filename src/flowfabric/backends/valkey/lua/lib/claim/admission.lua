@@ -32,6 +32,12 @@ function M.flow_obstacle(x)
   if CLOSED[x.flow_state] then return "flow_" .. x.flow_state end
 end
 
+-- The state of a flow that a step has read, for the claims of the same batch. Only of a plain flow: it is part of no
+-- other flow, so nothing else has to be read.
+function M.know_flow(collected, f)
+  if f.is_plain then collected.flow_states[f.id] = f.public_flow_state end
+end
+
 -- nil, or why this execution must not start now.
 function M.obstacle(x, is_resume)
   if lanes.settings(x).state == "active" and not x.flow_id then return nil end  -- nearly all of them

@@ -49,8 +49,7 @@ local function promoted(turn, id)
   local x = turn.ended and turn.ended.promoted[id]
   if not x then return nil end
   x.writes, x.run, x.flow = turn.lane.writes, nil, nil
-  local f = turn.ended.run.flows[x.flow_id]
-  if not f.parent_execution_id then x.writes.flow_states[x.flow_id] = f.public_flow_state end
+  admission.know_flow(x.writes, turn.ended.run.flows[x.flow_id])
   return x
 end
 

@@ -1,8 +1,7 @@
 -- Hand new work to parked claims (lib/claim/parked_claims.lua): whoever adds work makes the claim in the worker's place
 -- and sends it the reply.
 -- So an idle worker starts without having to ask first. A claim that waits is made once; its worker holds slots for it.
--- @uses admission capability claim_next claim_take index_key index_rules lanes limit_scopes notify parked_claims
---       wakeup
+-- @uses admission claim_next claim_take index_key lanes limit_scopes notify parked_claims wakeup
 local M = {}
 
 -- Where bytes stand in a row; messages have them behind the rows, since packing knows no bytes.
@@ -43,27 +42,24 @@ local function make(tag, at, name, packed, now, ended)
   return #rows
 end
 
--- Does nothing but a worker stand between this execution and its run, and nobody before it? Where limits may apply it
--- takes the way of all.
+-- Does nothing stand between this plain execution and a worker: no queue before it, no limits, a lane with room?
 local function is_next(x)
-  if x.flow_id or x.concurrency_key or x.budget_ids or x.quota_policy_id then return false end
-  local queue, limits = index_key.lane(x, index_rules.eligible(x)), limit_scopes.key(x.tag)
+  local queue, limits = index_key.lane(x, "eligible"), limit_scopes.key(x.tag)
   if redis.call("EXISTS", queue, limits, lanes.config_key(x.tag, x.lane_id)) == 0 then return true end  -- mostly
   if redis.call("EXISTS", queue, limits) > 0 then return false end
   return not admission.lane_obstacle(x, true) and (lanes.free(x) or 1) > 0
 end
 
--- A claim that waits and can have this execution, which stands in no queue yet: {at, name, request}; or nil. What is
--- one of a batch takes the way of all.
+-- A parked claim that can have this execution, which stands in no queue yet: {at, name, request}; or nil. Items of a
+-- batch, members of flows and records that are not plain take the general way, over the queue.
 function M.taker(x)
-  if x.writes and not x.is_alone then return nil end
+  if not x.is_plain or x.flow_id or x.writes and not x.is_alone then return nil end
   local at = parked_claims.key(x.tag, x.lane_id)
   local waiting = redis.call("HRANDFIELD", at, LOOKS, "WITHVALUES")
   if #waiting == 0 or not is_next(x) then return nil end
   for i = 1, #waiting, 2 do
     local is_readable, request = pcall(cmsgpack.unpack, waiting[i + 1])
-    local can_run = is_readable and not capability.check(x.required_capabilities, request.capabilities)
-    if can_run and parked_claims.listens(request) then
+    if is_readable and parked_claims.listens(request) then
       return {at = at, name = waiting[i], request = request}
     end
   end

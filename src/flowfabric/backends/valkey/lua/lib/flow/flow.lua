@@ -23,6 +23,14 @@ local PLAIN = {
   members_completed = true, sealed = true, is_plain = true,
 }
 
+-- Do these fields, names and values in turn, make a plain flow?
+function M.are_plain(fields)
+  for i = 1, #fields, 2 do
+    if not PLAIN[fields[i]] then return false end
+  end
+  return true
+end
+
 local TERMINAL = {completed = true, failed = true, cancelled = true}
 
 -- Names and keys of a flow, without reading it.

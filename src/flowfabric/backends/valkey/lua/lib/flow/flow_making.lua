@@ -17,7 +17,7 @@ function M.create(f, now, said)
   local function add(name, value)
     if value then set[#set + 1], set[#set + 2] = name, value end
   end
-  add("is_plain", not (policy or said.parent_execution_id or said.staged) and "1")
+  add("is_plain", "1")
   add("public_flow_state", "open")
   for _, name in ipairs({"node_count", "moving_count", "members_completed"}) do add(name, 0) end
   add("last_mutation_at", at)
@@ -26,7 +26,7 @@ function M.create(f, now, said)
   add("failure_policy", policy)
   for _, name in ipairs({"graph_revision", "edge_count"}) do add(name, 0) end
   add("created_at", at)
-  redis.call("HSET", f.core, unpack(set))
+  redis.call("HSET", f.core, unpack(set, flow.are_plain(set) and 1 or 3))
   redis.call("ZADD", index_key.partition(f, "flow_index"), at, f.id)
   flow.fill(f)
 end

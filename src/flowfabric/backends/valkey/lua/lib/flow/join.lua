@@ -40,11 +40,9 @@ local function release_child_flow(run, f, x)
   end
 end
 
--- Nearly all start so: nothing but their dependencies ever held them back.
-local function is_usual(x)
-  return x.writes and not x.is_unusual and x.eligibility_state == "blocked_by_dependencies"
-    and not x.delay_until and not x.blocking_detail and not x.admission and not x.waits_for and not x.limit_pass
-    and not x.reserved_budgets
+-- A plain member of a batch that nothing but its dependencies ever held back.
+local function is_plain_wait(x)
+  return x.is_plain and x.writes and x.eligibility_state == "blocked_by_dependencies"
 end
 
 -- Its join is satisfied, or it has none: eligible, or what is left of its delay (D23).
@@ -52,7 +50,7 @@ function M.promote(run, f, x)
   if not x or x.lifecycle_phase ~= "runnable" or f.staged or flow.has_ended(f) then return end
   if x.child_flow_id then
     if not x.child_released_at then release_child_flow(run, f, x) end
-  elseif is_usual(x) then
+  elseif is_plain_wait(x) then
     flow.add(f, "moving_count", 1)
     successors.add(x, run.now)
   elseif x.eligibility_state == "blocked_by_dependencies" then
@@ -97,7 +95,7 @@ function M.pass(run, x, down)
   local f = x.flow
   local child = not f.has_joins and tasks.member(run, f, down)
   if child and child.has_inputs then inputs.inject(f, child, tasks.uuid(x)) end
-  if child and f.is_plain and not child.child_flow_id and is_usual(child) then return successors.add(child, run.now) end
+  if child and f.is_plain and is_plain_wait(child) then return successors.add(child, run.now) end
   flow.add(f, "moving_count", -1)
   if child then return M.promote(run, f, child) end
   M.count(run, f, {up = tasks.uuid(x), down = down}, "succeeded")

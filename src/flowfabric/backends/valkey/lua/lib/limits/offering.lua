@@ -17,7 +17,7 @@ local function csv(ids) return #ids > 0 and table.concat(ids, ",") or "-" end
 -- Put a ticket in the place of the one there was, if any. The rest: other fields that are set with it.
 local function put(x, now, parts, ...)
   if x.admission then handover.add(x, now, false) end
-  x.admission = table.concat(parts, " ")
+  x.admission, x.is_plain = table.concat(parts, " "), false
   redis.call("HSET", x.core, "admission", x.admission, ...)
 end
 

@@ -64,18 +64,21 @@ local function start_timeout(x, now, asked)
   if timeout and timeout > 0 then index.set_attempt_timeout(x, now + timeout) end
 end
 
--- Nearly all start so: for the first time, and without anything that few have. It does not change a flow that runs.
-local function is_usual_first(x, kind)
-  return kind == "initial" and not x.is_unusual and x.current_lease_epoch == "0" and not x.concurrency_key
-    and not x.required_capabilities and not x.attempt_timeout_ms and not x.delay_until and not x.claim_grant_until
-    and not x.admission and not x.limit_pass and (not x.flow_id or x.flow_state == "running")
+-- A plain record that starts for the first time. Its start does not change a flow that runs.
+local function is_plain_first(x, kind)
+  return x.is_plain and kind == "initial" and x.current_lease_epoch == "0"
+    and (not x.flow_id or x.flow_state == "running")
 end
 
-local function start_usual(x, now, owner)
+local function start_plain(x, now, owner)
   local worker, expires_at = owner.worker_instance_id, digits.of(now + owner.lease_ttl_ms)
   x.current_lease_id, x.current_lease_epoch, x.current_worker_instance_id = owner.lease_id, "1", worker
   x.lease_expires_at, x.current_attempt_id, x.current_attempt_index = expires_at, owner.attempt_id, "0"
   x.started_at = digits.of(now)
+  if x.claim_grant_until then
+    redis.call("HDEL", x.core, "claim_grant_until")
+    x.claim_grant_until = nil
+  end
   transition.apply_usual(x, now, FIRST, "initial", "current_lease_id", owner.lease_id,
     "current_lease_epoch", "1", "current_worker_instance_id", worker, "lease_expires_at", expires_at,
     "current_attempt_id", owner.attempt_id, "started_at", x.started_at)
@@ -85,7 +88,7 @@ end
 -- attempt_timeout_ms?. A lost lease that this attempt takes over is counted; x.newborn is not written yet.
 function M.start(x, now, owner, kind, lost)
   local asked = asked_timeout(owner)
-  if not asked and not lost and not x.newborn and is_usual_first(x, kind) then return start_usual(x, now, owner) end
+  if not asked and not lost and not x.newborn and is_plain_first(x, kind) then return start_plain(x, now, owner) end
   local set = {
     "current_lease_id", owner.lease_id, "current_lease_epoch", x.current_lease_epoch + 1,
     "current_worker_instance_id", owner.worker_instance_id, "lease_expires_at", now + owner.lease_ttl_ms,

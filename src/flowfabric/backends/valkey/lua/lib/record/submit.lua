@@ -65,10 +65,8 @@ end
 
 -- Write the record and where it is listed. A claim that waits for it has it at once: it starts in this very step.
 local function store(x, new, vector, now)
-  if vector.is_usual and not new.concurrency_key then
-    for i = 1, #new.fields, 2 do
-      if new.fields[i + 1] ~= "" then x[new.fields[i]] = new.fields[i + 1] end
-    end
+  if vector.is_usual and (x.is_alone or not x.writes) then
+    record.take_fields(x, new.fields)
     local taker = parked_handoff.taker(x)
     if taker then
       record.take_over(x, vector)

@@ -7,6 +7,8 @@ local EXPLANATION = {
   "blocking_detail", "waits_for_key", "lease_expired_at", "lease_revoked_at", "lease_revoke_reason",
 }
 
+local PLAIN = record.PLAIN
+
 -- What is about to be written and dropped. The two lists serve every record, one after the other.
 local fields, gone = {}, {}
 
@@ -39,6 +41,7 @@ local function put(x, set, n, count)
       fields[n - 1] = name
       fields[n] = value
       x[name] = value
+      if not PLAIN[name] then x.is_plain = false end
     end
   end
   return n, count
@@ -71,7 +74,7 @@ local function change_dimensions(x, vector, public, n, count)
     if new == after[name] then
       if was_stored then gone[count + 1], count = name, count + 1 end
     else
-      x.is_unusual = true
+      x.is_unusual, x.is_plain = true, false
       if not was_stored or old ~= new then fields[n + 1], fields[n + 2], n = name, new, n + 2 end
     end
     x[name] = new
