@@ -5,7 +5,7 @@
 -- @errors  invalid_input
 -- @events  unblocked
 -- @repeat  safe
--- @uses    batch blocked clock digits limit_queue listing record reply wakeup writes
+-- @uses    batch blocked clock digits limit_queue listing promotion record reply wakeup writes
 local MOST = 1000
 
 return function(K, A)
@@ -18,7 +18,7 @@ return function(K, A)
   for _, id in ipairs(ids) do
     local x = record.found(batch.at_id(tag, id, collected))
     if x and x.waits_for == A.limit_name and blocked.is_held_back(x) then
-      blocked.release(x, now, {"limit_pass", "1"})
+      promotion.release(x, now, {"limit_pass", "1"})
       woken, lanes[x.lane_id] = woken + 1, true
     else
       redis.call("ZREM", key, id)

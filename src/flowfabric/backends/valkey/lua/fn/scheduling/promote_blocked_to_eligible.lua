@@ -5,7 +5,7 @@
 -- @errors  execution_not_found not_runnable not_blocked_by_deps deps_not_satisfied
 -- @events  unblocked
 -- @repeat  safe
--- @uses    blocked clock dependency flow record reply
+-- @uses    clock dependency flow promotion record reply
 return function(K, A)
   local x = record.load(K.core)
 
@@ -17,7 +17,7 @@ return function(K, A)
     return reply.refuse("deps_not_satisfied", open, open)
   end
 
-  blocked.release(x, clock.at(A.now_ms))
+  promotion.release(x, clock.at(A.now_ms))
 
   return reply.ok()
 end

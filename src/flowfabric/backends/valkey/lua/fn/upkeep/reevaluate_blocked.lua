@@ -5,7 +5,8 @@
 -- @errors  invalid_input
 -- @events  unblocked
 -- @repeat  safe
--- @uses    admission batch blocked capability clock dependency index_key index_scan lanes listing record reply writes
+-- @uses    admission batch capability clock dependency index_key index_scan lanes listing promotion record reply
+--          writes
 local STATES = {
   ["blocked:lane_state"] = "blocked_by_lane_state", ["blocked:route"] = "blocked_by_route",
   ["blocked:dependencies"] = "blocked_by_dependencies",
@@ -72,7 +73,7 @@ return function(K, A)
     for _, id in ipairs(ids) do
       local x = batch.at(tag, id:sub(#tag + 2), collected)
       if may_be_free(x, name) and is_free(record.found(x), name, offers, now) then
-        blocked.release(x, now)
+        promotion.release(x, now)
         unblocked = unblocked + 1
       end
     end

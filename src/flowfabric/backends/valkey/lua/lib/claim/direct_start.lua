@@ -1,6 +1,6 @@
 -- Members that may start because of what ended in this very call: where nobody waits before them, the worker that asks
 -- in the same call takes them at once, and they never stand in a queue.
--- @uses admission claim_dedup claim_queues claim_take grant lanes limit_gate successors transition writes
+-- @uses admission claim_dedup claim_queues claim_take grant lanes limit_gate promotion writes
 local M = {}
 
 -- A plain member that starts for the first time, in a flow that runs: nothing but a worker stands between it and its
@@ -32,11 +32,11 @@ function M.start(request, now, collected)
   local ready, taken, payloads = collected.ready, {}, claim_take.payloads()
   if #ready == 0 then return nil end
   if #collected.permits > 0 or not are_next(collected, request, now) then
-    return successors.release_all(collected, now)
+    return promotion.queue_all(collected, now)
   end
   for i = 1, #ready do
     local x = ready[i]
-    transition.unblock_to_start(x, now)
+    promotion.start(x, now)
     taken[i] = claim_take.take(x, now, request, i, payloads)
   end
   return {rows = taken, payloads = payloads}

@@ -1,16 +1,6 @@
 -- The end of a member reaches its downstream: edges are resolved, joins decided, children promoted or skipped.
--- @uses edge flow flow_failure inputs join_record member only_edge successors tasks transition update
+-- @uses edge flow flow_failure inputs join_record member only_edge promotion tasks update
 local M = {}
-
-local function unblocked(eligibility, reason)
-  return {
-    event = "unblocked",
-    state = {lifecycle_phase = "runnable", eligibility_state = eligibility, blocking_reason = reason},
-  }
-end
-
-local READY = unblocked("eligible_now", "waiting_for_worker")
-local LATER = unblocked("not_eligible_until_time", "waiting_for_delay")
 
 local SKIPPED = {event = "skipped", stream_reason = "dependency_impossible"}
 
@@ -40,22 +30,14 @@ local function release_child_flow(run, f, x)
   end
 end
 
--- A plain member of a batch that nothing but its dependencies ever held back.
-local function is_plain_wait(x)
-  return x.is_plain and x.writes and x.eligibility_state == "blocked_by_dependencies"
-end
-
--- Its join is satisfied, or it has none: eligible, or what is left of its delay (D23).
-function M.promote(run, f, x)
-  if not x or x.lifecycle_phase ~= "runnable" or f.staged or flow.has_ended(f) then return end
-  if x.child_flow_id then
-    if not x.child_released_at then release_child_flow(run, f, x) end
-  elseif is_plain_wait(x) then
-    flow.add(f, "moving_count", 1)
-    successors.add(x, run.now)
-  elseif x.eligibility_state == "blocked_by_dependencies" then
-    transition.apply(x, run.now, tonumber(x.delay_until or 0) > run.now and LATER or READY)
+-- The join of a member is satisfied, or it has none: the member may go on. in_place: see lib/flow/promotion.lua.
+function M.promote(run, f, x, in_place)
+  local may_go_on = x and x.lifecycle_phase == "runnable" and not f.staged and not flow.has_ended(f)
+  if may_go_on and not x.child_flow_id and x.eligibility_state == "blocked_by_dependencies" then
+    return promotion.promote(f, x, run.now, in_place)
   end
+  if in_place then flow.add(f, "moving_count", -1) end
+  if may_go_on and x.child_flow_id and not x.child_released_at then release_child_flow(run, f, x) end
 end
 
 function M.skip(run, x)
@@ -95,9 +77,8 @@ function M.pass(run, x, down)
   local f = x.flow
   local child = not f.has_joins and tasks.member(run, f, down)
   if child and child.has_inputs then inputs.inject(f, child, tasks.uuid(x)) end
-  if child and f.is_plain and is_plain_wait(child) then return successors.add(child, run.now) end
+  if child then return M.promote(run, f, child, true) end
   flow.add(f, "moving_count", -1)
-  if child then return M.promote(run, f, child) end
   M.count(run, f, {up = tasks.uuid(x), down = down}, "succeeded")
 end
 

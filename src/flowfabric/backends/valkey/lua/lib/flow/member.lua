@@ -12,7 +12,7 @@ end
 
 -- Removals of a batch are written before its additions, so a member that moves twice in one batch would end up in both
 -- places: what was collected is written in between.
-function M.write_earlier(x)
+local function write_earlier(x)
   local collected = x.writes
   local touched = collected and collected.touched
   if not touched or not touched[x.id] then return end
@@ -24,7 +24,7 @@ end
 function M.touch(x)
   local collected = x.writes
   if not collected then return end
-  M.write_earlier(x)
+  write_earlier(x)
   collected.touched = collected.touched or {}
   collected.touched[x.id] = true
 end

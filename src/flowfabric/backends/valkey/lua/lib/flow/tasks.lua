@@ -1,6 +1,6 @@
 -- Moving flows on is a run of tasks over one budget: each step of it is small, nothing recurses, and what the budget
 -- leaves is put on the partition's work list (G8). A task: kind, f (its flow), uuid (a member, or "-"), from (a place).
--- @uses batch flow member record successors writes
+-- @uses batch flow member promotion record writes
 local M = {}
 
 -- So many edges or members in one step; a batch, which is a step for each of its ends, has so many in all, because the
@@ -57,7 +57,7 @@ function M.uuid(x) return x.id:sub(#x.tag + 2) end
 -- A member of a flow of this run; nil when it is gone or cannot be read.
 function M.member(run, f, uuid)
   local id, collected = run.tag .. ":" .. uuid, run.collected
-  successors.release(collected, id, run.now)
+  promotion.queue(collected, id, run.now)
   local x = record.found(batch.at_id(run.tag, id, collected))
   if x then
     x.run, x.flow = run, f

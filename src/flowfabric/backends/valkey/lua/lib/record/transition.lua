@@ -1,5 +1,5 @@
 -- A transition is one step: out of the old index, into the record, into the new index, one line in the event log.
--- @uses bulk_step digits event index key_turns limit_release member state update
+-- @uses bulk_step event index key_turns limit_release member update
 local M = {}
 
 -- One of a concurrency key may have to wait for the others, and others may go on because of it.
@@ -66,24 +66,6 @@ function M.apply_usual(x, now, step, outcome, ...)
   if in_batch then return bulk_step.join(x, now, step, outcome) end
   index.enter(x, now)
   event.append(x, step.event, now, outcome)
-end
-
-local QUEUED = state.usual("runnable")
-
--- blocked by dependencies -> waiting, for a member in a batch that has nothing unusual about it.
-function M.unblock_usual(x, now)
-  member.touch(x)
-  index.leave(x)
-  event.append_new(x, "unblocked", now)
-  update.change_usual(x, QUEUED, "last_mutation_at", digits.of(now))
-  index.enter(x, now)
-end
-
--- The same for one that starts next in this step, which writes what it becomes; it moves no more before that.
-function M.unblock_to_start(x, now)
-  member.write_earlier(x)
-  index.leave(x)
-  event.append_new(x, "unblocked", now)
 end
 
 return M
