@@ -6,6 +6,7 @@ exclude_files = {"build/**", ".venv/**"}
 
 -- Each file is wrapped by the bundler, which puts the modules of its `@uses` line in scope as locals.
 files["src/flowfabric/backends/valkey/lua"] = {
+  globals = {"upcalls"},  -- modules register their calls in it
   read_globals = {
     "admission", "advance", "amounts", "args", "attempt", "batch", "binding", "blocked", "budget", "bulk_step",
     "call_ids", "capability", "cascade", "claim", "claim_dedup", "claim_named", "claim_next", "claim_queues",

@@ -6,7 +6,7 @@
 -- @events  cancelled blocked completed failed skipped unblocked claimed resumed flow_completed flow_failed
 --          flow_cancelled
 -- @repeat  safe
--- @uses    advance cascade clock flow flow_work index_key reply tasks terminal
+-- @uses    advance cascade clock flow flow_work index_key reply tasks
 local POLICIES = {cancel_all = true, cancel_pending = true, flow_only = true}
 local DAY_S = 86400
 
@@ -33,7 +33,7 @@ return function(K, A)
   if flow.has_ended(f) then return reply.refuse("flow_already_terminal", f.public_flow_state) end
 
   local now = clock.now_ms()
-  local run = tasks.start(f.tag, now, terminal.finish)
+  local run = tasks.start(f.tag, now)
   tasks.know(run, f)
   cascade.cancel_flow(run, f, A.cancellation_policy, A.reason)
   advance.drive(run)

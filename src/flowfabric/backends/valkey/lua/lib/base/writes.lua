@@ -1,5 +1,5 @@
 -- Writes: at once, or collected over a batch and written with one command a key.
--- @uses event notify
+-- @uses event notify upcalls
 local M = {}
 
 -- A collector; executions whose `writes` field holds it write through it. It also remembers what was looked up for all
@@ -93,7 +93,7 @@ end
 
 -- Removals first: an execution may leave and enter the same index in one batch.
 local function write_all(collected)
-  if collected.before_flush then collected.before_flush(collected) end
+  if collected.crowds[1] then upcalls.list_bulk_steps(collected) end
   if #collected.set > 0 then redis.call("MSET", unpack(collected.set)) end
   write("ZREM", collected.zrem)
   write("SREM", collected.srem)
@@ -110,7 +110,7 @@ function M.settle(collected)
   local run = collected.run
   if not run or not run.is_unsettled then return end
   run.is_unsettled = false
-  run.settle(run)
+  upcalls.settle(run)
 end
 
 function M.flush(collected)

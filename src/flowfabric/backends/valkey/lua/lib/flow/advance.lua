@@ -1,5 +1,5 @@
 -- A member has ended: its flow moves on in the same step (G7, G8).
--- @uses cascade flow flow_state join parked_handoff replay_members tasks writes
+-- @uses cascade flow flow_state join parked_handoff replay_members tasks upcalls writes
 local M = {}
 
 local TASKS = {
@@ -27,7 +27,7 @@ local function end_parent(run, f)
   if not parent or parent.lifecycle_phase == "terminal" or not parent.flow_id then return end
   parent.flow = tasks.flow(run, parent.flow_id)
   if not parent.flow then return end
-  run.finish(parent, run.now, ENDINGS[f.public_flow_state], {unpack(FIELDS[f.public_flow_state] or {})})
+  upcalls.finish(parent, run.now, ENDINGS[f.public_flow_state], {unpack(FIELDS[f.public_flow_state] or {})})
 end
 
 -- Each flow gets its state; one that has ended with it ends the member that stands for it. Was there one?
@@ -57,6 +57,8 @@ local function settle(run)
   repeat carry_out(run) until not settle_flows(run)
 end
 
+upcalls.settle = settle
+
 -- It is the last step of whoever makes it: claims that wait get the members that may start with it at once.
 function M.drive(run)
   settle(run)
@@ -65,19 +67,19 @@ function M.drive(run)
 end
 
 -- A batch has one run for all that ends in it: its flows are read once, and written with what it collects.
-local function run_of(x, now, finish)
+local function run_of(x, now)
   local collected = x.writes or x.beside
   local run = collected and collected.run
   if run then return run end
-  run = tasks.start(x.tag, now, finish, collected)
-  if collected then run.settle = settle else run.owner = x end
+  run = tasks.start(x.tag, now, collected)
+  if not collected then run.owner = x end
   return run
 end
 
 -- Before a member ends: the run that it ends in. nil when its flow is gone.
-function M.begin(x, now, finish)
+function M.begin(x, now)
   if x.run then return x.run end
-  local run = run_of(x, now, finish)
+  local run = run_of(x, now)
   local f = tasks.flow(run, x.flow_id)
   if not f then return nil end
   x.run, x.flow = run, f

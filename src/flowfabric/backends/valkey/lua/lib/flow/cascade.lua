@@ -1,5 +1,5 @@
 -- What reaches many members of a flow: its cancel, its release, and the end of those that a decided join does not need.
--- @uses digits edge flow join join_record tasks transition
+-- @uses digits edge flow join join_record tasks transition upcalls
 local M = {}
 
 -- A sibling with more edges than this is taken to be needed: to find out would cost too much.
@@ -16,7 +16,7 @@ local PAUSED = {
 
 local function cancel(run, x, reason, is_quiet)
   local ending = {event = "cancelled", stream_reason = "attempt_cancelled", quiet = is_quiet}
-  run.finish(x, run.now, ending, {"cancellation_reason", reason, "cancelled_by", "flow_cascade"})
+  upcalls.finish(x, run.now, ending, {"cancellation_reason", reason, "cancelled_by", "flow_cascade"})
 end
 
 -- Does an undecided join besides this one wait for it?
@@ -119,7 +119,7 @@ local ORPHANED = {event = "failed", stream_reason = "attempt_failure"}
 function M.orphan(run, task)
   local x = tasks.member(run, task.f, task.uuid)
   if not x or x.lifecycle_phase == "terminal" or tasks.child(run, x) then return end
-  run.finish(x, run.now, ORPHANED, {"failure_reason", "its flow never came", "failure_category", "flow_missing"})
+  upcalls.finish(x, run.now, ORPHANED, {"failure_reason", "its flow never came", "failure_category", "flow_missing"})
 end
 
 return M

@@ -1,5 +1,5 @@
 -- Single edges, as callers of the public wire move them: applied to a child, resolved with an outcome.
--- @uses advance edge flow flow_state join state tasks terminal transition update
+-- @uses advance edge flow flow_state join state tasks transition update
 local M = {}
 
 -- A member that never did anything but wait for others.
@@ -15,7 +15,7 @@ local BLOCKED = {
 
 -- A run of its own for one flow.
 local function start(f, now)
-  local run = tasks.start(f.tag, now, terminal.finish)
+  local run = tasks.start(f.tag, now)
   tasks.know(run, f)
   return run
 end

@@ -1,5 +1,5 @@
 -- The durable work list of a partition: what flows had left when the budget of a step was used up.
--- @uses advance digits flow index_key member tasks terminal
+-- @uses advance digits flow index_key member tasks
 local M = {}
 
 -- So many due items are looked at.
@@ -44,7 +44,7 @@ function M.run(tag, now, budget, flow_id)
   while budget > 0 do
     local items, id = take(tag, now, flow_id)
     if not items then return done, false end
-    local run = tasks.start(tag, now, terminal.finish, nil, budget)
+    local run = tasks.start(tag, now, nil, budget)
     if not pcall(carry_out, run, items, id) then
       for i = 1, #items do redis.call("ZADD", key(tag), digits.of(now + SET_ASIDE_MS), items[i]) end
     end

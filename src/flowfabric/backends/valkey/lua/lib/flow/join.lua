@@ -1,5 +1,5 @@
 -- The end of a member reaches its downstream: edges are resolved, joins decided, children promoted or skipped.
--- @uses edge flow flow_failure inputs join_record member only_edge promotion tasks update
+-- @uses edge flow flow_failure inputs join_record member only_edge promotion tasks upcalls update
 local M = {}
 
 local SKIPPED = {event = "skipped", stream_reason = "dependency_impossible"}
@@ -42,7 +42,7 @@ end
 
 function M.skip(run, x)
   if not x or x.lifecycle_phase == "terminal" then return false end
-  run.finish(x, run.now, SKIPPED, {"failure_reason", SKIPPED.stream_reason})
+  upcalls.finish(x, run.now, SKIPPED, {"failure_reason", SKIPPED.stream_reason})
   return true
 end
 

@@ -15,11 +15,10 @@ local function own_collector()
   return collected
 end
 
--- finish: the terminal routine, which cannot be named here because it starts runs itself. collected: the writes of the
--- batch that this is part of, if any.
-function M.start(tag, now, finish, collected, budget)
+-- collected: the writes of the batch that this run is part of, if any.
+function M.start(tag, now, collected, budget)
   local run = {
-    tag = tag, now = now, finish = finish, budget = budget or M.BUDGET, rest = BATCH_BUDGET, todo = {}, head = 1,
+    tag = tag, now = now, budget = budget or M.BUDGET, rest = BATCH_BUDGET, todo = {}, head = 1,
     last = {}, flows = {}, order = {}, collected = collected or own_collector(), is_own = not collected,
   }
   run.collected.run = run

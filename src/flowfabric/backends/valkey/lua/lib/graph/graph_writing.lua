@@ -1,6 +1,6 @@
 -- Writing a part of a graph that was checked: members, edges and joins, and what follows from them at once.
--- @uses advance edge edge_life flow flow_making group_policy join_record member parked_handoff submit tasks terminal
---       update writes
+-- @uses advance edge edge_life flow flow_making group_policy join_record member parked_handoff submit tasks update
+--       writes
 local M = {}
 
 -- A member that waits for something is created waiting: it cannot be claimed before its edges are in place (D19).
@@ -75,7 +75,7 @@ end
 -- r: create, commit and what a new flow says of itself. parent: the member that stands for this flow, if one does.
 function M.write(g, r, parent)
   local f, now = g.f, g.now
-  local run = tasks.start(f.tag, now, terminal.finish)
+  local run = tasks.start(f.tag, now)
   local is_held = parent and not parent.child_released_at
   if r.create then
     r.staged = (not r.commit and "building") or (is_held and "held") or nil

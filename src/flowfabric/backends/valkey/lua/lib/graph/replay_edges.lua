@@ -1,5 +1,5 @@
 -- A finished member runs again: what came of its end is taken back where nothing has been built on it (D23).
--- @uses advance edge flow flow_failure flow_state join_record replay_members reply tasks terminal
+-- @uses advance edge flow flow_failure flow_state join_record replay_members reply tasks
 local M = {}
 
 -- A refusal or nil: what was cancelled as a whole stays so, and a flow whose stand-in has ended is not run again.
@@ -35,7 +35,7 @@ end
 function M.begin(x, now)
   local f = x.flow_id and flow.load(x.tag, x.flow_id)
   if not f then return nil end
-  local run, uuid = tasks.start(x.tag, now, terminal.finish), tasks.uuid(x)
+  local run, uuid = tasks.start(x.tag, now), tasks.uuid(x)
   tasks.know(run, f)
   tasks.add(run, replay_members.task_of(x), f, uuid, 0)
   if flow.is_closed(f) then tasks.add(run, "revive", f, "-", 0) end

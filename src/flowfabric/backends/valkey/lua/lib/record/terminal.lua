@@ -1,5 +1,5 @@
 -- The one routine in which every execution ends (G7): complete, fail, cancel, expire, skip and every time-out.
--- @uses advance completions digits flow only_edge state stream suspension transition
+-- @uses advance completions digits flow only_edge state stream suspension transition upcalls
 local M = {}
 
 local CLEARED = {
@@ -31,7 +31,7 @@ local SUCCEEDED = ENDED.completed
 -- ending: event, stream_reason, suspension_reason?, quiet? (no completion message). set: fields to set with it, names
 -- and values in turn.
 function M.finish(x, now, ending, set)
-  local run = x.flow_id and advance.begin(x, now, M.finish)
+  local run = x.flow_id and advance.begin(x, now)
   local interrupted = x.attempt_state == "running_attempt" or x.attempt_state == "attempt_interrupted"
   local step = (interrupted and ENDED or UNATTEMPTED)[ending.event]
   local outcome = step.state.terminal_outcome
@@ -44,6 +44,8 @@ function M.finish(x, now, ending, set)
   if x.flow_id and not ending.quiet then completions.tell(x, outcome) end
   if run then advance.ended(run, x, outcome) end
 end
+
+upcalls.finish = M.finish
 
 -- What is about to be written, of one execution after the other.
 local fields = {"completed_at"}
@@ -67,7 +69,7 @@ function M.succeed(x, now, encoding)
   if not x.is_plain or x.lifecycle_phase ~= "active" then
     return M.finish(x, now, COMPLETED, {"result_encoding", encoding})
   end
-  local run = x.flow_id and advance.begin(x, now, M.finish)
+  local run = x.flow_id and advance.begin(x, now)
   local down = run and x.only_edge and not flow.is_closed(x.flow) and only_edge.satisfy(x)
   succeed_plain(x, now, encoding, down)
   if not x.flow_id then return end
