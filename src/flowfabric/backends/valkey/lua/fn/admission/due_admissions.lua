@@ -1,4 +1,4 @@
---- What a partition owes to limits, and which of those it waits for are to be looked at; lapsed offers are taken back.
+--- List what a partition owes to limits and which limits it has to look at; lapsed offers are taken back.
 -- @keys    partition
 -- @args    limit:pos
 -- @reply   lapsed handovers looks next_at now_ms

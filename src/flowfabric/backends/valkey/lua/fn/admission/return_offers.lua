@@ -1,4 +1,4 @@
---- Say of offered executions that their limits refused them: waiting -> rate_limited; or only take the offers back.
+--- Report that limits refused offered executions: waiting -> rate_limited; or only take the offers back.
 -- @keys    partition
 -- @args    items:id
 -- @reply   held

@@ -1,4 +1,4 @@
---- Let the next ones go that wait for a limit, as many as it has room for, best first: rate_limited -> limit_queue.
+--- Release executions that wait for a limit, as many as it has room for, best first: rate_limited -> waiting.
 -- @keys    partition
 -- @args    limit_name:id count:nat look_in_ms:nat
 -- @reply   woken left

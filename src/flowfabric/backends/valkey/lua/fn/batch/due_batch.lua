@@ -1,4 +1,4 @@
---- Do what is due in one partition, up to a limit of each: lost leases, delays, time-outs, deadlines, waitpoints.
+--- Apply expired leases, delays, timeouts, deadlines and waitpoint expiry in one partition, up to a limit each.
 -- @keys    partition
 -- @args    limit:pos
 -- @reply   requeued promoted timed_out expired failed more woken escalated suspensions_ended waitpoints_closed

@@ -1,4 +1,4 @@
---- Accept many executions of one partition: create_execution for each, one envelope for each.
+--- Accept many executions of one partition: create_execution for each, with one reply for each.
 -- @keys    partition
 -- @args    items:id *payloads
 -- @reply   outcomes

@@ -1,4 +1,4 @@
---- Close a flow; from now on nothing of it can be claimed. Its members follow, as the policy says, within the budget.
+--- Close a flow: no member can be claimed any more. Members end as the policy says, within the budget.
 -- @keys    flow_core ~members ~flow_index
 -- @args    flow_id:id reason cancellation_policy now_ms= grace_ms=30000 form=
 -- @reply   cancellation_policy *members

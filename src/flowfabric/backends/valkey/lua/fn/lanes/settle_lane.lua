@@ -1,4 +1,4 @@
---- Apply a lane's new settings to what waits already, a bounded number: places in the queue, and turns of keys.
+--- Apply new lane settings to executions that wait already, up to a limit: queue order and key turns.
 -- @keys    partition
 -- @args    lane_id:id cursor limit:pos
 -- @reply   cursor

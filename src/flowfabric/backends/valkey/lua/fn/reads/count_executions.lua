@@ -1,4 +1,4 @@
---- Count the executions of a partition by lane and public state, with the age of the oldest that may start.
+--- Count the executions of a partition by lane and public state, with the age of the oldest eligible one.
 -- @keys    partition
 -- @args    lane_id from_lane limit:pos
 -- @reply   next_lane lanes

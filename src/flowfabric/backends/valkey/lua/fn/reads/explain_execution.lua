@@ -1,4 +1,4 @@
---- Read everything that bears on why an execution does or does not run, in one step.
+--- Read everything that decides whether an execution runs, in one step.
 -- @keys    core
 -- @args    execution_id:id
 -- @reply   core facts

@@ -1,4 +1,4 @@
---- Let an execution go on that waits for nothing any more: waiting_children -> waiting, or delayed.
+--- Promote an execution that has no open dependencies: waiting_children -> waiting, or delayed.
 -- @keys    core ~blocked_dependencies ~eligible ~deps_meta ~deps_unresolved
 -- @args    execution_id:id now_ms:nat=0
 -- @reply

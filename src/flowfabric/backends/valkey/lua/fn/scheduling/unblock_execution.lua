@@ -1,4 +1,4 @@
---- Let a held-back execution go on: back to eligible, or to the delay or dependencies it still waits for.
+--- Unblock an execution: back to eligible, or to the delay or dependencies that it still has.
 -- @keys    core ~blocked ~eligible
 -- @args    execution_id:id now_ms:nat expected_blocking_reason
 -- @reply   status public_state

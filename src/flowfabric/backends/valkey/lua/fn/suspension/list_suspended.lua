@@ -1,4 +1,4 @@
---- List the suspended executions of a partition, the earliest time-out first, those without one last.
+--- List the suspended executions of a partition, earliest timeout first, those without one last.
 -- @keys    partition
 -- @args    lane_id reason_code after_ms:nat? after_id limit:pos
 -- @reply   more reached_ms reached_id executions

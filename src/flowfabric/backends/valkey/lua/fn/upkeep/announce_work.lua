@@ -1,4 +1,4 @@
---- Tell workers again which queues of a partition have work: the safety net for messages that were lost.
+--- Announce again which queues of a partition have work: the safety net for lost messages.
 -- @keys    partition
 -- @args
 -- @reply   announced

@@ -1,4 +1,4 @@
---- Look again at executions held back, a bounded number from a place on; let go those whose reason is gone.
+--- Check blocked executions again, page by page; unblock those whose reason is gone.
 -- @keys    partition
 -- @args    from_lane from_key after_score after_id limit:pos *offers
 -- @reply   checked unblocked lane key score id

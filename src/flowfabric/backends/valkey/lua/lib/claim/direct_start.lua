@@ -1,10 +1,9 @@
--- Members that may start because of what ended in this very call: where nobody waits before them, the worker that asks
--- in the same call takes them at once, and they never stand in a queue.
+-- Direct start: members that became ready in this call go straight to the worker that also asks for
+-- work in it, if no queue is before them. They never enter a queue.
 -- @uses admission claim_dedup claim_queues claim_take grant lanes limit_gate promotion writes
 local M = {}
 
--- A plain member that starts for the first time, in a flow that runs: nothing but a worker stands between it and its
--- start.
+-- A plain member that starts for the first time, in a running flow. Only a worker is missing.
 local function can_start(x, request, now)
   if not x.is_plain or x.lane_id ~= request.lane_id or x.current_lease_epoch ~= "0" then return false end
   admission.know_flow(x.writes, x.flow)
@@ -12,8 +11,8 @@ local function can_start(x, request, now)
     and not limit_gate.is_limited(x)
 end
 
--- Is there room for all of them, and nobody before them? Others that this call has let go stand in their queues when
--- its writes are done.
+-- Does the worker have room for all of them, with no queue before them? Other members that this
+-- call has promoted are in their queues once its writes are done.
 local function are_next(collected, request, now)
   local ready = collected.ready
   if #ready > request.count or request.attempt_timeout_ms > 0 or request.recall then return false end
@@ -26,7 +25,7 @@ local function are_next(collected, request, now)
   return redis.call("EXISTS", unpack(claim_queues.queues(x, request.capabilities))) == 0
 end
 
--- Start all of them, and answer what was taken; or let them wait, and answer nil.
+-- Start all of them and answer the claims; or queue them and answer nil.
 function M.start(request, now, collected)
   writes.settle(collected)
   local ready, taken, payloads = collected.ready, {}, claim_take.payloads()
@@ -42,7 +41,7 @@ function M.start(request, now, collected)
   return {rows = taken, payloads = payloads}
 end
 
--- Their rows, and when the first of their leases runs out. All is written by now.
+-- Their rows and the first lease expiry. Everything is written by now.
 function M.answer(tag, request, started)
   claim_dedup.remember(tag, request)
   claim_take.add_payloads(started.payloads)

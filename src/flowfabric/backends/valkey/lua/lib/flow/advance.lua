@@ -1,4 +1,4 @@
--- A member has ended: its flow moves on in the same step (G7, G8).
+-- The end of a member moves its flow in the same step (G7, G8).
 -- @uses cascade flow flow_state join parked_handoff replay_members tasks upcalls writes
 local M = {}
 
@@ -9,7 +9,7 @@ local TASKS = {
   reopen_skipped = replay_members.reopen, reopen_cancelled = replay_members.reopen, revive = replay_members.revive,
 }
 
--- How the member ends that stands for a flow, by the end of that flow.
+-- How the member that stands for a flow ends, by the end of that flow.
 local ENDINGS = {
   completed = {event = "completed", stream_reason = "attempt_success"},
   failed = {event = "failed", stream_reason = "attempt_failure"},
@@ -30,7 +30,8 @@ local function end_parent(run, f)
   upcalls.finish(parent, run.now, ENDINGS[f.public_flow_state], {unpack(FIELDS[f.public_flow_state] or {})})
 end
 
--- Each flow gets its state; one that has ended with it ends the member that stands for it. Was there one?
+-- Give each flow its state; a flow that ends with it ends the member that stands for it. Answers
+-- whether that added tasks.
 local function settle_flows(run)
   local todo = #run.todo
   for i = 1, #run.order do
@@ -40,7 +41,7 @@ local function settle_flows(run)
   return #run.todo > todo
 end
 
--- Carry out all tasks as far as the budget goes.
+-- Carry out all tasks, within the budget.
 local function carry_out(run)
   run.is_driven = true
   local task = tasks.next(run)
@@ -52,21 +53,21 @@ local function carry_out(run)
   run.is_driven = false
 end
 
--- What the tasks have made of the flows, which may bring more tasks.
+-- Carry out tasks and settle flows, which may add more tasks.
 local function settle(run)
   repeat carry_out(run) until not settle_flows(run)
 end
 
 upcalls.settle = settle
 
--- It is the last step of whoever makes it: claims that wait get the members that may start with it at once.
+-- The last step of its caller: parked claims get the members that became ready.
 function M.drive(run)
   settle(run)
   writes.flush(run.collected)
   parked_handoff.offer_all(run.tag, run.collected, run.now)
 end
 
--- A batch has one run for all that ends in it: its flows are read once, and written with what it collects.
+-- A batch has one run for all of its endings: flows are read once and written with the batch.
 local function run_of(x, now)
   local collected = x.writes or x.beside
   local run = collected and collected.run
@@ -76,7 +77,7 @@ local function run_of(x, now)
   return run
 end
 
--- Before a member ends: the run that it ends in. nil when its flow is gone.
+-- Before a member ends: the run that it ends in; nil when its flow is gone.
 function M.begin(x, now)
   if x.run then return x.run end
   local run = run_of(x, now)
@@ -90,8 +91,8 @@ function M.begin(x, now)
   return run
 end
 
--- After it has ended: who started the run drives it, and each ending of a batch carries out what follows from it.
--- down: the end of its only edge, which it has satisfied.
+-- After it has ended: the execution that started the run drives it, and each ending of a batch
+-- carries out its own tasks. down: the downstream of its only edge, which the end has satisfied.
 function M.ended(run, x, outcome, down)
   flow.add(x.flow, flow.COUNTED[outcome], 1)
   if down then

@@ -1,9 +1,10 @@
--- Promotion: an execution that was blocked goes on. This module alone writes the event "unblocked" for executions that
--- waited for dependencies or that somebody held back; lib/claim/key_turns.lua does so for concurrency keys.
+-- Promotion: a blocked execution goes on. This module alone writes the event "unblocked" for
+-- executions that waited for dependencies or were held back; lib/claim/key_turns.lua does so for
+-- concurrency keys.
 --
--- A call that also asks for work holds plain members back until it knows all of them, because its worker may start them
--- at once (lib/claim/direct_start.lua). `ready` in the writes of such a call lists them in order, and maps the id of
--- each member that is still held back to its record.
+-- A call that also claims work holds plain members back until it knows all of them, because its
+-- worker may start them at once (lib/claim/direct_start.lua). `ready` in the writes of such a call
+-- lists them in order, and maps the id of each member that is still held back to its record.
 -- @uses dependency digits event flow index member state transition update
 local M = {}
 
@@ -27,8 +28,8 @@ local function after_block(x, now)
   return x.attempt_state == "pending_retry_attempt" and BACKING_OFF or DELAYED
 end
 
--- The fast path of a plain member in a batch: blocked by dependencies -> waiting. starts: the member starts in the same
--- step, which writes what the member becomes.
+-- The fast path of a plain member in a batch: blocked by dependencies -> waiting. starts: the
+-- member starts in the same step, which writes its new state.
 local function unblock_plain(x, now, starts)
   member.touch(x)
   index.leave(x)
@@ -39,8 +40,9 @@ local function unblock_plain(x, now, starts)
   x.writes.promoted[x.id] = x
 end
 
--- A member whose dependencies are met goes on: eligible, or delayed for the rest of its delay. f: its flow. in_place:
--- the member takes the place of one that has just ended, so as many members move as before.
+-- A member whose dependencies are met goes on: eligible, or delayed for the rest of its delay. f:
+-- its flow. in_place: the member replaces one that has just ended, so the number of moving members
+-- stays.
 function M.promote(f, x, now, in_place)
   if not x.is_plain or not x.writes then
     if in_place then flow.add(f, "moving_count", -1) end

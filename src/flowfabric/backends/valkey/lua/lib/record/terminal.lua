@@ -1,4 +1,4 @@
--- The one routine in which every execution ends (G7): complete, fail, cancel, expire, skip and every time-out.
+-- Every execution ends here (G7): complete, fail, cancel, expire, skip and every timeout.
 -- @uses advance completions digits flow only_edge state stream suspension transition upcalls
 local M = {}
 
@@ -7,7 +7,8 @@ local CLEARED = {
   "delay_until", "current_suspension_id", "current_waitpoint_id", "suspension_timeout_at",
 }
 
--- The last step, by its event: for an execution whose attempt ended with it, and for one that had none.
+-- The last step by its event: for an execution whose attempt ends with it, and for one without an
+-- attempt.
 local ENDED, UNATTEMPTED = {}, {}
 
 local function declare(event, outcome)
@@ -28,8 +29,8 @@ UNATTEMPTED.skipped.state.attempt_state = "none"
 ENDED.completed.from = state.usual("active")
 local SUCCEEDED = ENDED.completed
 
--- ending: event, stream_reason, suspension_reason?, quiet? (no completion message). set: fields to set with it, names
--- and values in turn.
+-- ending: event, stream_reason, suspension_reason?, quiet? (no completion message). set: more
+-- fields to set, names and values in turn.
 function M.finish(x, now, ending, set)
   local run = x.flow_id and advance.begin(x, now)
   local interrupted = x.attempt_state == "running_attempt" or x.attempt_state == "attempt_interrupted"
@@ -47,11 +48,11 @@ end
 
 upcalls.finish = M.finish
 
--- What is about to be written, of one execution after the other.
+-- The fields to write; the list serves one execution after the other.
 local fields = {"completed_at"}
 
--- A plain record loses its lease, and nothing else. satisfies: does its end satisfy its only edge, whose field is
--- written with it?
+-- A plain record loses its lease and nothing else. satisfies: its end satisfies its only edge,
+-- whose field is written with it.
 local function succeed_plain(x, now, encoding, satisfies)
   local at = digits.of(now)
   redis.call("HDEL", x.core, "current_lease_id", "lease_expires_at")
