@@ -11,7 +11,7 @@ local function due(key, now, limit) return redis.call("ZRANGE", key, "-inf", now
 
 local function first_at(key) return tonumber(redis.call("ZRANGE", key, 0, 0, "WITHSCORES")[2]) end
 
--- Nobody came back with an answer: the execution is anybody's again.
+-- The worker did not return in time: the offer ends.
 local function lapse(tag, now, limit)
   local count = 0
   for _, id in ipairs(due(offering.key(tag), now - 1, limit)) do

@@ -6,7 +6,7 @@
 -- @events  budget_soft_breached budget_hard_breached
 -- @repeat  safe
 -- @uses    budget clock digits limit_subscribers reservation spending
--- What the engine measures by itself, on budgets that have a limit for it.
+-- Usage that the engine measures itself, on budgets with a limit for it.
 local MEASURED = {"wall_time_ms", "attempts"}
 
 return function(K, A)

@@ -25,7 +25,7 @@ return function(K, A)
     end
   end
   writes.flush(collected)
-  -- Those on offer to others stand in the queue, so that it may not have been empty.
+  -- Offered executions stay in the queue, so it may not have been empty.
   for lane in pairs(lanes) do wakeup.announce(tag, lane) end
   limit_queue.set_look(tag, A.limit_name, now + A.look_in_ms)
 

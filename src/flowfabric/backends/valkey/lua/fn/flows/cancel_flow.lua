@@ -18,7 +18,7 @@ local function check(A)
   end
 end
 
--- One that never had a member has nobody to go with; it goes by itself.
+-- A flow without members is deleted by itself.
 local function let_go(f)
   redis.call("EXPIRE", f.core, DAY_S)
   redis.call("EXPIRE", flow.key(f, "tags"), DAY_S)

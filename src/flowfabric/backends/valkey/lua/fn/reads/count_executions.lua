@@ -26,7 +26,7 @@ local function oldest_created(key, now)
   return oldest
 end
 
--- Where age counts against priority the score does not tell; look at those that come first.
+-- In a lane with ageing the score does not tell the age; read the first entries.
 local function oldest_of_first(tag, key)
   local oldest = nil
   for _, id in ipairs(redis.call("ZRANGE", key, 0, MAX_BANDS - 1)) do

@@ -11,7 +11,7 @@ return function(K)
 
   local announced = 0
   for _, lane in ipairs(listing.lanes(tag, "", "")) do
-    -- A draining lane still has what was started before.
+    -- A draining lane still resumes started executions.
     if not admission.lane_obstacle({tag = tag, lane_id = lane}, true) then
       announced = announced + wakeup.announce(tag, lane)
     end

@@ -16,7 +16,7 @@ local STATES = {
 -- may be able to, so it comes back after this.
 local PARKED_MS = 5000
 
--- What live workers offer: lines of capabilities and lanes, one text for each kind of worker.
+-- The offers of live workers: lines of capabilities and lanes, one text for each kind of worker.
 local function read_offers(texts)
   local offers = {}
   for i, text in ipairs(texts) do
@@ -39,7 +39,7 @@ local function has_been_parked(x, now)
   return tonumber(redis.call("ZSCORE", index_key.lane(x, "blocked:route"), x.id) or now) + PARKED_MS <= now
 end
 
--- The queues in which something may be found whose reason is gone.
+-- The queues that may hold executions whose reason is gone.
 local function queues_of(tag, lane, offers)
   if lane == "" then return {} end
   local x, keys = {tag = tag, lane_id = lane}, {}
