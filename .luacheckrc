@@ -6,6 +6,7 @@ exclude_files = {"build/**", ".venv/**"}
 
 -- Each file is wrapped by the bundler, which puts the modules of its `@uses` line in scope as locals.
 files["src/flowfabric/backends/valkey/lua"] = {
+  globals = {"upcalls"},  -- modules register their calls in it
   read_globals = {
     "admission", "advance", "amounts", "args", "attempt", "batch", "binding", "blocked", "budget", "bulk_step",
     "call_ids", "capability", "cascade", "claim", "claim_dedup", "claim_named", "claim_next", "claim_queues",
@@ -17,10 +18,10 @@ files["src/flowfabric/backends/valkey/lua"] = {
     "inputs", "join", "join_record", "key_index", "key_turns", "lanes", "lease", "lease_ops", "limit_gate",
     "limit_queue", "limit_release", "limit_scopes", "limit_subscribers", "line_owner", "listing", "member",
     "merge_patch", "names", "notify", "offering", "only_edge", "order", "parked_claims", "parked_handoff", "period",
-    "permit", "permit_reuse", "policy", "progress", "quota", "reclaim", "record", "repair", "replace",
+    "permit", "permit_reuse", "policy", "progress", "promotion", "quota", "reclaim", "record", "repair", "replace",
     "replay_edges", "replay_members", "reply", "reservation", "resume", "resume_policy", "resumption", "retention",
     "retry", "satisfied", "secret", "sha256", "signal", "signal_room", "slots", "spending", "state", "steps",
-    "stream", "stream_guard", "submission", "submit", "successors", "summary", "suspending", "suspension",
+    "stream", "stream_guard", "submission", "submit", "summary", "suspending", "suspension",
     "suspension_timeout", "tags", "tasks", "tenant", "terminal", "ticket", "token", "transition", "update",
     "waitpoint", "wakeup", "worker_registry", "writes",
   },

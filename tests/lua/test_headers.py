@@ -139,3 +139,15 @@ def test_one_module_alone_writes_the_ticket_of_a_record_so_that_none_goes_withou
     writes = re.compile(r'\.admission\s*=[^=]|"admission"')
     found = {name for name, source in {**FUNCTIONS, **MODULES}.items() if writes.search(code_of(source))}
     assert found - {"find_unheld"} == {"offering"}, "find_unheld reads single fields"
+
+
+def test_calls_against_the_order_of_modules_are_documented_and_registered_once() -> None:
+    code = {name: code_of(source) for name, source in {**FUNCTIONS, **MODULES}.items()}
+    registered = [
+        call for text in code.values() for call in re.findall(r"upcalls\.(\w+) =|function upcalls\.(\w+)", text)
+    ]
+    names = sorted(one or other for one, other in registered)
+    called = {call for text in code.values() for call in re.findall(r"(?<!function )upcalls\.(\w+)\(", text)}
+    documented = set(re.findall(r"^--   (\w+)\(", MODULES["upcalls"], re.MULTILINE))
+    assert set(names) == called == documented
+    assert len(names) == len(set(names)) == 3

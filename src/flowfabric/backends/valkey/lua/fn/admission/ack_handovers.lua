@@ -1,4 +1,4 @@
---- Take entries off the list of what a partition owes to limits, since they were paid; or put them off for a while.
+--- Remove entries from the list of slots and amounts that a partition owes to limits, or put them off for a while.
 -- @keys    partition
 -- @args    retry_in_ms:nat? *entries
 -- @reply   count

@@ -1,4 +1,4 @@
---- Let executions start within a quota's limits, each by its ticket, in the order they are given.
+--- Let executions start within the limits of a quota, each by its ticket, in the given order.
 -- @keys    quota
 -- @args    items:id
 -- @reply   outcomes

@@ -1,4 +1,4 @@
---- What a partition owes to limits, and which of those it waits for are to be looked at; lapsed offers are taken back.
+--- List what a partition owes to limits and which limits it has to look at; lapsed offers are taken back.
 -- @keys    partition
 -- @args    limit:pos
 -- @reply   lapsed handovers looks next_at now_ms
@@ -11,7 +11,7 @@ local function due(key, now, limit) return redis.call("ZRANGE", key, "-inf", now
 
 local function first_at(key) return tonumber(redis.call("ZRANGE", key, 0, 0, "WITHSCORES")[2]) end
 
--- Nobody came back with an answer: the execution is anybody's again.
+-- The worker did not return in time: the offer ends.
 local function lapse(tag, now, limit)
   local count = 0
   for _, id in ipairs(due(offering.key(tag), now - 1, limit)) do

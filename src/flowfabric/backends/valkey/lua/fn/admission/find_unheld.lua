@@ -1,4 +1,4 @@
---- Which of these have a slot, or hold amounts, for nothing: no record of the partition says that it is theirs.
+--- Find holders of slots or amounts that no record of the partition accounts for.
 -- @keys    partition
 -- @args    items:id
 -- @reply   unheld

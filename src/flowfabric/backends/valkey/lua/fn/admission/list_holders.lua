@@ -1,4 +1,4 @@
---- Who holds amounts on a budget, a bounded number after one: rows of the execution and the lease epoch it holds under.
+--- List the holders of amounts on a budget, page by page: rows of the execution and its lease epoch.
 -- @keys    budget
 -- @args    after limit:pos
 -- @reply   holders last

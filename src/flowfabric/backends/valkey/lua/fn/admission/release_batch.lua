@@ -1,4 +1,4 @@
---- Give back what tickets have taken of a quota; where that made room, how much there is and who waits for it.
+--- Return to a quota what tickets have taken; if that made room, answer how much and which partitions wait.
 -- @keys    quota
 -- @args    items:id
 -- @reply   released rooms

@@ -1,4 +1,4 @@
---- Say of offered executions that their limits refused them: waiting -> rate_limited; or only take the offers back.
+--- Report that limits refused offered executions: waiting -> rate_limited; or only take the offers back.
 -- @keys    partition
 -- @args    items:id
 -- @reply   held
@@ -9,7 +9,8 @@
 local ITEM = batch.shape(1, {"uuid", "ticket", "limit", "detail", "look_in_ms", "is_released"},
   {ticket = true, look_in_ms = true, is_released = true})
 
--- It may have been cancelled, or offered anew, meanwhile. A limit that may have admitted it gets its slot back.
+-- It may have been cancelled or offered again meanwhile. A limit that may have admitted it gets its
+-- slot back.
 local function take_back(x, item, now)
   local was = x and x.lifecycle_phase == "runnable" and offering.read(x)
   if not was or was.ticket ~= item[2] then return false end
@@ -37,7 +38,7 @@ return function(K, A)
     end
   end
   writes.flush(collected)
-  -- Whoever claimed these may have passed over others for them.
+  -- The claim of these may have passed over others.
   for lane in pairs(lanes) do wakeup.announce(tag, lane) end
   return {1, "OK", digits.of(held)}
 end

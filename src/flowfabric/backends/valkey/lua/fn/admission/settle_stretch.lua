@@ -1,4 +1,4 @@
---- Bring the end of a stretch of running to a budget: open holds return, its time and attempt are counted, each once.
+--- Settle a stretch of running on a budget: return open holds, count its time and attempt, each once.
 -- @keys    budget
 -- @args    execution_id:id lease_epoch:nat wall_time_ms:nat attempts:nat has_reserved=
 -- @reply   returned waiting
@@ -6,7 +6,7 @@
 -- @events  budget_soft_breached budget_hard_breached
 -- @repeat  safe
 -- @uses    budget clock digits limit_subscribers reservation spending
--- What the engine measures by itself, on budgets that have a limit for it.
+-- Usage that the engine measures itself, on budgets with a limit for it.
 local MEASURED = {"wall_time_ms", "attempts"}
 
 return function(K, A)

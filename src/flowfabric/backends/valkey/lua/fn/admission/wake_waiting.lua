@@ -1,11 +1,11 @@
---- Let the next ones go that wait for a limit, as many as it has room for, best first: rate_limited -> limit_queue.
+--- Release executions that wait for a limit, as many as it has room for, best first: rate_limited -> waiting.
 -- @keys    partition
 -- @args    limit_name:id count:nat look_in_ms:nat
 -- @reply   woken left
 -- @errors  invalid_input
 -- @events  unblocked
 -- @repeat  safe
--- @uses    batch blocked clock digits limit_queue listing record reply wakeup writes
+-- @uses    batch blocked clock digits limit_queue listing promotion record reply wakeup writes
 local MOST = 1000
 
 return function(K, A)
@@ -18,14 +18,14 @@ return function(K, A)
   for _, id in ipairs(ids) do
     local x = record.found(batch.at_id(tag, id, collected))
     if x and x.waits_for == A.limit_name and blocked.is_held_back(x) then
-      blocked.release(x, now, {"limit_pass", "1"})
+      promotion.release(x, now, {"limit_pass", "1"})
       woken, lanes[x.lane_id] = woken + 1, true
     else
       redis.call("ZREM", key, id)
     end
   end
   writes.flush(collected)
-  -- Those on offer to others stand in the queue, so that it may not have been empty.
+  -- Offered executions stay in the queue, so it may not have been empty.
   for lane in pairs(lanes) do wakeup.announce(tag, lane) end
   limit_queue.set_look(tag, A.limit_name, now + A.look_in_ms)
 

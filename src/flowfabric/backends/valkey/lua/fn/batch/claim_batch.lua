@@ -1,4 +1,4 @@
---- Claim up to N executions of a lane in one step, the best first, or the named ones: waiting -> active.
+--- Claim up to N executions of a lane in one step, best first, or the named executions: waiting -> active.
 -- @keys    partition
 -- @args    request:id
 -- @reply   claims lease_expires_at parked offers

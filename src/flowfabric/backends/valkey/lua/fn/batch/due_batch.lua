@@ -1,4 +1,4 @@
---- Do what is due in one partition, up to a limit of each: lost leases, delays, time-outs, deadlines, waitpoints.
+--- Apply expired leases, delays, timeouts, deadlines and waitpoint expiry in one partition, up to a limit each.
 -- @keys    partition
 -- @args    limit:pos
 -- @reply   requeued promoted timed_out expired failed more woken escalated suspensions_ended waitpoints_closed
@@ -49,7 +49,7 @@ local function each_due(tag, key, now, limit, counts, one, due_field)
   if #ids == limit then counts.more = 1 end
 end
 
--- Pending waitpoints that nobody came to wait at.
+-- Close pending waitpoints that no suspension used in time.
 local function close_waitpoints(tag, now, limit, counts)
   local key = index_key.partition({tag = tag}, "pending_waitpoint_expiry")
   local ids = due_ids(key, now, limit)

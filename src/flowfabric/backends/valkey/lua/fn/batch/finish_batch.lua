@@ -1,4 +1,4 @@
---- End, renew and claim in one step: complete and fail mixed, leases extended, then the next work of a lane.
+--- End, renew and claim in one step: completions and failures, lease renewals, then the next work of a lane.
 -- @keys    partition
 -- @args    finish:id renew:id claim= *payloads
 -- @reply   finished renewed claims lease_expires_at parked offers handed_over

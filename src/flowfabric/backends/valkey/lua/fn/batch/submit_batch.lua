@@ -1,4 +1,4 @@
---- Accept many executions of one partition: create_execution for each, one envelope for each.
+--- Accept many executions of one partition: create_execution for each, with one reply for each.
 -- @keys    partition
 -- @args    items:id *payloads
 -- @reply   outcomes
@@ -18,7 +18,7 @@ return function(K, A)
     local idempotency = key and key ~= "" and "ff:idem:" .. tag .. ":" .. key or nil
     local outcome = submit.create(executions[i], idempotency, submission.arguments(item, A.payloads[i]), now)
     local is_waiting = outcome[2] == "OK" and outcome[4] == "waiting"
-    return is_waiting and 1 or outcome  -- nearly all of them: said as shortly as can be
+    return is_waiting and 1 or outcome  -- the short form of the common case
   end, function(collected)
     added, collected.wakes_later = collected, true
     for i = 1, #items do

@@ -1,4 +1,4 @@
---- What became of budgets that somebody is to act on, oldest first, after those given were taken off the list.
+--- List budget notices that a caller has to act on, oldest first, after removing the acknowledged ones.
 -- @keys    budget_notices
 -- @args    limit:pos *done
 -- @reply   notices

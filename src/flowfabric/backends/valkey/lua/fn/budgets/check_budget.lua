@@ -1,4 +1,4 @@
---- Say whether anything may start on a budget now; a partition that has to wait for it is noted.
+--- Check whether executions may start on a budget now; a partition that has to wait is noted.
 -- @keys    budget
 -- @args    waiting_tag=
 -- @reply   is_open dimension taken limit next_reset_at waiting namespace

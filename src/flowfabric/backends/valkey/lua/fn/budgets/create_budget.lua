@@ -1,4 +1,4 @@
---- Make a budget: limits by dimension, for a scope, with a reset every so often. One that exists is left as it is.
+--- Create a budget: limits by dimension, for a scope, with an optional reset interval. An existing one is kept.
 -- @keys    budget ~limits ~usage ~budget_resets ~budget_policies
 -- @args    budget_id:id scope_type scope_id enforcement_mode on_hard_limit on_soft_limit reset_interval_ms:nat
 --          now_ms:nat dimension_count:nat *dimensions

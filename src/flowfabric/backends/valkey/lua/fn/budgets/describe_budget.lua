@@ -1,4 +1,4 @@
---- Read a budget: its definition, limits, usage and what is held, or with an execution what that has spent of it.
+--- Read a budget: definition, limits, usage and holds; with an execution, what that execution has spent.
 -- @keys    budget
 -- @args    execution_id=
 -- @reply   definition limits usage reserved ledger

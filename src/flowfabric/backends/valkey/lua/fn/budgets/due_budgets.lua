@@ -1,4 +1,4 @@
---- Reset the budgets of a partition whose time has come, a bounded number of them.
+--- Reset the budgets of a partition that are due, up to a limit.
 -- @keys    budget_resets
 -- @args    limit:pos
 -- @reply   reset next_at now_ms

@@ -1,4 +1,4 @@
---- Note that the holder of a lease is about to reserve on a budget, so that what it leaves open returns with the lease.
+--- Note that the lease holder is about to reserve on a budget, so that open holds return with the lease.
 -- @keys    core
 -- @args    execution_id:id lease_id lease_epoch attempt_id budget_id:id
 -- @reply   lease_epoch namespace

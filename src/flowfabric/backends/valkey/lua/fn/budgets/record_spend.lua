@@ -1,4 +1,4 @@
---- Count what was really spent on a budget, always, on the ledger of its execution; say which limit it crossed.
+--- Record actual spend on a budget and on the ledger of its execution; answer which limit it crossed.
 -- @keys    ~usage ~limits budget ~ledger ~ledgers
 -- @args    pair_count:nat *spend
 -- @reply   dimension current_usage limit on_hard_limit/is_crossing

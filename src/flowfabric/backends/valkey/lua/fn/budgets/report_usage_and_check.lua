@@ -1,4 +1,4 @@
---- Count usage on a budget if it fits: all of it, or nothing and the breach is noted.
+--- Count usage on a budget if all of it fits; otherwise count nothing and note the breach.
 -- @keys    ~usage ~limits budget
 -- @args    dimension_count:nat *report
 -- @reply   dimension current_usage limit on_hard_limit/is_crossing

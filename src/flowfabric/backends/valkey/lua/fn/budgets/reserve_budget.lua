@@ -1,4 +1,4 @@
---- Hold amounts on a budget before they are spent, for an execution under its lease; all of them, or nothing.
+--- Hold amounts on a budget before they are spent, for an execution under its lease: all or nothing.
 -- @keys    budget
 -- @args    execution_id:id reservation_id:id lease_epoch:nat pair_count:nat *amounts
 -- @reply   dimension taken limit on_hard_limit

@@ -1,4 +1,4 @@
---- Begin a new period of a budget: nothing is used, and a breach is over.
+--- Start a new period of a budget: usage is zero and any breach ends.
 -- @keys    budget ~usage ~budget_resets
 -- @args    budget_id:id now_ms:nat
 -- @reply   next_reset_at

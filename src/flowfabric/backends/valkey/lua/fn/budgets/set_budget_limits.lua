@@ -1,4 +1,4 @@
---- Change limits of a budget while it is in use; 0 lifts one. A raise ends the breach of its dimension.
+--- Change limits of a budget in use; 0 removes a limit. Raising a limit ends the breach of its dimension.
 -- @keys    budget
 -- @args    budget_id:id now_ms:nat dimension_count:nat *dimensions
 -- @reply   is_open dimension

@@ -1,4 +1,4 @@
---- End a reservation with what was really spent, which always counts, once; nothing spent gives all of it back.
+--- End a reservation with the actual spend, which is counted once; 0 returns all of it.
 -- @keys    budget
 -- @args    execution_id:id reservation_id:id pair_count:nat *amounts
 -- @reply   dimension current_usage limit on_hard_limit/is_crossing

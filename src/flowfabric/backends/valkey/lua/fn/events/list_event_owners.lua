@@ -1,4 +1,4 @@
---- Whose lines of a partition's event log are: namespace, lane, kind and flow of each, "" where it has none.
+--- Tell whom event log lines belong to: namespace, lane, kind and flow of each id, "" where it has none.
 -- @keys    partition
 -- @args    *lines
 -- @reply   owners

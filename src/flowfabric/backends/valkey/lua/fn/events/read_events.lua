@@ -1,4 +1,4 @@
---- Read a partition's event log after a line: the lines that match every filter given.
+--- Read the event log of a partition after a line: the lines that match every filter.
 -- @keys    partition
 -- @args    execution_id namespace lane_id execution_kind flow_id after limit:pos *events
 -- @reply   truncated more reached reached_ms events

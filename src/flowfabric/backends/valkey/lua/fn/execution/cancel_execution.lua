@@ -1,4 +1,4 @@
---- End an execution at the wish of its holder, an operator or the engine: any live state -> terminal, cancelled.
+--- Cancel an execution for its holder, an operator or the engine: any live state -> terminal, cancelled.
 -- @keys    core ~attempt ~stream_meta ~lease_current ~lease_history ~lease_expiry ~worker_leases ~suspension_current
 --          ~waitpoint ~waitpoint_condition ~suspension_timeout ~terminal ~attempt_timeout ~execution_deadline ~eligible
 --          ~delayed ~blocked_dependencies ~blocked_budget ~blocked_quota ~blocked_route ~blocked_operator

@@ -1,4 +1,4 @@
---- Move an eligible execution within its lane; its state does not change.
+--- Change the priority of an eligible execution within its lane; its state does not change.
 -- @keys    core ~eligible
 -- @args    execution_id:id new_priority:int
 -- @reply   old_priority new_priority

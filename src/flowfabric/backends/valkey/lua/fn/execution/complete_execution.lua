@@ -1,4 +1,4 @@
---- End the running attempt and its execution with success: active -> terminal, success.
+--- Complete the running attempt and its execution: active -> terminal, success.
 -- @keys    core ~attempt ~lease_expiry ~worker_leases ~terminal ~lease_current ~lease_history ~active ~stream_meta
 --          ~result ~attempt_timeout ~execution_deadline
 -- @args    execution_id:id lease_id lease_epoch attempt_id result_payload source= result_encoding=

@@ -1,4 +1,4 @@
---- Give the lease back and go on later with the same attempt: active -> delayed (or eligible, when it is due already).
+--- Release the lease and resume the same attempt later: active -> delayed, or eligible if already due.
 -- @keys    core ~attempt ~lease_current ~lease_history ~lease_expiry ~worker_leases ~active ~delayed ~attempt_timeout
 -- @args    execution_id:id lease_id lease_epoch attempt_id delay_until:nat source=
 -- @reply   delay_until public_state

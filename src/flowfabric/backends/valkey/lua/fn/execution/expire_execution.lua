@@ -1,4 +1,4 @@
---- Apply a time-out that is really due: a deadline ends the execution, an attempt time-out fails the attempt.
+--- Apply a timeout that is due: a deadline ends the execution, an attempt timeout fails the attempt.
 -- @keys    core ~attempt ~stream_meta ~lease_current ~lease_history ~lease_expiry ~worker_leases ~active ~terminal
 --          ~attempt_timeout ~execution_deadline ~suspended ~suspension_timeout ~suspension_current
 -- @args    execution_id:id expire_reason=attempt_timeout

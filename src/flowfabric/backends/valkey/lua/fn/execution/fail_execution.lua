@@ -1,4 +1,4 @@
---- End the running attempt with a failure: active -> delayed until its retry, or terminal, failed.
+--- Fail the running attempt: active -> delayed until its retry, or terminal, failed.
 -- @keys    core ~attempt ~lease_expiry ~worker_leases ~terminal ~delayed ~lease_current ~lease_history ~active
 --          ~stream_meta ~attempt_timeout ~execution_deadline
 -- @args    execution_id:id lease_id lease_epoch attempt_id failure_reason failure_category retry_policy_json source=

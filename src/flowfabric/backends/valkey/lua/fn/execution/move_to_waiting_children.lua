@@ -1,4 +1,4 @@
---- Give the lease back until the execution's dependencies are met: active -> waiting_children.
+--- Release the lease until the dependencies of the execution are met: active -> waiting_children.
 -- @keys    core ~attempt ~lease_current ~lease_history ~lease_expiry ~worker_leases ~active ~blocked_dependencies
 --          ~attempt_timeout
 -- @args    execution_id:id lease_id lease_epoch attempt_id source= require_dependencies=

@@ -1,4 +1,4 @@
---- Make a delayed execution eligible once its time has come: delayed -> waiting. The attempt's state is kept.
+--- Make a delayed execution eligible once it is due: delayed -> waiting. The attempt state is kept.
 -- @keys    core delayed ~eligible
 -- @args    execution_id:id now_ms:nat=0
 -- @reply   status

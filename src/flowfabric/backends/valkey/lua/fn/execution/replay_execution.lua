@@ -1,4 +1,4 @@
---- Run a finished execution again: terminal -> waiting, or waiting for its dependencies; no steps, no suspension.
+--- Run a finished execution again, without its steps and waits: terminal -> waiting, or waiting_children.
 -- @keys    core ~terminal ~eligible ~lease_history
 -- @args    execution_id:id now_ms *edge_ids
 -- @reply   unsatisfied_count public_state

@@ -1,4 +1,4 @@
---- Set labels of an execution; its state does not change.
+--- Set tags of an execution; its state does not change.
 -- @keys    core ~tags
 -- @args    *pairs
 -- @reply   count

@@ -1,4 +1,4 @@
---- Delete finished executions of a partition that need not be kept, oldest first, a bounded number from a place on.
+--- Delete finished executions of a partition past their retention, oldest first, page by page.
 -- @keys    partition
 -- @args    lane_id older_than_ms:nat? keep_last:nat? from_lane after_ms:nat? after_id limit:pos
 -- @reply   deleted lane reached_ms reached_id

@@ -1,4 +1,4 @@
---- Note how far the running attempt is; its state does not change.
+--- Record the progress of the running attempt; its state does not change.
 -- @keys    core
 -- @args    execution_id:id lease_id lease_epoch progress_pct:nat? progress_message attempt_id=
 -- @reply

@@ -1,4 +1,4 @@
---- Note that a member of a cancelled flow needs nobody's cancel any more. Only those that could not be read are noted.
+--- Acknowledge that a member of a cancelled flow needs no cancel. Only unreadable members are on the list.
 -- @keys    pending_cancels ~cancel_backlog
 -- @args    execution_id:id flow_id:id
 -- @reply

@@ -1,4 +1,4 @@
---- Make an execution a member of a flow in its partition. Its state does not change.
+--- Add an execution to a flow in its partition. Its state does not change.
 -- @keys    flow_core ~members ~flow_index execution_core
 -- @args    flow_id:id execution_id:id now_ms=
 -- @reply   execution_id node_count

@@ -1,4 +1,4 @@
---- Let a child wait for a staged edge: runnable -> waiting_children. One whose upstream has ended is resolved at once.
+--- Make a child wait for a staged edge: runnable -> waiting_children. An ended upstream resolves it at once.
 -- @keys    core ~deps_meta ~deps_unresolved ~dep ~eligible ~blocked_dependencies ~deps_all_edges
 -- @args    flow_id:id edge_id:id upstream_execution_id:id graph_revision= dependency_kind=success_only
 --          data_passing_ref= now_ms:nat=0

@@ -1,4 +1,4 @@
---- Close a flow; from now on nothing of it can be claimed. Its members follow, as the policy says, within the budget.
+--- Close a flow: no member can be claimed any more. Members end as the policy says, within the budget.
 -- @keys    flow_core ~members ~flow_index
 -- @args    flow_id:id reason cancellation_policy now_ms= grace_ms=30000 form=
 -- @reply   cancellation_policy *members
@@ -6,7 +6,7 @@
 -- @events  cancelled blocked completed failed skipped unblocked claimed resumed flow_completed flow_failed
 --          flow_cancelled
 -- @repeat  safe
--- @uses    advance cascade clock flow flow_work index_key reply tasks terminal
+-- @uses    advance cascade clock flow flow_work index_key reply tasks
 local POLICIES = {cancel_all = true, cancel_pending = true, flow_only = true}
 local DAY_S = 86400
 
@@ -18,7 +18,7 @@ local function check(A)
   end
 end
 
--- One that never had a member has nobody to go with; it goes by itself.
+-- A flow without members is deleted by itself.
 local function let_go(f)
   redis.call("EXPIRE", f.core, DAY_S)
   redis.call("EXPIRE", flow.key(f, "tags"), DAY_S)
@@ -33,7 +33,7 @@ return function(K, A)
   if flow.has_ended(f) then return reply.refuse("flow_already_terminal", f.public_flow_state) end
 
   local now = clock.now_ms()
-  local run = tasks.start(f.tag, now, terminal.finish)
+  local run = tasks.start(f.tag, now)
   tasks.know(run, f)
   cascade.cancel_flow(run, f, A.cancellation_policy, A.reason)
   advance.drive(run)

@@ -1,4 +1,4 @@
---- Do what a flow has left on the work list, within the budget.
+--- Carry out work that a flow has left on the work list, within the budget.
 -- @keys    flow_core
 -- @args    flow_id:id limit:pos=256
 -- @reply   done left

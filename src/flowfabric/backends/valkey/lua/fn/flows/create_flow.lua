@@ -1,4 +1,4 @@
---- Make a flow without members: absent -> open. The same id again is the same flow.
+--- Create a flow without members: absent -> open. The same id again is the same flow.
 -- @keys    flow_core ~members ~flow_index
 -- @args    flow_id:id flow_kind namespace now_ms= failure_policy=continue
 -- @reply   flow_id

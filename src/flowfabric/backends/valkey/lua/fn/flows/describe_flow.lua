@@ -1,4 +1,4 @@
---- Read the record and the labels of a flow in one step.
+--- Read the record and the tags of a flow in one step.
 -- @keys    flow_core
 -- @args    flow_id:id
 -- @reply   core tags unreadable

@@ -1,4 +1,4 @@
---- Say that nothing is left to drain: siblings end with the join that does not need them, in the step that decides it.
+--- Report that nothing is left to drain: the step that decides a join also ends the siblings it does not need.
 -- @keys    ~pending_cancel_groups edgegroup
 -- @args    flow_id downstream_execution_id
 -- @reply   status detail

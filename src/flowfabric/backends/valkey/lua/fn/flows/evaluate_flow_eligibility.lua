@@ -1,4 +1,4 @@
---- Say how the dependencies of an execution stand.
+--- Report the state of an execution's dependencies.
 -- @keys    core ~deps_meta
 -- @args
 -- @reply   status

@@ -1,4 +1,4 @@
---- List edges of a flow from a place on: those out of a member, those into it, or all in the order of downstreams.
+--- List edges of a flow, page by page: those out of a member, those into it, or all by downstream.
 -- @keys    flow_core
 -- @args    flow_id:id direction execution_id from_member:nat start:nat limit:pos
 -- @reply   edges next_member next

@@ -1,4 +1,4 @@
---- List members of a flow in the order in which they came, each with its join, from a place on.
+--- List members of a flow in the order they were added, each with its join, page by page.
 -- @keys    flow_core
 -- @args    flow_id:id start:nat limit:pos
 -- @reply   members more

@@ -1,4 +1,4 @@
---- List flows of a partition by creation, newest first: those that match every filter given, from a place on.
+--- List flows of a partition by creation, newest first: those that match every filter, page by page.
 -- @keys    partition
 -- @args    namespace flow_kind public_flow_state after_ms:nat? after_id limit:pos
 -- @reply   more reached_ms reached_id flows

@@ -1,4 +1,4 @@
---- Say that nothing is left to reconcile: no join waits for somebody to end its siblings.
+--- Report that nothing is left to reconcile: no join waits for its siblings to be ended.
 -- @keys    ~pending_cancel_groups ~edgegroup
 -- @args    flow_id downstream_execution_id
 -- @reply   action detail

@@ -1,4 +1,4 @@
---- Resolve one edge with an outcome of its upstream. The end of a member does this by itself; for other callers.
+--- Resolve one edge with an outcome of its upstream, for external callers; ended members do so by themselves.
 -- @keys    core ~deps_meta ~deps_unresolved ~dep ~eligible ~terminal ~blocked_dependencies ~attempt ~stream_meta
 --          ~payload ~result
 -- @args    edge_id:id upstream_outcome now_ms:nat=0 flow_id= downstream_execution_id=

@@ -1,4 +1,4 @@
---- Say how the edges into one member are joined, before its first edge: all of them, any of them, or a quorum.
+--- Set how the edges into a member are joined, before its first edge: all, any, or a quorum of them.
 -- @keys    flow_core edgegroup
 -- @args    policy_variant on_satisfied= k= now_ms=
 -- @reply   status

@@ -1,4 +1,4 @@
---- Set labels of a flow; its state does not change.
+--- Set tags of a flow; its state does not change.
 -- @keys    flow_core ~tags
 -- @args    *pairs
 -- @reply   count

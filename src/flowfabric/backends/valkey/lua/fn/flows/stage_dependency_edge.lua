@@ -1,4 +1,4 @@
---- Add an edge between two members; it counts in the join of its downstream, which is not blocked by it yet.
+--- Add an edge between two members; the join of its downstream counts it but is not blocked by it yet.
 -- @keys    flow_core ~members ~edge ~out ~in ~grant
 -- @args    flow_id:id edge_id:id upstream_execution_id:id downstream_execution_id:id dependency_kind=success_only
 --          data_passing_ref= expected_graph_revision= now_ms:nat=0

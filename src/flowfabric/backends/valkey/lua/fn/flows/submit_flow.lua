@@ -1,4 +1,4 @@
---- Take a graph, or a part of one, in one step: members, edges and joins. Nothing of it runs before it is committed.
+--- Submit a graph, or a part of one, in one step: members, edges and joins. Nothing runs before the commit.
 -- @keys    flow_core
 -- @args    flow_id:id request:id *payloads
 -- @reply   flow_id graph_revision node_count edge_count public_flow_state left

@@ -1,4 +1,4 @@
---- Set how many executions of a lane may run at once, in all and of one key, how age counts, and which queues it has.
+--- Set the concurrency of a lane and of one key in it, how age counts, and which queues it has.
 -- @keys    lane_config
 -- @args    lane_id:id max_concurrency:pos? share:pos? key_concurrency:pos? ageing_ms_per_priority:pos?
 --          shared_queue=

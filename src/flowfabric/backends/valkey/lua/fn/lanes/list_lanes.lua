@@ -1,4 +1,4 @@
---- List the lanes that have executions in a partition, by name, after one of them.
+--- List the lanes that have executions in a partition, by name, page by page.
 -- @keys    partition
 -- @args    after limit:pos
 -- @reply   lanes

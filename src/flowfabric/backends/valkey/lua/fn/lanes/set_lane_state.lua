@@ -1,4 +1,4 @@
---- Say whether a lane's executions in this partition may start: active, paused, draining or disabled.
+--- Set whether a lane's executions in this partition may start: active, paused, draining or disabled.
 -- @keys    lane_config
 -- @args    state
 -- @reply   state

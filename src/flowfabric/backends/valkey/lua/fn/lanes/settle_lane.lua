@@ -1,4 +1,4 @@
---- Apply a lane's new settings to what waits already, a bounded number: places in the queue, and turns of keys.
+--- Apply new lane settings to executions that wait already, up to a limit: queue order and key turns.
 -- @keys    partition
 -- @args    lane_id:id cursor limit:pos
 -- @reply   cursor
@@ -8,7 +8,8 @@
 -- @uses    clock index index_key key_index key_turns listing order record reply
 local MAX_LIMIT, KEYED = 1000, "blocked:quota"
 
--- The queues by name: those of work that may start, and the one with what waits for its key.
+-- The queues by name: those of eligible executions, and the one with executions that wait for their
+-- key.
 local function queues(tag, lane)
   local prefix, names = index_key.lane({tag = tag, lane_id = lane}, ""), {KEYED}
   for _, key in ipairs(listing.eligible(tag, lane)) do names[#names + 1] = key:sub(#prefix + 1) end

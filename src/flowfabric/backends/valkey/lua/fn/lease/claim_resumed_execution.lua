@@ -1,4 +1,4 @@
---- Go on with the interrupted attempt under a new lease, using a grant: runnable, interrupted -> active, leased.
+--- Resume the interrupted attempt under a new lease, using a grant: runnable, interrupted -> active, leased.
 -- @keys    core ~claim_grant ~eligible ~lease_expiry ~worker_leases ~attempt ~lease_current ~lease_history ~active
 --          ~attempt_timeout ~execution_deadline
 -- @args    execution_id:id worker_id:id worker_instance_id:id lane_id capability_hash lease_id:id lease_ttl_ms:pos

@@ -1,4 +1,4 @@
---- Let one worker claim one eligible execution within a short time; its state does not change.
+--- Grant one worker the claim of one eligible execution for a short time; its state does not change.
 -- @keys    core ~claim_grant ~eligible
 -- @args    execution_id:id worker_id:id worker_instance_id:id lane_id capability_hash grant_ttl_ms:pos
 --          route_snapshot_json admission_summary worker_capabilities_csv

@@ -1,4 +1,4 @@
---- Claim in one step, without a grant to carry: starts a new attempt or goes on with the interrupted one.
+--- Claim in one step, without a separate grant: start a new attempt or resume the interrupted one.
 -- @keys    core ~claim_grant ~eligible ~lease_expiry ~worker_leases ~attempts ~lease_current ~lease_history ~active
 --          ~attempt_timeout ~execution_deadline
 -- @args    execution_id:id worker_id:id worker_instance_id:id lane_id capability_hash lease_id:id lease_ttl_ms:pos

@@ -1,4 +1,4 @@
---- Let one worker take over an execution whose lease was lost; its state does not change below the reclaim cap.
+--- Grant one worker the takeover of a lost lease; below the reclaim cap the state does not change.
 -- @keys    core ~claim_grant ~lease_expiry
 -- @args    execution_id:id worker_id:id worker_instance_id:id lane_id capability_hash grant_ttl_ms:pos
 --          route_snapshot_json admission_summary worker_capabilities_csv end_at_cap=

@@ -1,4 +1,4 @@
---- Note that a lease ran out, so that the execution can be reclaimed: leased -> lease_expired_reclaimable.
+--- Mark an expired lease, so that the execution can be reclaimed: leased -> lease_expired_reclaimable.
 -- @keys    core ~lease_current ~lease_expiry ~lease_history
 -- @args    execution_id:id
 -- @reply   status

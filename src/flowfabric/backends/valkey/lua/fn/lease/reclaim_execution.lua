@@ -1,4 +1,4 @@
---- Start a new attempt in place of one whose lease was lost, using a grant; at the cap the execution fails instead.
+--- Start a new attempt in place of one that lost its lease, using a grant; at the cap the execution fails.
 -- @keys    core ~claim_grant ~attempt ~stream_meta ~new_attempt ~new_attempt_usage ~attempts ~lease_current
 --          ~lease_history ~lease_expiry ~worker_leases ~active ~attempt_timeout ~execution_deadline
 -- @args    execution_id:id worker_id:id worker_instance_id:id lane_id lease_id:id lease_ttl_ms:pos attempt_id:id

@@ -1,4 +1,4 @@
---- Extend the lease its holder still has; epoch and id stay.
+--- Extend a lease for its holder; epoch and id stay.
 -- @keys    core ~lease_current ~lease_history ~lease_expiry
 -- @args    execution_id:id attempt_index attempt_id lease_id lease_epoch lease_ttl_ms:pos
 --          lease_history_grace_ms:nat=5000

@@ -1,4 +1,4 @@
---- Take the lease away from its holder, so that the execution can be reclaimed: leased -> lease_revoked.
+--- Revoke a lease, so that the execution can be reclaimed: leased -> lease_revoked.
 -- @keys    core ~lease_current ~lease_history ~lease_expiry ~worker_leases
 -- @args    execution_id:id expected_lease_id revoke_reason
 -- @reply   status lease_id lease_epoch

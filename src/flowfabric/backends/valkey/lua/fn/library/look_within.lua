@@ -1,4 +1,4 @@
---- The same for functions that write nothing, which a server answers that takes no writes.
+--- Call a read-only function for the namespaces of a tenant; replicas answer it, too.
 -- @keys    *keys
 -- @args    *words
 -- @reply

@@ -1,4 +1,4 @@
---- Call a function for the namespaces of a tenant: what it names that is not of them is answered as not there.
+--- Call a function for the namespaces of a tenant: everything outside of them is reported as not found.
 -- @keys    *keys
 -- @args    *words
 -- @reply

@@ -1,4 +1,4 @@
---- Attach a budget or quota policy to a scope in one partition, or take it off; claims look at it from then on.
+--- Attach a budget or quota policy to a scope in one partition, or detach it; claims respect it from then on.
 -- @keys    attachments
 -- @args    scope:id kind:id limit_id:id is_attached:nat
 -- @reply   attached

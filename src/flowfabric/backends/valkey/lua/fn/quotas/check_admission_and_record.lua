@@ -1,4 +1,4 @@
---- Let an execution start within a quota's limits, and count it; the same execution and ticket once.
+--- Admit an execution within the limits of a quota and count it, once per execution and ticket.
 -- @keys    ~window ~concurrency quota ~admitted ~admitted_set
 -- @args    now_ms:nat window_seconds:nat rate_limit:nat concurrency_cap:nat execution_id:id jitter_ms:nat=0
 --          ticket:nat=0

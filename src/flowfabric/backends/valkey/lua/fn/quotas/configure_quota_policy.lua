@@ -1,4 +1,4 @@
---- Change the limits of a quota policy while it is in use; 0 lifts one.
+--- Change the limits of a quota policy in use; 0 removes a limit.
 -- @keys    quota
 -- @args    quota_policy_id:id window_seconds:nat max_requests_per_window:nat max_concurrent:nat jitter_ms:nat=0
 -- @reply   quota_policy_id

@@ -1,4 +1,4 @@
---- Make a quota policy: so many starts in a sliding window, so many at once. One that exists is left as it is.
+--- Create a quota policy: starts per sliding window, and concurrency. An existing one is kept.
 -- @keys    quota ~window ~concurrency ~admitted_set ~quota_policies
 -- @args    quota_policy_id:id window_seconds:nat max_requests_per_window:nat max_concurrent:nat now_ms:nat
 --          jitter_ms:nat=0 key_by= scope_type= scope_id= namespace=

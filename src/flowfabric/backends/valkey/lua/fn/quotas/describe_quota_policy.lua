@@ -1,4 +1,4 @@
---- Read a quota policy, and of one key or of all how many run and how many have started within the window.
+--- Read a quota policy and, for one key or all, how many run and how many started within the window.
 -- @keys    quota
 -- @args    key_value=
 -- @reply   definition running started room retry_after_ms

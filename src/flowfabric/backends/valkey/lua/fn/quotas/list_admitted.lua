@@ -1,4 +1,4 @@
---- Who has a slot of a quota, a bounded number from a place on: rows of the key's suffix and the holder.
+--- List the holders of slots of a quota, page by page: rows of the key's suffix and the holder.
 -- @keys    quota
 -- @args    suffix place limit:pos
 -- @reply   holders suffix place

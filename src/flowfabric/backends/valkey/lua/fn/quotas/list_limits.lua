@@ -1,4 +1,4 @@
---- The budgets, or quota policies, of a partition by id, after one of them.
+--- List the budgets or quota policies of a partition by id, page by page.
 -- @keys    members
 -- @args    after limit:pos
 -- @reply   ids

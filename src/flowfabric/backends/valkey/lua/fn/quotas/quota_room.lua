@@ -1,4 +1,4 @@
---- How many more may start within a quota now, and else in how long; a partition that waits for it is noted first.
+--- Tell how many more may start within a quota now, or when; a partition that waits for it is noted first.
 -- @keys    quota
 -- @args    suffix waiting_tag=
 -- @reply   room retry_after_ms waiting

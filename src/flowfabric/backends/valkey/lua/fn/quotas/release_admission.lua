@@ -1,4 +1,4 @@
---- Give back what an execution was admitted with: its slot, and when it has not started its place in the window.
+--- Release the admission of an execution: its slot and, if it has not started, its place in the window.
 -- @keys    admitted ~admitted_set ~concurrency
 -- @args    execution_id:id ticket:nat=0 is_unused=
 -- @reply   status

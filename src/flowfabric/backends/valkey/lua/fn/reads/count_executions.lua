@@ -1,4 +1,4 @@
---- Count the executions of a partition by lane and public state, with the age of the oldest that may start.
+--- Count the executions of a partition by lane and public state, with the age of the oldest eligible one.
 -- @keys    partition
 -- @args    lane_id from_lane limit:pos
 -- @reply   next_lane lanes
@@ -26,7 +26,7 @@ local function oldest_created(key, now)
   return oldest
 end
 
--- Where age counts against priority the score does not tell; look at those that come first.
+-- In a lane with ageing the score does not tell the age; read the first entries.
 local function oldest_of_first(tag, key)
   local oldest = nil
   for _, id in ipairs(redis.call("ZRANGE", key, 0, MAX_BANDS - 1)) do

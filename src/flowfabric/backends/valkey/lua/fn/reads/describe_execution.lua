@@ -1,4 +1,4 @@
---- Read the record and the labels of an execution in one step.
+--- Read the record and the tags of an execution in one step.
 -- @keys    core
 -- @args    execution_id:id
 -- @reply   core tags

@@ -1,4 +1,4 @@
---- Read everything that bears on why an execution does or does not run, in one step.
+--- Read everything that decides whether an execution runs, in one step.
 -- @keys    core
 -- @args    execution_id:id
 -- @reply   core facts
@@ -28,13 +28,14 @@ local function add_key(facts, x)
   add(facts, "key_ahead", key_index.waiting_ahead(x))
 end
 
--- Its place in its queue, and who stands first there.
+-- Its position in its queue, and the first execution there.
 local function add_queue(facts, x)
   if x.lifecycle_phase ~= "runnable" or x.eligibility_state ~= "eligible_now" then return end
   local key = index.queue_key(x)
   add(facts, "ahead", redis.call("ZRANK", key, x.id))
   local id = redis.call("ZRANGE", key, 0, 0)[1]
-  -- Whoever else waits in the lane: their number is told to all, their ids to those who may name them.
+  -- Every caller learns how many others wait in the lane, and only those who may name them their
+  -- ids.
   if id and (id == x.id or not tenant.scope or record.load("ff:exec:" .. x.tag .. ":" .. id .. ":core")) then
     add(facts, "first_in_queue", id)
   end
@@ -47,7 +48,7 @@ local function add_grant(facts, x, now)
   add(facts, "grant_expires_at", held[2])
 end
 
--- Its limits, the one that it waits for with its place there, and whose answer is awaited.
+-- Its limits, the one it waits for with its position there, and the open offer.
 local function add_limits(facts, x, now)
   local limits, offer = limit_scopes.of(x), offering.read(x)
   if limits then

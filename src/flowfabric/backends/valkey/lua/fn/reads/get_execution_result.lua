@@ -1,4 +1,4 @@
---- Read how an execution stands and, once it completed, its result.
+--- Read the state of an execution and, once it completed, its result.
 -- @keys    core
 -- @args    execution_id:id
 -- @reply   public_state has_result result_encoding result_payload

@@ -1,4 +1,4 @@
---- Read the attempts of an execution, oldest first, from an index on.
+--- Read the attempts of an execution, oldest first, page by page.
 -- @keys    core
 -- @args    execution_id:id from_index:nat limit:pos
 -- @reply   total_attempt_count core attempts

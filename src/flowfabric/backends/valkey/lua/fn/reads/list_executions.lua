@@ -1,4 +1,4 @@
---- List executions of a partition by creation: those that match every filter given, from a place on.
+--- List executions of a partition by creation: those that match every filter, page by page.
 -- @keys    partition
 -- @args    namespace lane_id execution_kind public_state order=newest created_since_ms:nat? created_until_ms:nat?
 --          after_ms:nat? after_id limit:pos *tags

@@ -1,4 +1,4 @@
---- Read what a handler needs of an execution: its kind, payload and labels.
+--- Read what a handler needs of an execution: kind, payload and tags.
 -- @keys    core
 -- @args    execution_id:id
 -- @reply   execution_kind payload_encoding input_payload tags

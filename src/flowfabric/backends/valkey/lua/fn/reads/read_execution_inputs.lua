@@ -1,4 +1,4 @@
---- Read what a member is given of its upstreams: by edge, what it is and how long, and all results one after the other.
+--- Read the results that the upstreams of a member pass to it, by edge.
 -- @keys    core
 -- @args    execution_id:id
 -- @reply   inputs results

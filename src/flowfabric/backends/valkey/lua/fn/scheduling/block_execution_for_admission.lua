@@ -1,4 +1,4 @@
---- Hold an execution back for a named reason: runnable -> runnable, blocked.
+--- Block an execution for a named reason: runnable -> runnable, blocked.
 -- @keys    core ~eligible ~blocked
 -- @args    execution_id:id blocking_reason blocking_detail now_ms:nat=0
 -- @reply   status

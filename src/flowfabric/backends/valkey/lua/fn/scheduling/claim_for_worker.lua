@@ -1,4 +1,4 @@
---- Grant the best eligible execution of a lane that this worker can run; its state does not change.
+--- Grant this worker the best eligible execution of a lane that it can run; its state does not change.
 -- @keys    partition
 -- @args    lane_id:id worker_id:id worker_instance_id:id worker_capabilities_csv grant_ttl_ms:pos
 -- @reply   execution_id grant_expires_at offer

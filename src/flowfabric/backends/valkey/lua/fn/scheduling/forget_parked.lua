@@ -1,4 +1,4 @@
---- Forget claims that wait in a partition and that no worker listens for any more: theirs was killed.
+--- Forget parked claims of a partition whose workers no longer listen.
 -- @keys    partition
 -- @args    limit:pos
 -- @reply   looked_at forgotten

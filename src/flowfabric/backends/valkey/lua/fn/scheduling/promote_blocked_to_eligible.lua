@@ -1,11 +1,11 @@
---- Let an execution go on that waits for nothing any more: waiting_children -> waiting, or delayed.
+--- Promote an execution that has no open dependencies: waiting_children -> waiting, or delayed.
 -- @keys    core ~blocked_dependencies ~eligible ~deps_meta ~deps_unresolved
 -- @args    execution_id:id now_ms:nat=0
 -- @reply
 -- @errors  execution_not_found not_runnable not_blocked_by_deps deps_not_satisfied
 -- @events  unblocked
 -- @repeat  safe
--- @uses    blocked clock dependency flow record reply
+-- @uses    clock dependency flow promotion record reply
 return function(K, A)
   local x = record.load(K.core)
 
@@ -17,7 +17,7 @@ return function(K, A)
     return reply.refuse("deps_not_satisfied", open, open)
   end
 
-  blocked.release(x, clock.at(A.now_ms))
+  promotion.release(x, clock.at(A.now_ms))
 
   return reply.ok()
 end

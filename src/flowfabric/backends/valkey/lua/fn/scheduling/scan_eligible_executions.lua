@@ -1,4 +1,4 @@
---- List executions of a lane in one partition that may start, the next one first.
+--- List eligible executions of a lane in one partition, in queue order.
 -- @keys    partition
 -- @args    lane_id:id limit:pos
 -- @reply   execution_ids

@@ -1,11 +1,11 @@
---- Let a held-back execution go on: back to eligible, or to the delay or dependencies it still waits for.
+--- Unblock an execution: back to eligible, or to the delay or dependencies that it still has.
 -- @keys    core ~blocked ~eligible
 -- @args    execution_id:id now_ms:nat expected_blocking_reason
 -- @reply   status public_state
 -- @errors  invalid_input execution_not_found execution_not_eligible
 -- @events  unblocked
 -- @repeat  safe
--- @uses    blocked clock record reply
+-- @uses    blocked clock promotion record reply
 return function(K, A)
   local now = clock.at(A.now_ms)
   local x = record.load(K.core)
@@ -16,7 +16,7 @@ return function(K, A)
     return reply.refuse("execution_not_eligible", x.blocking_reason)
   end
 
-  blocked.release(x, now)
+  promotion.release(x, now)
 
   return reply.ok("unblocked", record.public_state(x))
 end

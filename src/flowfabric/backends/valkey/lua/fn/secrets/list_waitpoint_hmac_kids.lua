@@ -1,4 +1,4 @@
---- List the kids of a partition's waitpoint secrets: the current one and those in their grace, and how each signs.
+--- List the kids of a partition's waitpoint secrets: the current one, those in grace, and how each signs.
 -- @keys    hmac_secrets
 -- @args    form=
 -- @reply   current_kid count *kids

@@ -1,4 +1,4 @@
---- Sign new waitpoint tokens with another secret; tokens of the old one count during its grace, unless graces end.
+--- Rotate the waitpoint secret; tokens of the old one stay valid during its grace period, unless graces end.
 -- @keys    hmac_secrets
 -- @args    new_kid new_secret_hex grace_ms algorithm=sha1 end_graces=
 -- @reply   outcome previous_kid new_kid gc_count

@@ -1,4 +1,4 @@
---- Give a partition its first waitpoint secret; one that has a secret keeps it.
+--- Set the first waitpoint secret of a partition; an existing secret is kept.
 -- @keys    hmac_secrets
 -- @args    kid secret_hex algorithm=sha1
 -- @reply   outcome kid same_secret

@@ -1,4 +1,4 @@
---- Keep a signal for a waitpoint that nobody waits at yet; at one where somebody waits it is delivered (D2).
+--- Buffer a signal for a pending waitpoint; at an active waitpoint it is delivered (D2).
 -- @keys    core ~waitpoint_condition ~waitpoint_signals ~execution_signals ~signal ~signal_payload ~dedup ~waitpoint
 --          ~hmac_secrets
 -- @args    signal_id:id execution_id:id waitpoint_id:id signal_name signal_category source_type source_identity payload

@@ -1,4 +1,4 @@
---- Deliver a signal to a waitpoint with the waitpoint's token; when it suffices, suspended -> waiting, or delayed.
+--- Deliver a signal to a waitpoint with its token; if the condition is met, suspended -> waiting, or delayed.
 -- @keys    core ~waitpoint_condition ~waitpoint_signals ~execution_signals ~signal ~signal_payload ~dedup ~waitpoint
 --          ~suspension_current ~eligible ~suspended ~delayed ~suspension_timeout ~hmac_secrets
 -- @args    signal_id:id execution_id:id waitpoint_id:id signal_name signal_category source_type source_identity payload

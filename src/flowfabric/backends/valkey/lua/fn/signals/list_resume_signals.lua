@@ -1,4 +1,4 @@
---- Say how the last suspension of an execution ended, and list the signals that ended it, as they arrived.
+--- Tell how the last suspension of an execution ended, and list the signals that ended it, as they arrived.
 -- @keys    core
 -- @args    execution_id:id attempt_index:nat? after limit:pos=100
 -- @reply   more suspension_id attempt_index close_reason continuation_metadata_pointer waitpoints signals

@@ -1,4 +1,4 @@
---- Tell an execution something at the open waitpoint that takes it; when it suffices, suspended -> waiting, or delayed.
+--- Signal the open waitpoint of an execution; if its condition is met, suspended -> waiting, or delayed.
 -- @keys    core
 -- @args    execution_id:id signal_id:id signal_name waitpoint_key= payload= payload_encoding=json signal_category=
 --          source_type= source_identity= correlation_id= idempotency_key= target_scope=execution created_at:nat?

@@ -1,4 +1,4 @@
---- Read the steps of an execution in the order they were recorded, from a place on.
+--- Read the steps of an execution in the order they were recorded, page by page.
 -- @keys    core
 -- @args    execution_id:id cursor:nat limit:pos
 -- @reply   more reached steps

@@ -1,4 +1,4 @@
---- Record the result of a step once; whoever records the same step again is answered what was recorded, or replaces it.
+--- Record the result of a step once; a repeated call gets the recorded result, or replaces it.
 -- @keys    core
 -- @args    execution_id:id lease_id lease_epoch attempt_id step_name:id occurrence:nat input_digest result_encoding=
 --          result= replace=

@@ -1,4 +1,4 @@
---- Append a frame to the output stream of the running attempt; the first one makes the stream.
+--- Append a frame to the output stream of the running attempt; the first frame creates the stream.
 -- @keys    core ~stream ~stream_meta
 -- @args    execution_id:id attempt_index:nat lease_id lease_epoch frame_type ts:nat? payload encoding=utf8
 --          correlation_id= source=worker retention_maxlen:nat=0 attempt_id= max_payload_bytes:pos=65536 stream_mode=

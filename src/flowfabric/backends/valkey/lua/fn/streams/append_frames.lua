@@ -1,4 +1,4 @@
---- Append frames to the streams of running attempts of a partition: those of one attempt together or not at all.
+--- Append frames to the streams of running attempts of a partition: all frames of an attempt, or none.
 -- @keys    partition
 -- @args    groups:id *payloads
 -- @reply   outcomes

@@ -1,4 +1,4 @@
---- Tell how the output stream of an attempt stands, without reading it.
+--- Describe the output stream of an attempt without reading its frames.
 -- @keys    core
 -- @args    execution_id:id attempt_index:nat
 -- @reply   meta length first_id last_id closed_at closed_reason summary_version

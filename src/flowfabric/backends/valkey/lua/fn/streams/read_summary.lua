@@ -1,4 +1,4 @@
---- Read the summary of an attempt: the document that its summary frames made.
+--- Read the summary of an attempt: the document that its summary frames produced.
 -- @keys    summary
 -- @args
 -- @reply   document version patch_kind last_updated_ms first_applied_ms

@@ -1,4 +1,4 @@
---- Close a waitpoint. An active one of an open suspension is closed by an operator alone, which ends the suspension.
+--- Close a waitpoint. Only an operator may close an active one, which ends the suspension.
 -- @keys    core ~waitpoint ~pending_waitpoint_expiry
 -- @args    waitpoint_id:id reason=proactive_close source=
 -- @reply   status

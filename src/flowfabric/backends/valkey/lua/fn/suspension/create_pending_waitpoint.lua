@@ -1,4 +1,4 @@
---- Make a waitpoint before the wait, so that its token can be handed out and early signals are kept for it.
+--- Create a waitpoint before the wait, so that its token can be handed out and early signals are buffered.
 -- @keys    core ~waitpoint ~pending_waitpoint_expiry ~hmac_secrets
 -- @args    execution_id:id attempt_index:nat waitpoint_id:id waitpoint_key:id expires_at:nat?
 --          lease_id= lease_epoch= attempt_id= expires_in_ms:pos? token_seed=

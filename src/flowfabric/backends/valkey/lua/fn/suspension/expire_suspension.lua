@@ -1,4 +1,4 @@
---- Do what a suspension asks for when its time is over; nothing when it is not.
+--- Apply the timeout of a suspension, if it is due.
 -- @keys    core ~suspension_current ~waitpoint ~waitpoint_condition ~attempt ~stream_meta ~suspension_timeout
 --          ~suspended ~terminal ~eligible ~delayed ~lease_history
 -- @args    execution_id:id

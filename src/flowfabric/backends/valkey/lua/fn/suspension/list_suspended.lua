@@ -1,4 +1,4 @@
---- List the suspended executions of a partition, the earliest time-out first, those without one last.
+--- List the suspended executions of a partition, earliest timeout first, those without one last.
 -- @keys    partition
 -- @args    lane_id reason_code after_ms:nat? after_id limit:pos
 -- @reply   more reached_ms reached_id executions
@@ -8,7 +8,7 @@
 -- @uses    index_key listing record reply suspension
 local MAX_PAGE = 1000
 
--- Up to limit + 1 entries of one lane, {id, time-out}, from the place on.
+-- Up to limit + 1 entries of one lane, {id, timeout}, from the cursor on.
 local function of_lane(tag, lane, A, found)
   local key, from = index_key.lane({tag = tag, lane_id = lane}, "suspended"), 0
   if A.after_id ~= "" then from = listing.rank(key, A.after_ms, A.after_id, true) end

@@ -1,4 +1,4 @@
---- Read an open waitpoint's token, for who holds the store and may give it away; made now when none counts.
+--- Read the token of an open waitpoint, for operators of the store; one is issued if none is valid.
 -- @keys    core
 -- @args    execution_id:id waitpoint_id:id token_seed=
 -- @reply   waitpoint_id waitpoint_key waitpoint_token

@@ -1,4 +1,4 @@
---- End a suspension at the wish of an operator, whatever it waits for: suspended -> waiting, or delayed.
+--- Resume a suspended execution for an operator, whatever it waits for: suspended -> waiting, or delayed.
 -- @keys    core ~suspension_current ~waitpoint ~waitpoint_signals ~suspension_timeout ~eligible ~delayed ~suspended
 -- @args    execution_id:id trigger_type=signal resume_delay_ms:nat=0 suspension_id=
 -- @reply   public_state

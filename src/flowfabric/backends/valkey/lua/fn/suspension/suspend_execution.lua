@@ -1,4 +1,4 @@
---- Give the lease back and wait at waitpoints: active -> suspended; or stay active when early signals suffice.
+--- Release the lease and wait at waitpoints: active -> suspended; or stay active if early signals suffice.
 -- @keys    core ~attempt ~lease_current ~lease_history ~lease_expiry ~worker_leases ~suspension_current ~waitpoint
 --          ~waitpoint_signals ~suspension_timeout ~pending_waitpoint_expiry ~active ~suspended ~waitpoints
 --          ~waitpoint_condition ~attempt_timeout ~hmac_secrets

@@ -1,4 +1,4 @@
---- Tell workers again which queues of a partition have work: the safety net for messages that were lost.
+--- Announce again which queues of a partition have work: the safety net for lost messages.
 -- @keys    partition
 -- @args
 -- @reply   announced
@@ -11,7 +11,7 @@ return function(K)
 
   local announced = 0
   for _, lane in ipairs(listing.lanes(tag, "", "")) do
-    -- A draining lane still has what was started before.
+    -- A draining lane still resumes started executions.
     if not admission.lane_obstacle({tag = tag, lane_id = lane}, true) then
       announced = announced + wakeup.announce(tag, lane)
     end

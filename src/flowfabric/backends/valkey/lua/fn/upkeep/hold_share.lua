@@ -1,4 +1,4 @@
---- Say that an engine lives for ttl_ms from now, or that it leaves, and learn which engines live.
+--- Register an engine as alive for ttl_ms, or as leaving, and list the live engines.
 -- @keys    shares
 -- @args    replica_id:id ttl_ms:pos leave:nat=0
 -- @reply   replicas

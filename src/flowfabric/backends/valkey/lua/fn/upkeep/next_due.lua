@@ -1,4 +1,4 @@
---- When the earliest lease, delay, time-out or deadline of a partition is due, and when it has to do with limits.
+--- Tell when the earliest lease, delay, timeout or deadline of a partition is due, and its work with limits.
 -- @keys    partition
 -- @args
 -- @reply   at_ms now_ms limits_at_ms

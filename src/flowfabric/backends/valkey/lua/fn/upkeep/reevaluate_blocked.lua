@@ -1,11 +1,12 @@
---- Look again at executions held back, a bounded number from a place on; let go those whose reason is gone.
+--- Check blocked executions again, page by page; unblock those whose reason is gone.
 -- @keys    partition
 -- @args    from_lane from_key after_score after_id limit:pos *offers
 -- @reply   checked unblocked lane key score id
 -- @errors  invalid_input
 -- @events  unblocked
 -- @repeat  safe
--- @uses    admission batch blocked capability clock dependency index_key index_scan lanes listing record reply writes
+-- @uses    admission batch capability clock dependency index_key index_scan lanes listing promotion record reply
+--          writes
 local STATES = {
   ["blocked:lane_state"] = "blocked_by_lane_state", ["blocked:route"] = "blocked_by_route",
   ["blocked:dependencies"] = "blocked_by_dependencies",
@@ -15,7 +16,7 @@ local STATES = {
 -- may be able to, so it comes back after this.
 local PARKED_MS = 5000
 
--- What live workers offer: lines of capabilities and lanes, one text for each kind of worker.
+-- The offers of live workers: lines of capabilities and lanes, one text for each kind of worker.
 local function read_offers(texts)
   local offers = {}
   for i, text in ipairs(texts) do
@@ -38,7 +39,7 @@ local function has_been_parked(x, now)
   return tonumber(redis.call("ZSCORE", index_key.lane(x, "blocked:route"), x.id) or now) + PARKED_MS <= now
 end
 
--- The queues in which something may be found whose reason is gone.
+-- The queues that may hold executions whose reason is gone.
 local function queues_of(tag, lane, offers)
   if lane == "" then return {} end
   local x, keys = {tag = tag, lane_id = lane}, {}
@@ -72,7 +73,7 @@ return function(K, A)
     for _, id in ipairs(ids) do
       local x = batch.at(tag, id:sub(#tag + 2), collected)
       if may_be_free(x, name) and is_free(record.found(x), name, offers, now) then
-        blocked.release(x, now)
+        promotion.release(x, now)
         unblocked = unblocked + 1
       end
     end

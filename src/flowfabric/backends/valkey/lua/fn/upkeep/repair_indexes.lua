@@ -1,4 +1,4 @@
---- Compare index entries of a partition with their records, a bounded number from a place on, and put them right.
+--- Compare index entries of a partition with their records, page by page, and repair them.
 -- @keys    partition
 -- @args    from_lane from_key after_score after_id limit:pos
 -- @reply   checked repaired lane key score id

@@ -1,4 +1,4 @@
---- Forget workers that were silent for too long, a bounded number of them.
+--- Remove workers that missed their heartbeats, up to a limit.
 -- @keys    index
 -- @args    limit:pos
 -- @reply   expired

@@ -1,4 +1,4 @@
---- Keep a worker alive for as long again as it registered with; one that was silent for too long must register again.
+--- Extend the life of a worker by its registered ttl; one that missed its heartbeats must register again.
 -- @keys    ~alive caps
 -- @args    now_ms:nat=0
 -- @reply   status ttl_ms expires_at

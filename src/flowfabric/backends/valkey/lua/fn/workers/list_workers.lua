@@ -1,4 +1,4 @@
---- List live workers by namespace and instance id, from a name on.
+--- List live workers by namespace and instance id, page by page.
 -- @keys    index
 -- @args    namespace after limit:pos
 -- @reply   next workers

@@ -1,4 +1,4 @@
---- Take a worker off the list. What it runs is lost with its leases, not before.
+--- Remove a worker from the list. Its executions are lost when their leases expire, not before.
 -- @keys    ~alive caps ~index
 -- @args
 -- @reply   status

@@ -1,4 +1,4 @@
---- Make a worker known, or what it offers now: it counts as alive for ttl_ms from here on.
+--- Register a worker, or update what it offers: it counts as alive for ttl_ms from now on.
 -- @keys    ~alive caps ~index
 -- @args    worker_instance_id:id worker_id:id lanes_csv caps_csv ttl_ms:pos now_ms:nat=0 version= host= slots:nat=0
 -- @reply   status

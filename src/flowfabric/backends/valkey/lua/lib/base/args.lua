@@ -1,4 +1,4 @@
--- Reading ARGV: a present but empty or malformed number is refused by name, never a script error.
+-- Read ARGV: an empty or malformed number is refused by name, never a script error.
 -- @uses reply
 local M = {}
 
@@ -48,7 +48,8 @@ function M.too_few_keys(wanted, got)
   return reply.invalid("keys", "at least " .. wanted, got)
 end
 
--- The core key names the execution; every other key is built from it, so it must say what the argument says.
+-- The core key names the execution, and every other key is built from it, so it must match the
+-- argument.
 function M.check_core(key, execution_id)
   local tag, id = key:match("^ff:exec:(%b{}):(.+):core$")
   if not tag then return reply.invalid("core", "ff:exec:{tag}:<execution_id>:core", key) end

@@ -1,5 +1,5 @@
--- Many items in one call: MessagePack in, one envelope for each item out. Payloads are arguments of their own, one
--- for each item, since the server's MessagePack knows no bytes.
+-- Many items in one call: MessagePack in, one reply for each item out. Payloads are separate
+-- arguments, one for each item, because MessagePack in Lua knows no bytes.
 -- @uses record reply writes
 local M = {}
 
@@ -34,7 +34,8 @@ function M.at(tag, uuid, collected) return M.at_id(tag, tag .. ":" .. uuid, coll
 
 function M.load(tag, uuid, collected) return record.named(M.at_id(tag, tag .. ":" .. uuid, collected)) end
 
--- What the members of an item must be, from the first of them on: text, or a whole number where `numbers` says so.
+-- The types of an item's members, from the first one on: text, or a whole number where `numbers`
+-- says so.
 function M.shape(first, names, numbers)
   local shape = {before = first - 1, names = names, kinds = {}, numbers = {}}
   for i = 1, #names do
@@ -52,7 +53,7 @@ function M.check_number(name, value)
   end
 end
 
--- A refusal, or nil for a number of items that one call may have.
+-- A refusal, or nil for an allowed number of items.
 function M.check_count(name, value)
   local wrong = M.check_number(name, value)
   if not wrong and value > M.MAX_ITEMS then return reply.invalid(name, "at most " .. M.MAX_ITEMS, value) end
@@ -63,7 +64,8 @@ local function refuse_member(shape, i, value)
   return reply.invalid(shape.names[i], shape.kinds[i] == "number" and "a whole number from 0" or "text", value)
 end
 
--- Is an item of this shape? A wrong one is refused alone. before: how many of a longer list come before its members.
+-- Does an item have this shape? A bad item is refused alone. before: the position before its first
+-- member, in a longer list.
 function M.check(item, shape, before)
   if type(item) ~= "table" then return reply.invalid("item", "a list", type(item)) end
   local kinds, numbers = shape.kinds, shape.numbers
@@ -78,10 +80,11 @@ function M.check(item, shape, before)
   end
 end
 
--- Are all members of the list text? Joining them asks once for all; numbers pass, and are as good as text.
+-- Are all members of the list text? Concatenation checks them at once; numbers pass, and are as
+-- good as text.
 function M.are_texts(list) return (pcall(table.concat, list)) end
 
--- Run `one` on each item, then write what was collected together. `prepare` may look ahead for all of them.
+-- Run `one` on each item, then write all collected changes. `prepare` may look ahead for all items.
 function M.each(items, one, prepare)
   local outcomes, collected = {}, writes.collector()
   if prepare then prepare(collected) end

@@ -1,8 +1,9 @@
--- The ids of leases and attempts that one call may make: the caller gives what they begin with, the rest is counted.
+-- The ids of leases and attempts that a call may create: the caller gives their prefix, the rest is
+-- a counter.
 -- @uses reply
 local M = {}
 
--- As long as a UUID without its last group.
+-- The length of a UUID without its last group.
 local LENGTH = 24
 
 local endings = {}
@@ -22,7 +23,7 @@ function M.of(request, number)
   return request.lease_ids .. text, request.attempt_ids .. text
 end
 
--- A refusal or nil: does the request say what its ids begin with?
+-- A refusal or nil: does the request have the prefixes?
 function M.check(request)
   for _, name in ipairs({"lease_ids", "attempt_ids"}) do
     local text = request[name]

@@ -6,7 +6,7 @@ function M.now_ms()
   return time[1] * 1000 + math.floor(time[2] / 1000)
 end
 
--- For the functions whose public positions carry the caller's clock: 0 or absent means ours.
+-- For functions whose public positions carry the caller's clock: 0 or absent means ours.
 function M.at(given)
   if given and given > 0 then return given end
   return M.now_ms()

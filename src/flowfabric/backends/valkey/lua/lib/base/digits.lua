@@ -1,5 +1,5 @@
--- Whole numbers as text. The server prints each number it is given with many digits, slowly; a batch repeats the same
--- few instants and scores, so they are printed once.
+-- Whole numbers as text. The server formats numbers slowly; a batch repeats the same few times and
+-- scores, so each is formatted once.
 local M = {}
 
 local known, count = {}, 0

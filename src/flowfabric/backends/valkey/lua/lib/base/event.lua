@@ -1,11 +1,12 @@
--- The partition's durable, capped log of transitions: one line each, in the same step as the transition.
+-- The durable, capped event log of a partition: one line for each transition, in the same step.
 --
--- Lines are numbered from 1. An entry of the stream holds the lines of one step, and its id is the number of the last
--- of them; so a number is a place to read on from, the log is cut by lines, and a gap shows.
+-- Lines are numbered from 1. An entry of the stream holds the lines of one step, and its id is the
+-- number of the last of them; so a number is a cursor, the log is trimmed by lines, and a gap is
+-- visible.
 -- @uses digits
 local M = {}
 
--- So many lines are kept; whether there are more is looked at once in so many.
+-- The log keeps CAP lines and is trimmed every CUT_EVERY lines.
 local CAP, CUT_EVERY = 10000, 100
 
 function M.log_key(tag) return "ff:part:" .. tag .. ":events" end
@@ -24,14 +25,14 @@ local function write(tag, count, at_ms, lines)
   local counter = M.counter_key(tag)
   local added = add(tag, redis.call("INCRBY", counter, count), count, at_ms, lines)
   if type(added) == "string" then return end
-  -- The counter was lost and stands behind the log: go on from the log's end.
+  -- The counter was lost and is behind the log: continue from the end of the log.
   local newest = redis.call("XREVRANGE", M.log_key(tag), "+", "-", "COUNT", 1)[1]
   local last = tonumber(newest[1]:match("^%d+")) + count
   redis.call("SET", counter, last)
   add(tag, last, count, at_ms, lines)
 end
 
--- What follows the execution in a line: attempt, epoch and outcome, which may hold spaces.
+-- The rest of a line: attempt, epoch and outcome, which may hold spaces.
 local function tail(x, outcome)
   if outcome and outcome:find("\n", 1, true) then outcome = outcome:gsub("\n", " ") end
   return " " .. (x.current_attempt_index or "") .. " " .. (x.current_lease_epoch or "0") .. " " .. (outcome or "")
@@ -59,7 +60,8 @@ function M.append(x, name, now, outcome)
   collected.tag, collected.now = x.tag, now
 end
 
--- A line of a flow: it has the flow's id where others have the execution's. collected: the batch that it is part of.
+-- A line of a flow, with the id of the flow in place of an execution. collected: the batch that it
+-- is part of.
 function M.append_flow(f, name, now, collected)
   local line = name .. " " .. f.tag .. ":" .. f.id .. "  0 "
   if not collected then return write(f.tag, 1, digits.of(now), line) end
@@ -67,12 +69,13 @@ function M.append_flow(f, name, now, collected)
   collected.tag, collected.now = f.tag, now
 end
 
--- A line of a budget, in the log of its own partition: it has the budget's id where others have the execution's.
+-- A line of a budget, in the log of its own partition, with the id of the budget in place of an
+-- execution.
 function M.append_budget(b, name, now, outcome)
   write(b.tag, 1, digits.of(now), name .. " " .. b.tag .. ":" .. b.id .. "  0 " .. outcome)
 end
 
--- The same of all executions of a batch with these ids, which may become more until the lines are written.
+-- One line for each of these ids; ids may be added until the lines are written.
 function M.append_all(x, name, now, outcome, ids)
   local collected = x.writes
   local lines = collected.lines
@@ -80,7 +83,7 @@ function M.append_all(x, name, now, outcome, ids)
   collected.tag, collected.now = x.tag, now
 end
 
--- A line of an execution that has no attempt yet. All that a batch says with this name stands together.
+-- A line of an execution without an attempt. A batch groups all lines with this name.
 function M.append_new(x, name, now)
   if not x.writes then return M.append(x, name, now) end
   local lines = x.writes.lines
@@ -93,7 +96,7 @@ function M.append_new(x, name, now)
   ids[#ids + 1] = x.id
 end
 
--- Write what a batch collected, its lines together.
+-- Write the lines of a batch together.
 function M.flush(collected)
   local lines, count = collected.lines, 0
   for i = 1, #lines do

@@ -1,11 +1,12 @@
--- The garbage collector of the server's Lua. As it comes it works twice as fast as garbage is made, all the time, which
--- is a good part of a call's time. Slowed down it lets some megabytes lie, and its pauses are rare.
+-- Tunes the garbage collector of the server's Lua. By default it runs all the time, twice as fast
+-- as garbage is made, which is a good part of a call's time. Slowed down, it leaves some megabytes
+-- of garbage and pauses rarely.
 local M = {}
 
 local STEP_MULTIPLIER = 10
 
--- Whether it is still to be done: not while the library is loaded, when there is no such function, and once for all.
--- Without it everything works as well.
+-- Answers false: no further call is needed. The function is not available while the library loads;
+-- without it everything works as well.
 function M.slow_down()
   pcall(function() collectgarbage("setstepmul", STEP_MULTIPLIER) end)
   return false

@@ -1,5 +1,5 @@
--- What is about to be written to one hash, field by field. Nothing that is absent or empty is stored. The list serves
--- one hash after the other, so that none is made for each.
+-- The fields to write to one hash. Absent and empty values are not stored. The list serves one hash
+-- after the other.
 local M = {}
 
 local fields, n = {}, 0
@@ -11,14 +11,14 @@ function M.put(name, value)
   fields[n + 1], fields[n + 2], n = name, value, n + 2
 end
 
--- Where it differs from what an absent field means.
+-- Put the value unless it is the default of an absent field.
 function M.put_unless(name, value, usual)
   if value ~= usual then M.put(name, value) end
 end
 
 function M.store(key) redis.call("HSET", key, unpack(fields, 1, n)) end
 
--- Have the same in a table.
+-- Copy the fields to a table.
 function M.copy(to)
   for i = 1, n, 2 do to[fields[i]] = fields[i + 1] end
 end

@@ -30,7 +30,7 @@ local function of_sha1(key)
   return function(message) return redis.sha1hex(outer .. M.bytes(redis.sha1hex(inner .. message))) end
 end
 
--- Both padded keys fill one block exactly: what SHA-256 makes of them is computed once.
+-- Both padded keys fill one block exactly, so their SHA-256 state is computed once.
 local function of_sha256(key)
   if #key > BLOCK then key = sha256.bytes(sha256.finish(sha256.START, key, 0)) end
   local inner, outer = sha256.after(sha256.START, padded(key, 0x36)), sha256.after(sha256.START, padded(key, 0x5c))

@@ -1,15 +1,15 @@
--- The keys of the indexes: of a partition, of a lane, of a worker. The same few are asked for over and over, so they
--- are remembered, up to a bound.
+-- The keys of the indexes: of a partition, of a lane, of a worker. The same few are used all the
+-- time, so they are cached, up to a bound.
 -- @uses names
 local M = {}
 
 local MOST = 10000
 
--- By partition, and for lanes by lane, too: tables of keys by name.
+-- By partition, and for lanes also by lane: tables of keys by name.
 local partitions, lanes, count = {}, {}, 0
 
--- Names that come from outside are without number; they have a colon in them and are not remembered. The blocked ones
--- are few.
+-- Names from callers are unbounded; they contain a colon and are not cached. The blocked queues are
+-- few.
 local BY_NAME = {
   __index = function(keys, name)
     local key = keys[1] .. name
@@ -49,10 +49,10 @@ function M.partition(x, name) return M.of_partition(x)[name] end
 
 function M.lane(x, name) return M.of_lane(x)[name] end
 
--- Where those with a label are listed.
+-- The index of executions with a tag.
 function M.label(x, key, value) return M.of_partition(x)["tag:" .. names.part(key) .. "=" .. value] end
 
--- Those of one worker are asked for one after the other.
+-- The same worker is asked for many times in a row.
 local tag, worker, leases
 
 function M.worker_leases(x)

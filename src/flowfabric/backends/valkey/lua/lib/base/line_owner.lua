@@ -1,4 +1,5 @@
--- Whose a line of an event log is: an execution, a flow or a budget, and whether a reader asked for it.
+-- The owner of a line in the event log: an execution, a flow or a budget, and whether it matches a
+-- filter.
 -- @uses flow tenant
 local M = {}
 
@@ -27,10 +28,11 @@ local function of_execution(tag, id)
   }
 end
 
--- Whose id stands after the partition's tag in a line, by how the event's name begins.
+-- The kind of owner, by the prefix of the event's name.
 local OTHERS = {flow_ = of_flow, budget_ = of_budget}
 
--- Namespace, lane, kind and flow of who a line is about, while its record exists; what it has not is absent or false.
+-- Namespace, lane, kind and flow of the owner while its record exists; missing ones are absent or
+-- false.
 function M.of(tag, name, id)
   local of_its_kind = OTHERS[name:match("^%a+_")]
   if of_its_kind then return of_its_kind(tag, id:sub(#tag + 2)) end
@@ -48,7 +50,7 @@ local function fits(owner, A)
   return true
 end
 
--- Whether who a line is about matches; looked up once a call.
+-- Does the owner match? Looked up once per call.
 function M.filter(tag, A)
   local is_filtered = tenant.scope or A.namespace .. A.lane_id .. A.execution_kind .. A.flow_id ~= ""
   if not is_filtered then return function() return true end end

@@ -1,5 +1,6 @@
--- Names in keys. Colons part a key, so a name from outside is written without any where something follows it: then no
--- two names make one key. Ordinary names are written as they are; backends/valkey/keys.py does the same.
+-- Names in keys. Colons separate the parts of a key, so a name is escaped where another part
+-- follows: no two names make the same key. Ordinary names need no escapes;
+-- backends/valkey/library/keys.py does the same.
 local M = {}
 
 local SPECIAL = "[%%:=]"
@@ -11,7 +12,7 @@ function M.part(name)
   return (name:gsub(SPECIAL, WRITTEN))
 end
 
--- The name that is written so; nil when none is.
+-- The name with this escaped form; nil when there is none.
 function M.read(part)
   local name = part:gsub("%%..", MEANT)
   return M.part(name) == part and name or nil

@@ -1,7 +1,7 @@
 -- The envelope of every reply: {1, status, fields...} or {0, code, details...}, all fields text.
 local M = {}
 
--- A nil field would cut the reply short; callers that may have one pass "".
+-- A nil field would truncate the reply; callers pass "" instead.
 local function textual(out)
   for i = 3, #out do
     if type(out[i]) ~= "string" then out[i] = tostring(out[i]) end
@@ -17,10 +17,10 @@ function M.duplicate(...) return textual({1, "DUPLICATE", ...}) end
 
 function M.replaced(...) return textual({1, "REPLACED", ...}) end
 
--- A refusal. It must come before the first write: Valkey keeps what was written (G4).
+-- A refusal. It must come before the first write: Valkey keeps earlier writes (G4).
 function M.refuse(code, ...) return textual({0, code, ...}) end
 
--- A wrong argument: its name, what it should be, and what it was.
+-- A bad argument: its name, the expected and the given value.
 function M.invalid(name, expected, got)
   return M.refuse("invalid_input", name .. ": expected " .. expected .. ", got '" .. tostring(got):sub(1, 80) .. "'")
 end

@@ -1,15 +1,15 @@
 -- Whose things a call may name. A call without a scope is trusted and may name all; one with a scope names what is of
 -- its namespaces, and everything else is as good as not there.
 --
--- Only what the caller names is hidden. What an index leads to is not: the end of an execution lets the next of its
--- lane go, whosever that is.
+-- Only executions that the caller names are hidden. Those that an index leads to are not: the end
+-- of an execution promotes the next one of its lane, of any tenant.
 -- @uses reply
 local M = {scope = nil, functions = {}, subjects = {}}
 
 local DEFAULT = "default"
 local ABSENT = {core = "execution_not_found", flow_core = "flow_not_found"}
 
--- A namespace as it is compared: one that nobody named is the default one.
+-- A namespace as it is compared: an absent one is the default.
 function M.name(namespace) return namespace and namespace ~= "" and namespace or DEFAULT end
 
 -- Is an execution, or a flow, of this namespace hidden from the caller?

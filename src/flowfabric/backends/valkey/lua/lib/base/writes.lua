@@ -1,9 +1,10 @@
--- Writes: at once, or collected over a batch and written with one command a key.
--- @uses event notify
+-- Writes: at once, or collected over a batch and written with one command per key.
+-- @uses event notify upcalls
 local M = {}
 
--- A collector; executions whose `writes` field holds it write through it. It also remembers what was looked up for all
--- of the batch (`lanes`, `flow_states`, `accepted`). One of a concurrency key, which others look for, writes at once.
+-- A collector, the `writes` field of executions that write through it. It also caches lookups for
+-- the batch; docs/explanation/lua-steps.md lists its fields. Executions with a concurrency key
+-- write at once, because others look for them.
 function M.collector()
   return {
     zadd = {}, zrem = {}, sadd = {}, srem = {}, set = {}, emptied = {}, wake = {}, stopped = {}, lines = {}, lanes = {},
@@ -17,7 +18,8 @@ local function new_list(lists, key)
   return list
 end
 
--- Add a member: the execution, or all that it stands for (lib/record/bulk_step.lua), where none is given.
+-- Add a member: the execution by default, or all executions of a bulk step
+-- (lib/record/bulk_step.lua).
 local function push(list, x, member)
   local n, ids = list.n, not member and x.ids
   if ids then
@@ -47,7 +49,8 @@ function M.zadd(x, key, score)
   list.n = n + 2
 end
 
--- Removals are written before additions, so what is not there when the batch starts need not be removed.
+-- Removals are written before additions, so a key that does not exist when the batch starts needs
+-- none.
 function M.zrem(x, key)
   local collected = x.writes
   if not collected then return redis.call("ZREM", key, x.id) end
@@ -69,7 +72,7 @@ end
 
 M.sadd, M.srem = member_writer("SADD", "sadd"), member_writer("SREM", "srem")
 
--- Add a member that most of a batch share; once is enough.
+-- Add a member that most of a batch share, once.
 function M.sadd_once(x, key, member)
   if not x.writes then return redis.call("SADD", key, member) end
   local list = x.writes.sadd[key] or new_list(x.writes.sadd, key)
@@ -81,7 +84,7 @@ local function forget(key, registry, member)
   if redis.call("EXISTS", key) == 0 then redis.call("SREM", registry, member) end
 end
 
--- Take `member` out of `registry` when the queue at `key` has become empty.
+-- Remove `member` from `registry` if the queue at `key` has become empty.
 function M.forget_if_empty(x, key, registry, member)
   if not x.writes then return forget(key, registry, member) end
   x.writes.emptied[key] = {registry, member}
@@ -93,7 +96,7 @@ end
 
 -- Removals first: an execution may leave and enter the same index in one batch.
 local function write_all(collected)
-  if collected.before_flush then collected.before_flush(collected) end
+  if collected.crowds[1] then upcalls.list_bulk_steps(collected) end
   if #collected.set > 0 then redis.call("MSET", unpack(collected.set)) end
   write("ZREM", collected.zrem)
   write("SREM", collected.srem)
@@ -105,12 +108,12 @@ local function write_all(collected)
   event.flush(collected)
 end
 
--- Flows whose members have moved get their state before it is all written.
+-- Flows whose members have moved get their states before everything is written.
 function M.settle(collected)
   local run = collected.run
   if not run or not run.is_unsettled then return end
   run.is_unsettled = false
-  run.settle(run)
+  upcalls.settle(run)
 end
 
 function M.flush(collected)
@@ -118,7 +121,7 @@ function M.flush(collected)
   write_all(collected)
 end
 
--- What was collected so far is written, so that the next item of the batch finds it.
+-- Write everything collected so far, so that the next item of the batch finds it.
 function M.write_through(collected)
   write_all(collected)
   if collected.wakes_later then notify.of_work(collected) end

@@ -1,9 +1,9 @@
--- What stands between an eligible execution and its claim besides the grant: its lane, its flow and its concurrency key
--- (D22, G9).
+-- Guards of a claim besides the grant: the lane, the flow and the concurrency key (D22, G9).
 -- @uses key_index lanes reply
 local M = {}
 
--- nil, or why the lane starts nothing now. A draining lane finishes what was started and starts nothing new.
+-- nil, or the reason why the lane starts nothing now. A draining lane resumes started executions
+-- and starts no new ones.
 function M.lane_obstacle(x, is_resume)
   local lane = lanes.settings(x).state
   if lane == "paused" or lane == "disabled" or (lane == "draining" and not is_resume) then return "lane_" .. lane end
@@ -11,7 +11,7 @@ end
 
 local CLOSED = {cancelled = true, failed = true}
 
--- That of the flow, or of the closed one that it is part of.
+-- The state of the flow, or of a closed flow around it.
 local function flow_state(tag, flow_id)
   local found = redis.call("HMGET", "ff:flow:" .. tag .. ":" .. flow_id .. ":core", "public_flow_state",
     "parent_execution_id")
@@ -22,8 +22,8 @@ local function flow_state(tag, flow_id)
   return CLOSED[outer] and outer or state
 end
 
--- A member of a flow that was cancelled or has failed starts nothing, from that moment on (G9), and neither does one of
--- a flow in it. Claims end no flow, so a batch asks once for each.
+-- Members of a cancelled or failed flow must not start (G9), nor members of a flow inside it.
+-- Claims end no flow, so a batch reads each flow once.
 function M.flow_obstacle(x)
   if not x.flow_id then return nil end
   local known = x.writes and x.writes.flow_states or {}
@@ -32,14 +32,20 @@ function M.flow_obstacle(x)
   if CLOSED[x.flow_state] then return "flow_" .. x.flow_state end
 end
 
--- nil, or why this execution must not start now.
+-- The state of a flow that a step has read, for the claims of the same batch. Only of a plain flow: it is part of no
+-- other flow, so nothing else has to be read.
+function M.know_flow(collected, f)
+  if f.is_plain then collected.flow_states[f.id] = f.public_flow_state end
+end
+
+-- nil, or the reason why this execution must not start now.
 function M.obstacle(x, is_resume)
-  if lanes.settings(x).state == "active" and not x.flow_id then return nil end  -- nearly all of them
+  if lanes.settings(x).state == "active" and not x.flow_id then return nil end  -- the common case
   return M.lane_obstacle(x, is_resume) or M.flow_obstacle(x)
 end
 
--- A refusal when as many run as may: of its lane in this partition, or of its key. started: how many of the lane a
--- batch has started without the index knowing of it yet.
+-- A refusal when the lane, in this partition, or the concurrency key is at its limit. started:
+-- executions of the lane that this batch has started and the index does not show yet.
 function M.check_limits(x, started)
   local free = lanes.free(x)
   if free and free <= (started or 0) then

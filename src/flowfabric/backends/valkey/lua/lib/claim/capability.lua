@@ -9,7 +9,7 @@ local function tokens_of(csv)
   return out
 end
 
--- Sorted CSV of a decoded JSON list, or nil and what is wrong with it.
+-- Sorted CSV of a decoded JSON list, or nil and the problem.
 function M.from_list(list)
   local tokens = {}
   for _, token in ipairs(list) do

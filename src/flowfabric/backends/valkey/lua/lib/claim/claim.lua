@@ -1,10 +1,10 @@
--- Who may be claimed: the guards that every way of claiming shares.
+-- The guards that all claims share.
 -- @uses admission capability grant record reply
 local M = {}
 
 local function not_leaseable(x, why) return reply.refuse("execution_not_leaseable", why or record.public_state(x)) end
 
--- A new attempt may start (the grant apart).
+-- May a new attempt start? The grant is checked elsewhere.
 function M.check_fresh(x)
   if x.lifecycle_phase ~= "runnable" then return not_leaseable(x) end
   if x.ownership_state ~= "unowned" then return reply.refuse("lease_conflict") end
@@ -17,7 +17,8 @@ function M.check_fresh(x)
   return admission.check_limits(x)
 end
 
--- The interrupted attempt may go on; unlike the wire's first version, only when it is eligible (D22).
+-- May the interrupted attempt resume? Unlike the first version of the wire, only when it is
+-- eligible (D22).
 function M.check_resumed(x)
   if x.lifecycle_phase ~= "runnable" then return not_leaseable(x) end
   if x.attempt_state ~= "attempt_interrupted" then return reply.refuse("not_a_resumed_execution") end
@@ -27,15 +28,16 @@ function M.check_resumed(x)
   return admission.check_limits(x)
 end
 
--- In a queue that is shared it may need what the worker does not offer.
+-- A shared queue also holds executions whose capabilities this worker lacks.
 function M.needs_more(x, offered)
   return x and x.required_capabilities and capability.check(x.required_capabilities, offered) ~= nil
 end
 
--- Does its record say that it stands in a queue?
+-- Does the record say that the execution is queued?
 function M.is_queued(x) return x and x.lifecycle_phase == "runnable" and x.eligibility_state == "eligible_now" end
 
--- Why one that was found in a queue, or named, cannot be claimed, limits apart; nil when it can.
+-- The reason why an execution that was found in a queue or named cannot be claimed, limits apart;
+-- nil when it can.
 function M.check_found(x, now)
   if not x then return reply.refuse("execution_not_found") end
   if x.lifecycle_phase ~= "runnable" then return reply.refuse("execution_not_eligible", record.public_state(x)) end
@@ -47,7 +49,8 @@ function M.check_found(x, now)
   if obstacle then return reply.refuse("execution_not_eligible", obstacle) end
 end
 
--- The attempt's policy snapshot as flat fields: one per top-level member, nested values as JSON.
+-- The policy snapshot of the attempt as flat fields: one per top-level member, nested values as
+-- JSON.
 function M.attempt_policy(text)
   if text == "" or text == "null" then return {} end
   local ok, object = pcall(cjson.decode, text)

@@ -1,9 +1,9 @@
--- Claims of executions that are named, instead of the best of a lane.
+-- Claims of named executions, instead of the best of a lane.
 -- @uses admission batch capability claim claim_dedup claim_take index limit_scopes offering permit record reply
 --       wakeup
 local M = {}
 
--- Why this very execution cannot be claimed, as a refusal; nil when it can.
+-- A refusal when this execution cannot be claimed; otherwise nil.
 local function obstacle(x, now, request, started, uuid)
   if x and request.admitted then
     local ticket = request.tickets and request.tickets[uuid]
@@ -18,14 +18,14 @@ local function obstacle(x, now, request, started, uuid)
   return admission.check_limits(x, started[x.lane_id])
 end
 
--- A slot that may pass on says so, and for which limit.
+-- Note in the record that the slot may pass on, and for which limit.
 local function take_permit(x, request, uuid, now)
   local limit = request.permits and request.permits[uuid]
   if limit then permit.give(x, {since = now, ticket = offering.read(x).ticket, owner = x.id, limit = limit}) end
 end
 
--- Claim these very executions, given by their uuids; a row or a refusal each, when the first lease runs out, and the
--- offers of those whose limits have to be asked first.
+-- Claim the executions with these uuids. Answers a row or a refusal for each, the first lease
+-- expiry, and the offers of executions whose limits must be checked first.
 function M.claim(tag, request, now)
   local payloads, started, offers = claim_take.payloads(), {}, {}
   local outcomes = batch.each(request.named, function(uuid, collected, number)
@@ -46,7 +46,7 @@ function M.claim(tag, request, now)
     return claim_take.take(x, now, request, number, payloads)
   end)
   claim_take.add_payloads(payloads)
-  -- While something was on offer the queue was not empty, so that nobody was told of what came meanwhile.
+  -- An offered execution stays in its queue, so work that arrived meanwhile was not announced.
   if request.admitted then wakeup.announce(tag, request.lane_id) end
   return outcomes, payloads.earliest, offers
 end

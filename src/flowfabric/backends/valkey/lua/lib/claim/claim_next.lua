@@ -1,15 +1,17 @@
--- Who gets what next: up to N executions of a lane for one worker, by priority and age, over the queues it can serve.
+-- The next work of a lane: up to N executions for one worker, by priority and age, over the queues
+-- that it can serve.
 -- @uses admission batch claim claim_dedup claim_queues claim_take key_index key_turns lanes limit_gate permit_reuse
 --       record wakeup writes
 local M = {}
 
--- What cannot be claimed stands in nobody's way: after a first look for what is missing, further looks see more, up to
--- so many entries a call.
+-- Entries that cannot be claimed must not block others: after a first look for the missing number,
+-- further looks read more entries, up to MOST per call.
 local FURTHER, MOST = 250, 1000
--- So many are put behind others that wait for the same limit, which costs more than looking.
+-- At most this many executions are moved behind others that wait for the same limit; moving costs
+-- more than looking.
 local MOST_HELD = 100
 
--- What the call was given before, when it comes again.
+-- The reply to a repeated call.
 local function answer_again(earlier)
   local taken, payloads = {}, claim_take.payloads()
   for i, each in ipairs(earlier) do taken[i] = claim_take.answer(each[1], each[2], each[3], payloads) end
@@ -17,9 +19,9 @@ local function answer_again(earlier)
   return taken, payloads.earliest
 end
 
--- Take one of those found. Its entry leaves the queue when the batch is written; one of a concurrency key leaves at
--- once, and one of a full key is set aside, so that it is met once. One with limits stays in the queue while it is on
--- offer.
+-- Take one execution. Its entry leaves the queue when the batch is written. An execution with a
+-- concurrency key leaves at once; one whose key is full is set aside, so that it is met once. An
+-- execution with limits stays in the queue while it is on offer.
 local function take_one(x, turn)
   if turn.request.is_handed and limit_gate.is_limited(x) then return end
   local is_full = x.concurrency_key and key_index.is_full(x)
@@ -39,18 +41,17 @@ local function take_one(x, turn)
   turn.count = number
 end
 
--- Those on offer count: the worker has a place for each.
+-- Offers count: the worker keeps a slot for each.
 local function missing(turn)
   return turn.held < MOST_HELD and turn.wanted - turn.count - #turn.offers or 0
 end
 
--- One that this very call has let go, and so has read.
+-- A member that this call has promoted, and so has read already.
 local function promoted(turn, id)
   local x = turn.ended and turn.ended.promoted[id]
   if not x then return nil end
   x.writes, x.run, x.flow = turn.lane.writes, nil, nil
-  local f = turn.ended.run.flows[x.flow_id]
-  if not f.parent_execution_id then x.writes.flow_states[x.flow_id] = f.public_flow_state end
+  admission.know_flow(x.writes, turn.ended.run.flows[x.flow_id])
   return x
 end
 
@@ -69,8 +70,8 @@ local function take_rest(turn)
   end
 end
 
--- Take what can be taken of those found. Entries whose record is gone, is in another state or cannot be read are taken
--- off. Answers how many of the entries stay, for now.
+-- Take as many of the found entries as possible. Entries whose record is gone, is in another state
+-- or cannot be read are removed. Answers how many of the entries stay for now.
 local function take_found(turn, found)
   turn.found, turn.at, turn.left, turn.strays = found, 0, 0, {}
   while not pcall(take_rest, turn) do turn.strays[#turn.strays + 1] = found[turn.at] end
@@ -79,7 +80,8 @@ local function take_found(turn, found)
   return #found - turn.left - #turn.strays
 end
 
--- Look through the queues, best first, until there are enough, or the end, or as many were seen as a call may see.
+-- Look through the queues, best first, until the worker has enough, the queues end, or the call has
+-- seen MOST entries.
 local function look_through(turn)
   local skip, seen = 0, 0
   while missing(turn) > 0 and seen < MOST do
@@ -88,17 +90,18 @@ local function look_through(turn)
     skip, seen = skip + take_found(turn, found), seen + #found
     turn.seen = turn.seen + #found
   end
-  -- There may be work behind what was taken off or put aside: whoever asks next gets further.
+  -- There may be work behind the entries that were removed or set aside: the next claim gets
+  -- further.
   local is_cut = turn.held >= MOST_HELD or (missing(turn) > 0 and turn.dropped > 0)
   if is_cut then wakeup.announce(turn.lane.tag, turn.lane.lane_id) end
 end
 
--- What a claim was given before, and nothing new.
+-- The executions that a claim got before, and nothing new.
 function M.claim_again(tag, request) return answer_again(claim_dedup.earlier(tag, request)) end
 
--- Claim the best of a lane, up to `count`. Answers their rows, when the first of their leases runs out, whether the
--- lane has no work for this worker (and not only none that may start now), and the offers among them. ended: what was
--- collected of the endings that this call has made before, if any.
+-- Claim the best executions of a lane, up to `count`. Answers their rows, the first lease expiry,
+-- whether the lane has no work for this worker at all, and the offers. ended: the writes of the
+-- endings that this call has made before, if any.
 function M.claim_next(tag, request, now, ended)
   local lane = {tag = tag, lane_id = request.lane_id, writes = writes.collector()}
   if admission.lane_obstacle(lane, true) then return {} end

@@ -1,8 +1,8 @@
--- Where the next work of a lane is found: the queues that a worker can serve, and what stands first in them.
+-- The queues of a lane that a worker can serve, and the first entries in them.
 -- @uses capability index_key
 local M = {}
 
--- The queues of a lane whose requirements the worker meets.
+-- The queues of a lane whose required capabilities the worker has.
 function M.queues(x, offered)
   local keys = {index_key.lane(x, "eligible")}
   for _, required in ipairs(redis.call("SMEMBERS", index_key.lane(x, "capability_sets"))) do
@@ -11,7 +11,7 @@ function M.queues(x, offered)
   return keys
 end
 
--- The next ids over all queues, best first. One queue is the common case and needs no merge.
+-- The next ids over all queues, best first. A single queue is the common case and needs no merge.
 function M.heads(keys, skip, count)
   if #keys == 1 then return redis.call("ZRANGE", keys[1], skip, skip + count - 1) end
   local found = {}
@@ -25,7 +25,8 @@ function M.heads(keys, skip, count)
   return ids
 end
 
--- Take off entries that do not belong in a queue. Where their record is put right, its index is, too.
+-- Remove entries that do not belong in a queue. The repair of a record also repairs its index
+-- entries.
 function M.drop(keys, strays)
   if #strays == 0 then return end
   for _, key in ipairs(keys) do redis.call("ZREM", key, unpack(strays)) end

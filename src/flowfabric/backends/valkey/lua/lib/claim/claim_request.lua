@@ -1,4 +1,4 @@
--- What a claim of many must say.
+-- Checks of a batch claim request.
 -- @uses batch call_ids reply
 local M = {}
 
@@ -26,8 +26,8 @@ local function check_what(request)
   end
 end
 
--- A refusal or nil. named: uuids of executions; otherwise count says how many. park: how many to wait for where there
--- is no work. recall: the claim waits no more.
+-- A refusal or nil. named: uuids of executions; otherwise count says how many. park: how many to
+-- wait for when there is no work. recall: cancels a parked claim.
 function M.check(request)
   local wrong = check_members(request) or check_what(request) or call_ids.check(request)
   if wrong then return wrong end

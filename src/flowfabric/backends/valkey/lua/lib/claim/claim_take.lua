@@ -1,16 +1,18 @@
--- Taking executions for a worker, many at once: start or resume each, and answer with what is needed to run it.
+-- Take executions for a worker, many at once: start or resume each, and reply with the data that
+-- the worker needs.
 -- @uses attempt call_ids inputs resumption
 local M = {}
 
--- Where the payload stands in the row of a claim.
+-- The column of the payload in the row of a claim.
 local PAYLOAD = 3
 
--- The payloads of all that are taken are read together in the end. earliest: when the first of their leases runs out.
+-- The payloads of all taken executions are read together at the end. earliest: the first lease
+-- expiry.
 function M.payloads() return {keys = {}, claims = {}, members = {}, count = 0, earliest = nil} end
 
--- What a worker needs to run it, with the number of the claim in its call, from which its ids follow. The payload comes
--- when all are known. Nearly all are first attempts, of which no more is said; a resumed attempt keeps its own id, and
--- what it waited for is told with it.
+-- The row that a worker needs to run the execution, with the number of the claim in its call, from
+-- which its ids follow. The payload is added later. First attempts need only the short row. A
+-- resumed attempt keeps its own id and gets the result of its wait.
 function M.answer(x, kind, number, payloads)
   local row = {number, x.id, "", x.execution_kind or "", x.payload_encoding or ""}
   if kind ~= "initial" or x.current_lease_epoch ~= "1" then
@@ -27,8 +29,8 @@ function M.answer(x, kind, number, payloads)
   return row
 end
 
--- Start or resume. The request names the worker; with the ids of this claim it is the owner to be. woken: how its
--- suspension ends, when it does so in the same step.
+-- Start or resume. The request names the worker; with the ids of this claim it becomes the owner.
+-- woken: how the suspension ends, when it ends in the same step.
 function M.take(x, now, request, number, payloads, woken)
   local kind = "resumed"
   request.lease_id, request.attempt_id = call_ids.of(request, number)
@@ -41,7 +43,7 @@ function M.take(x, now, request, number, payloads, woken)
   return M.answer(x, kind, number, payloads)
 end
 
--- The results of a member's upstreams follow its own payload; a last column says what they are.
+-- The results of a member's upstreams follow its own payload; the last column describes them.
 local function add_inputs(row, x)
   local rows, results = inputs.of(x)
   row[6], row[7], row[8] = x.current_lease_epoch, x.current_attempt_index, row[8] or "initial"

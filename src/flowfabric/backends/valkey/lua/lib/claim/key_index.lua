@@ -1,5 +1,5 @@
--- Executions that share a concurrency key: which of them run, which stand in the queue, which wait for another to stop.
--- Those that need the same capabilities are one group: no group waits for the workers of another.
+-- The indexes of a concurrency key: running, queued and waiting executions. Executions that need
+-- the same capabilities form a group; no group waits for the workers of another.
 -- @uses lanes names writes
 local M = {}
 
@@ -20,41 +20,41 @@ function M.running(x) return redis.call("SCARD", name(x, "active")) end
 
 function M.is_full(x) return M.running(x) >= M.limit(x) end
 
--- How many more of a group may stand in the queue.
+-- How many more of a group may be queued.
 function M.room(x, needs) return M.limit(x) - M.running(x) - redis.call("ZCARD", name(x, "ready", needs)) end
 
--- The groups that may have some waiting.
+-- The groups that may have waiting executions.
 function M.groups(x)
   local groups = redis.call("SMEMBERS", name(x, "groups"))
   groups[#groups + 1] = ""
   return groups
 end
 
--- The next ones of a group that wait, best first.
+-- The next waiting executions of a group, best first.
 function M.next(x, needs, count)
   if count < 1 then return {} end
   return redis.call("ZRANGE", name(x, "waiting", needs), 0, count - 1)
 end
 
--- The score of the best that waits; nil when none does.
+-- The score of the best waiting execution; nil when none waits.
 function M.best_score(x, needs)
   return tonumber(redis.call("ZRANGE", name(x, "waiting", needs), 0, 0, "WITHSCORES")[2])
 end
 
--- The last of a group in the queue, and its score.
+-- The last queued execution of a group, and its score.
 function M.last(x, needs)
   local found = redis.call("ZRANGE", name(x, "ready", needs), -1, -1, "WITHSCORES")
   return found[1], tonumber(found[2])
 end
 
--- How many of its group wait in front of it.
+-- How many of its group wait before it.
 function M.waiting_ahead(x) return redis.call("ZRANK", name(x, "waiting", M.needs(x)), x.id) end
 
 local function is_ready(x) return x.lifecycle_phase == "runnable" and x.eligibility_state == "eligible_now" end
 
 local function is_waiting(x) return x.lifecycle_phase == "runnable" and x.waits_for_key end
 
--- For an entry whose execution does not wait any more.
+-- Remove the entry of an execution that does not wait any more.
 function M.drop(x, needs, id)
   local key = name(x, "waiting", needs)
   redis.call("ZREM", key, id)

@@ -1,9 +1,11 @@
--- Whose turn it is among the executions of one concurrency key: as many stand in the queue as may run, the best of
--- them, and the others wait beside it. Whenever one of the key moves, the next go on in the same step.
+-- Turns within a concurrency key: as many executions are queued as may run, the best of them; the
+-- others wait beside the queue. When one execution of the key moves, the next follow in the same
+-- step.
 -- @uses event index key_index order record update
 local M = {}
 
--- A step lets so many go at most; what is left goes with the next step, or when the lane is configured.
+-- A step promotes at most this many; the rest follows with the next step, or when the lane is
+-- configured.
 local AT_ONCE = 100
 
 local QUEUED = {
@@ -27,17 +29,17 @@ local function explain(x, set)
   return set
 end
 
--- Take an execution out of the queue until its key has room for it.
+-- Take an execution out of the queue until its key has room.
 function M.hold(x, now) move(x, now, WAITING, explain(x, {}), "blocked", WAITING.blocking_reason) end
 
--- Another execution of the same key; its writes belong to the same batch, if there is one.
+-- Another execution of the same key; its writes belong to the same batch, if any.
 local function another(x, id)
   local other = record.found(record.at("ff:exec:" .. x.tag .. ":" .. id .. ":core"))
   if other then other.beside = x.beside end
   return other
 end
 
--- Does it come before the last of its group in the queue? Then that one makes room.
+-- Does it come before the last queued execution of its group? Then that one makes room.
 local function displaces(x, now, needs, score)
   local id, last = key_index.last(x, needs)
   if not id or last <= score then return false end
@@ -46,8 +48,8 @@ local function displaces(x, now, needs, score)
   return other ~= nil
 end
 
--- The state in which an execution that may start really starts to wait: in the queue, or for its key, which `set`
--- then explains. x: its names, key and place in the order; it is in no index.
+-- The state that an eligible execution really enters: queued, or waiting for its key, which `set`
+-- then explains. x: its names, key and score; it is in no index.
 function M.admit(x, now, wanted, set)
   local needs, score = key_index.needs(x), tonumber(order.score(x))
   if key_index.room(x, needs) > 0 then
@@ -72,7 +74,8 @@ local function let_go(x, now, needs, id)
   end
 end
 
--- Let the next of the key go, best first, as far as there is room for them. One that does not wait makes room.
+-- Queue the next executions of the key, best first, while there is room. Entries that do not wait
+-- any more are dropped.
 function M.pass_on(x, now)
   for _, needs in ipairs(key_index.groups(x)) do
     local left = AT_ONCE

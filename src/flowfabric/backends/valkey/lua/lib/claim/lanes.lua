@@ -1,4 +1,5 @@
--- The settings of a lane in one partition: what may start, how many may run at once, how age counts against priority.
+-- The settings of a lane in one partition: its state, its concurrency, and how age counts against
+-- priority.
 -- @uses index_key names wakeup
 local M = {}
 
@@ -23,7 +24,7 @@ local function read(x)
   }
 end
 
--- Its lane is known to have none.
+-- The lane is known to have no settings.
 function M.have_none(x) x.lane_settings = USUAL end
 
 -- Read once a batch, or once an execution.
@@ -41,13 +42,13 @@ function M.settings(x)
   return known
 end
 
--- How many more of the lane may start in this partition; nil when nothing limits them.
+-- How many more of the lane may start in this partition; nil without a limit.
 function M.free(x)
   local share = M.settings(x).share
   return share and share - redis.call("ZCARD", index_key.lane(x, "active"))
 end
 
--- After `count` executions stopped running: workers that met a full lane learn that it has room again.
+-- After `count` executions stopped: announce a lane that was full and has room again.
 function M.stopped(x, count)
   local settings = M.settings(x)
   if not settings.share or settings.state == "paused" or settings.state == "disabled" then return end

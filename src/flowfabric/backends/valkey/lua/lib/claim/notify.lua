@@ -1,8 +1,9 @@
--- Telling workers of work that came and of room that there is: at once, or for a batch when it is written.
+-- Announce work and free lane slots to workers: at once, or for a batch when it is written.
 -- @uses lanes wakeup
 local M = {}
 
--- The execution has just entered the queue at `key`: workers are told if it was empty, at once or when it was offered.
+-- The execution has just entered the queue at `key`. If the queue was empty it is announced, at
+-- once or after it was offered to parked claims.
 function M.entered(x, key)
   if x.writes then
     x.writes.wake[key] = x
@@ -13,7 +14,7 @@ function M.entered(x, key)
   end
 end
 
--- The execution has just left the running ones of its lane.
+-- The execution has just stopped running.
 function M.stopped(x)
   local collected = x.writes
   if not collected then return lanes.stopped(x, 1) end
@@ -22,12 +23,12 @@ function M.stopped(x)
   collected.stopped[x.lane_id] = stopped
 end
 
--- Lanes that have room again.
+-- Announce lanes that have room again.
 function M.of_room(collected)
   for _, stopped in pairs(collected.stopped) do lanes.stopped(stopped.x, stopped.count) end
 end
 
--- Queues that were empty.
+-- Announce queues that were empty.
 function M.of_work(collected)
   for key, x in pairs(collected.wake) do
     wakeup.added(key, collected.zadd[key].n / 2, x.tag, x.lane_id, x.required_capabilities)

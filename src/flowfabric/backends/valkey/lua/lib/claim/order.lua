@@ -1,14 +1,14 @@
--- Who comes first in a lane: higher priority first, older first inside one priority.
+-- Queue order within a lane: higher priority first, then older first.
 -- @uses digits lanes
 local M = {}
 
--- The public wire clamps what our own ports refuse (D17).
+-- The public wire clamps priorities that our own ports refuse (D17).
 function M.clamp_priority(priority) return math.min(math.max(priority, 0), 9000) end
 
 -- Wider than any age: strict priority.
 local STRICT = 1000000000000
 
--- Where the lane lets age count, each step of priority is worth so many milliseconds of waiting.
+-- In a lane with ageing, each step of priority is worth this many milliseconds of waiting.
 function M.score(x)
   if not x.priority then return x.created_at end
   return digits.of(x.created_at - x.priority * (lanes.settings(x).ageing_ms_per_priority or STRICT))

@@ -1,23 +1,24 @@
--- Claims that found nothing and wait for work, which whoever adds it gives them (lib/claim/parked_handoff.lua).
+-- Parked claims: claims that found no work and wait. The call that adds work hands it to them
+-- (lib/claim/parked_handoff.lua).
 -- @uses claim_dedup claim_next index_key
 local M = {}
 
--- Where the claims of a lane wait, by worker instance.
+-- The parked claims of a lane, by worker instance.
 function M.key(tag, lane) return index_key.lane({tag = tag, lane_id = lane}, "parked") end
 
--- The lanes in which any may wait.
+-- The lanes that may have parked claims.
 function M.lanes_key(tag) return index_key.partition({tag = tag}, "parked_lanes") end
 
--- Where its worker hears what it is given.
+-- The channel on which the worker receives its claims.
 function M.channel(request) return "ff:hand:" .. request.worker_instance_id end
 
--- Who does not hear will not come back for it: its worker has ended, and another one has another name.
+-- A worker that does not listen has ended; its successor has another instance id.
 function M.listens(request) return redis.call("PUBSUB", "NUMSUB", M.channel(request))[2] > 0 end
 
--- Let a claim wait, the last one of its worker: the answer to an earlier one may have been lost, so nobody would know
--- what comes for it. For less than it asked for, since its slots wait with it.
+-- Park a claim in place of an earlier one of the same worker, whose reply may have been lost. It
+-- may ask for fewer executions than the claim, because its slots wait with it.
 local function park(tag, request)
-  claim_dedup.remember(tag, request)  -- now: who gives it work later has no time to lose
+  claim_dedup.remember(tag, request)  -- now, to keep the hand-off short
   request.count, request.park = request.park, nil
   local is_new = redis.call("HSET", M.key(tag, request.lane_id), request.worker_instance_id, cmsgpack.pack(request))
   if is_new == 1 then redis.call("SADD", M.lanes_key(tag), request.lane_id) end
@@ -34,8 +35,8 @@ local function is_lost(packed)
   return not is_readable or not M.listens(request)
 end
 
--- Forget claims of a lane that nobody waits for any more, of up to `limit` that are looked at: how many were looked at,
--- and how many forgotten. Of more than that any are looked at, so that none is passed over for ever.
+-- Forget claims whose workers no longer listen, of up to `limit` random ones: how many were checked
+-- and how many forgotten. Random, so that each is checked in the end.
 function M.forget_lost(tag, lane, limit)
   local lost, found = {}, redis.call("HRANDFIELD", M.key(tag, lane), limit, "WITHVALUES")
   for i = 1, #found, 2 do
@@ -45,13 +46,13 @@ function M.forget_lost(tag, lane, limit)
   return #found / 2, #lost
 end
 
--- Does this very claim wait?
+-- Is this claim parked?
 local function waits(tag, request)
   local waiting = redis.call("HGET", M.key(tag, request.lane_id), request.worker_instance_id)
   return waiting and waiting:find(request.lease_ids, 1, true) ~= nil
 end
 
--- A claim that comes again, or is to wait no more: while it waits it was given nothing. Answers as claim() does.
+-- A repeated or recalled claim: while it is parked it has got nothing. Answers as claim() does.
 local function again(tag, request)
   local still_waits = waits(tag, request)
   if not still_waits then
@@ -65,8 +66,8 @@ local function again(tag, request)
   return {}, "", request.recall and "" or "1", {}
 end
 
--- Claim, and where there is no work wait for some if the request asks for it. Answers rows, when the first of their
--- leases runs out, "1" when the claim waits, and offers.
+-- Claim, and park the claim if there is no work and the request asks for it. Answers rows, the
+-- first lease expiry, "1" when the claim is parked, and offers.
 function M.claim(tag, request, now, ended)
   if request.recall or claim_dedup.came_before(tag, request) then return again(tag, request) end
   local rows, expires_at, is_empty, offers = claim_next.claim_next(tag, request, now, ended)

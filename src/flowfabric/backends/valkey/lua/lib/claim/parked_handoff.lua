@@ -1,17 +1,17 @@
--- Hand new work to parked claims (lib/claim/parked_claims.lua): whoever adds work makes the claim in the worker's place
--- and sends it the reply.
--- So an idle worker starts without having to ask first. A claim that waits is made once; its worker holds slots for it.
--- @uses admission capability claim_next claim_take index_key index_rules lanes limit_scopes notify parked_claims
---       wakeup
+-- Hand new work to parked claims (lib/claim/parked_claims.lua): the call that adds work makes the
+-- claim on behalf of the worker and sends it the reply, so an idle worker starts without asking. A
+-- parked claim is made once; its worker keeps slots for it.
+-- @uses admission claim_next claim_take index_key lanes limit_scopes notify parked_claims wakeup
 local M = {}
 
--- Where bytes stand in a row; messages have them behind the rows, since packing knows no bytes.
+-- The columns with bytes; messages carry them after the rows, because MessagePack in Lua knows no
+-- bytes.
 local PAYLOAD, RESUMPTION = 3, 10
 
--- So many of those who wait are looked at for one addition.
+-- How many parked claims are tried for one addition.
 local LOOKS = 4
 
--- What the lease ids begin with, the length of the packed rows, the rows, the bytes of each.
+-- The prefix of the lease ids, the length of the packed rows, the rows, the bytes of each.
 local function message(request, rows, expires_at)
   local payloads = {}
   for _, row in ipairs(rows) do
@@ -24,52 +24,51 @@ local function message(request, rows, expires_at)
   return request.lease_ids .. string.format("%08x", #packed) .. packed .. table.concat(payloads)
 end
 
--- The claim is made: its worker gets the rows, and it waits no more.
+-- The claim is made: send the rows to the worker and unpark the claim.
 local function send(at, name, request, rows, expires_at)
   redis.call("PUBLISH", parked_claims.channel(request), message(request, rows, expires_at))
   redis.call("HDEL", at, name)
 end
 
--- Make one claim that waits; how many it got. One whose worker does not listen any more is forgotten.
+-- Make one parked claim; answers how many executions it got. A claim whose worker no longer listens
+-- is forgotten.
 local function make(tag, at, name, packed, now, ended)
   local request = cmsgpack.unpack(packed)
   if not parked_claims.listens(request) then
     redis.call("HDEL", at, name)
     return 0
   end
-  request.is_handed = true  -- what has limits is for workers that ask
+  request.is_handed = true  -- executions with limits need a worker that asks
   local rows, expires_at = claim_next.claim_next(tag, request, now, ended)
   if #rows > 0 then send(at, name, request, rows, expires_at) end
   return #rows
 end
 
--- Does nothing but a worker stand between this execution and its run, and nobody before it? Where limits may apply it
--- takes the way of all.
+-- Does nothing stand between this plain execution and a worker: no queue before it, no limits, a lane with room?
 local function is_next(x)
-  if x.flow_id or x.concurrency_key or x.budget_ids or x.quota_policy_id then return false end
-  local queue, limits = index_key.lane(x, index_rules.eligible(x)), limit_scopes.key(x.tag)
-  if redis.call("EXISTS", queue, limits, lanes.config_key(x.tag, x.lane_id)) == 0 then return true end  -- mostly
+  local queue, limits = index_key.lane(x, "eligible"), limit_scopes.key(x.tag)
+  if redis.call("EXISTS", queue, limits, lanes.config_key(x.tag, x.lane_id)) == 0 then return true end
   if redis.call("EXISTS", queue, limits) > 0 then return false end
   return not admission.lane_obstacle(x, true) and (lanes.free(x) or 1) > 0
 end
 
--- A claim that waits and can have this execution, which stands in no queue yet: {at, name, request}; or nil. What is
--- one of a batch takes the way of all.
+-- A parked claim that can have this execution, which stands in no queue yet: {at, name, request}; or nil. Items of a
+-- batch, members of flows and records that are not plain take the general way, over the queue.
 function M.taker(x)
-  if x.writes and not x.is_alone then return nil end
+  if not x.is_plain or x.flow_id or x.writes and not x.is_alone then return nil end
   local at = parked_claims.key(x.tag, x.lane_id)
   local waiting = redis.call("HRANDFIELD", at, LOOKS, "WITHVALUES")
   if #waiting == 0 or not is_next(x) then return nil end
   for i = 1, #waiting, 2 do
     local is_readable, request = pcall(cmsgpack.unpack, waiting[i + 1])
-    local can_run = is_readable and not capability.check(x.required_capabilities, request.capabilities)
-    if can_run and parked_claims.listens(request) then
+    if is_readable and parked_claims.listens(request) then
       return {at = at, name = waiting[i], request = request}
     end
   end
 end
 
--- It has the execution, whose suspension ends in this step, or which is new with its payload.
+-- Give the execution to the parked claim: its suspension ends in this step, or it is new with its
+-- payload.
 function M.give(x, now, taker, woken)
   local payloads, new = claim_take.payloads(), x.newborn
   local rows = {claim_take.take(x, now, taker.request, 1, payloads, woken)}
@@ -77,8 +76,8 @@ function M.give(x, now, taker, woken)
   send(taker.at, taker.name, taker.request, rows, payloads.earliest)
 end
 
--- Hand `count` new executions of a lane to those who wait, as far as they go. A claim that cannot be read is forgotten
--- and fails nobody's call.
+-- Hand `count` new executions of a lane to parked claims. An unreadable claim is forgotten and
+-- fails no call.
 local function hand_over(tag, lane, count, now)
   local at = parked_claims.key(tag, lane)
   local waiting = redis.call("HRANDFIELD", at, LOOKS, "WITHVALUES")
@@ -89,7 +88,7 @@ local function hand_over(tag, lane, count, now)
   end
 end
 
--- The same with slots that endings have freed, for those who wait for them.
+-- Hand quota slots that endings have freed to parked claims.
 function M.pass_on(tag, ended, now)
   local lanes = {}
   for _, free in ipairs(ended.permits) do lanes[free.lane_id] = true end
@@ -103,13 +102,13 @@ function M.pass_on(tag, ended, now)
   end
 end
 
--- What a batch added, which wakes later, goes to claims that wait for it; of the rest the workers are told.
+-- Hand the work that a batch added to parked claims, then announce the rest.
 function M.offer_all(tag, collected, now)
   for queue, x in pairs(collected.wake) do hand_over(tag, x.lane_id, collected.zadd[queue].n / 2, now) end
   notify.of_work(collected)
 end
 
--- The same for one execution that wakes later and may have entered a queue; one of a batch is the batch's to offer.
+-- The same for a single execution that may have entered a queue.
 function M.offer(x, now)
   if not x.entered then return end
   hand_over(x.tag, x.lane_id, 1, now)

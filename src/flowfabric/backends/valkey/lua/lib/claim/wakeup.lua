@@ -1,4 +1,4 @@
--- Telling workers that a queue has work: once when it becomes non-empty, and again when somebody asks for it.
+-- Announce queues with work to workers: once when a queue becomes non-empty, and again on request.
 -- @uses index_key
 local M = {}
 
@@ -7,13 +7,13 @@ local function publish(tag, lane, needs)
   redis.call("PUBLISH", "ff:wake:" .. lane, needs and tag .. " " .. needs or tag)
 end
 
--- After `added` entries were put into a queue: was it empty before?
+-- After `added` entries were put into a queue: announce it if it was empty before.
 function M.added(key, added, tag, lane, needs)
   local count = redis.call("ZCARD", key)
   if count > 0 and count <= added then publish(tag, lane, needs) end
 end
 
--- Announce every queue of a lane that has work; how many there were.
+-- Announce every queue of a lane that has work; answers how many.
 function M.announce(tag, lane)
   local keys, count = index_key.of_lane({tag = tag, lane_id = lane}), 0
   if redis.call("EXISTS", keys.eligible) == 1 then

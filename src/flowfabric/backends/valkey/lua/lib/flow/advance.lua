@@ -1,5 +1,5 @@
--- A member has ended: its flow moves on in the same step (G7, G8).
--- @uses cascade flow flow_state join parked_handoff replay_members tasks writes
+-- The end of a member moves its flow in the same step (G7, G8).
+-- @uses cascade flow flow_state join parked_handoff replay_members tasks upcalls writes
 local M = {}
 
 local TASKS = {
@@ -9,7 +9,7 @@ local TASKS = {
   reopen_skipped = replay_members.reopen, reopen_cancelled = replay_members.reopen, revive = replay_members.revive,
 }
 
--- How the member ends that stands for a flow, by the end of that flow.
+-- How the member that stands for a flow ends, by the end of that flow.
 local ENDINGS = {
   completed = {event = "completed", stream_reason = "attempt_success"},
   failed = {event = "failed", stream_reason = "attempt_failure"},
@@ -27,10 +27,11 @@ local function end_parent(run, f)
   if not parent or parent.lifecycle_phase == "terminal" or not parent.flow_id then return end
   parent.flow = tasks.flow(run, parent.flow_id)
   if not parent.flow then return end
-  run.finish(parent, run.now, ENDINGS[f.public_flow_state], {unpack(FIELDS[f.public_flow_state] or {})})
+  upcalls.finish(parent, run.now, ENDINGS[f.public_flow_state], {unpack(FIELDS[f.public_flow_state] or {})})
 end
 
--- Each flow gets its state; one that has ended with it ends the member that stands for it. Was there one?
+-- Give each flow its state; a flow that ends with it ends the member that stands for it. Answers
+-- whether that added tasks.
 local function settle_flows(run)
   local todo = #run.todo
   for i = 1, #run.order do
@@ -40,7 +41,7 @@ local function settle_flows(run)
   return #run.todo > todo
 end
 
--- Carry out all tasks as far as the budget goes.
+-- Carry out all tasks, within the budget.
 local function carry_out(run)
   run.is_driven = true
   local task = tasks.next(run)
@@ -52,32 +53,34 @@ local function carry_out(run)
   run.is_driven = false
 end
 
--- What the tasks have made of the flows, which may bring more tasks.
+-- Carry out tasks and settle flows, which may add more tasks.
 local function settle(run)
   repeat carry_out(run) until not settle_flows(run)
 end
 
--- It is the last step of whoever makes it: claims that wait get the members that may start with it at once.
+upcalls.settle = settle
+
+-- The last step of its caller: parked claims get the members that became ready.
 function M.drive(run)
   settle(run)
   writes.flush(run.collected)
   parked_handoff.offer_all(run.tag, run.collected, run.now)
 end
 
--- A batch has one run for all that ends in it: its flows are read once, and written with what it collects.
-local function run_of(x, now, finish)
+-- A batch has one run for all of its endings: flows are read once and written with the batch.
+local function run_of(x, now)
   local collected = x.writes or x.beside
   local run = collected and collected.run
   if run then return run end
-  run = tasks.start(x.tag, now, finish, collected)
-  if collected then run.settle = settle else run.owner = x end
+  run = tasks.start(x.tag, now, collected)
+  if not collected then run.owner = x end
   return run
 end
 
--- Before a member ends: the run that it ends in. nil when its flow is gone.
-function M.begin(x, now, finish)
+-- Before a member ends: the run that it ends in; nil when its flow is gone.
+function M.begin(x, now)
   if x.run then return x.run end
-  local run = run_of(x, now, finish)
+  local run = run_of(x, now)
   local f = tasks.flow(run, x.flow_id)
   if not f then return nil end
   x.run, x.flow = run, f
@@ -88,8 +91,8 @@ function M.begin(x, now, finish)
   return run
 end
 
--- After it has ended: who started the run drives it, and each ending of a batch carries out what follows from it.
--- down: the end of its only edge, which it has satisfied.
+-- After it has ended: the execution that started the run drives it, and each ending of a batch
+-- carries out its own tasks. down: the downstream of its only edge, which the end has satisfied.
 function M.ended(run, x, outcome, down)
   flow.add(x.flow, flow.COUNTED[outcome], 1)
   if down then

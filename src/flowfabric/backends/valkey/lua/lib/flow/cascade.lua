@@ -1,8 +1,9 @@
--- What reaches many members of a flow: its cancel, its release, and the end of those that a decided join does not need.
--- @uses digits edge flow join join_record tasks transition
+-- Changes that reach many members of a flow: its cancel, its release, and the end of siblings that
+-- a decided join does not need.
+-- @uses digits edge flow join join_record tasks transition upcalls
 local M = {}
 
--- A sibling with more edges than this is taken to be needed: to find out would cost too much.
+-- A sibling with more edges than this counts as needed: checking would cost too much.
 local LOOKS = 100
 
 local REASONS = {satisfied = "sibling_quorum_satisfied", impossible = "sibling_quorum_impossible"}
@@ -16,10 +17,10 @@ local PAUSED = {
 
 local function cancel(run, x, reason, is_quiet)
   local ending = {event = "cancelled", stream_reason = "attempt_cancelled", quiet = is_quiet}
-  run.finish(x, run.now, ending, {"cancellation_reason", reason, "cancelled_by", "flow_cascade"})
+  upcalls.finish(x, run.now, ending, {"cancellation_reason", reason, "cancelled_by", "flow_cascade"})
 end
 
--- Does an undecided join besides this one wait for it?
+-- Does another undecided join wait for it?
 local function is_needed(f, uuid, down)
   local edges, seen = edge.page(f, edge.out_key(f, uuid), 0, LOOKS)
   if seen == LOOKS then return true end
@@ -31,12 +32,12 @@ local function is_needed(f, uuid, down)
   return false
 end
 
--- The task "siblings": those on their way to a join that is decided.
+-- The task "siblings": end members on their way to a decided join.
 function M.siblings(run, task)
   local f, room = task.f, run.budget
   local reason = REASONS[join_record.load(f, task.uuid).group_state]
   if not reason or flow.has_ended(f) then return end
-  -- Ends that were not seen to yet may decide further joins.
+  -- Ends that are still on the work list may decide further joins.
   if f.work_count > 0 then return tasks.put_off(run, task) end
   local edges, seen = edge.page(f, edge.in_key(f, task.uuid), task.from, room)
   tasks.spend(run, task, seen, room)
@@ -48,14 +49,16 @@ function M.siblings(run, task)
   end
 end
 
--- A stand-in whose flow is on its way: that is cancelled as its parent is, and ends the stand-in.
+-- A member that stands for a running flow: cancel that flow with the same policy; its end ends the
+-- member.
 local function cancel_alike(run, x, policy)
   local child = tasks.child(run, x)
   if child and not flow.has_ended(child) then M.cancel_flow(run, child, policy, "parent_ended") end
   return child
 end
 
--- cancel_pending leaves what runs; flow_only ends nothing, and what could start waits for an operator (D25).
+-- cancel_pending leaves running members; flow_only ends nothing, and members that could start wait
+-- for an operator (D25).
 local function end_member(run, f, x)
   local policy = f.public_flow_state == "cancelled" and f.cancellation_policy or "cancel_all"
   if x.child_released_at and policy ~= "cancel_all" and cancel_alike(run, x, policy) then return end
@@ -67,7 +70,8 @@ local function end_member(run, f, x)
   end
 end
 
--- The task "cancel": the members of a flow that has ended before them. One that cannot be read is noted.
+-- The task "cancel": end the members of a flow that ended before them. Unreadable members are
+-- noted.
 function M.cancel(run, task)
   local f = task.f
   if f.public_flow_state ~= "cancelled" and f.public_flow_state ~= "failed" then return end
@@ -81,7 +85,7 @@ function M.cancel(run, task)
   end
 end
 
--- The task "release": a graph is complete, so what waits for nothing may start.
+-- The task "release": a graph is complete, so members without open dependencies may start.
 function M.release(run, task)
   local f = task.f
   if f.staged or flow.has_ended(f) then return end
@@ -91,7 +95,7 @@ function M.release(run, task)
   end
 end
 
--- Close a flow: nothing of it can be claimed from now on (G9); its members follow.
+-- Close a flow: its members can no longer be claimed (G9), and are ended next.
 function M.cancel_flow(run, f, policy, reason)
   flow.set(f, "public_flow_state", "cancelled")
   flow.set(f, "cancellation_policy", policy)
@@ -106,7 +110,7 @@ function M.cancel_child(run, task)
   if child and not flow.has_ended(child) then M.cancel_flow(run, child, "cancel_all", "parent_ended") end
 end
 
--- The task "abandon": a graph that was begun and never committed.
+-- The task "abandon": a graph that was never committed.
 function M.abandon(run, task)
   if task.f.staged == "building" and not flow.has_ended(task.f) then
     M.cancel_flow(run, task.f, "cancel_all", "never_committed")
@@ -115,11 +119,11 @@ end
 
 local ORPHANED = {event = "failed", stream_reason = "attempt_failure"}
 
--- The task "orphan": a member stands for a flow that never came.
+-- The task "orphan": a member stands for a flow that was never created.
 function M.orphan(run, task)
   local x = tasks.member(run, task.f, task.uuid)
   if not x or x.lifecycle_phase == "terminal" or tasks.child(run, x) then return end
-  run.finish(x, run.now, ORPHANED, {"failure_reason", "its flow never came", "failure_category", "flow_missing"})
+  upcalls.finish(x, run.now, ORPHANED, {"failure_reason", "its flow never came", "failure_category", "flow_missing"})
 end
 
 return M

@@ -1,10 +1,10 @@
--- The ends of flow members, told on a channel of the public wire. Where nobody listens a batch says nothing: it asks
--- once for all that ends in it.
+-- Publishes the ends of flow members on a channel of the public wire. A batch checks once whether a
+-- client listens.
 local M = {}
 
 local CHANNEL = "ff:dag:completions"
 
--- In a cluster whoever listens may do so at another node. That never changes while a server runs.
+-- In a cluster, clients may listen at another node. The mode never changes while a server runs.
 local is_cluster
 
 local function is_one_of_many()
@@ -19,7 +19,7 @@ local function is_heard()
   return is_one_of_many() or redis.call("PUBSUB", "NUMSUB", CHANNEL)[2] > 0 or redis.call("PUBSUB", "NUMPAT") > 0
 end
 
--- Ids need no escapes.
+-- Ids need no JSON escapes.
 function M.tell(x, outcome)
   local collected = x.writes or x.beside
   if collected then

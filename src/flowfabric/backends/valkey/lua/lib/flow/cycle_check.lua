@@ -2,7 +2,7 @@
 -- @uses edge
 local M = {}
 
--- Those that the edges out of a member lead to; `more` has edges that are not written yet, as lists by upstream.
+-- The downstreams of a member; `more` has edges that are not written yet, as lists by upstream.
 local function downstreams(f, uuid, more)
   local found = {unpack(more and more[uuid] or {})}
   local edges = edge.page(f, edge.out_key(f, uuid), 0)

@@ -1,5 +1,6 @@
--- The dependencies of an execution: how many are open. One whose join is decided waits for none; a member of a graph
--- that may not start yet waits for that, and a stand-in for its flow.
+-- The number of open dependencies of an execution. A decided join has none. A member of a graph
+-- that may not start yet waits for the graph, and a member that stands for a flow waits for that
+-- flow.
 -- @uses flow join_record
 local M = {}
 

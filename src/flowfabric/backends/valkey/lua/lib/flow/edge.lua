@@ -1,5 +1,6 @@
--- The edges of a flow: `state upstream downstream kind created_at ref`, all in one hash, and listed by both their ends.
--- States: staged, unsatisfied (the child waits for it), satisfied, impossible; that of an only edge stands elsewhere.
+-- The edges of a flow: `state upstream downstream kind created_at ref`, all in one hash, and listed
+-- by both ends. States: staged, unsatisfied (the child waits for it), satisfied, impossible.
+-- lib/flow/only_edge.lua keeps the state of an only edge.
 -- @uses flow only_edge
 local M = {}
 
@@ -39,7 +40,7 @@ function M.load(f, id)
   return text and read(f, id, text) or nil
 end
 
--- Those of the ids that there are.
+-- The edges with these ids, as far as they exist.
 function M.load_all(f, ids)
   local edges, count, key = {}, 0, M.key(f)
   for start = 1, #ids, CHUNK do
@@ -59,7 +60,7 @@ function M.save(f, e)
   redis.call("HSET", M.key(f), e.id, written(e))
 end
 
--- What is about to be written, of one call after the other.
+-- The fields to write; the list serves one call after the other.
 local fields = {}
 
 -- The first `count` of the edges.
@@ -75,13 +76,13 @@ function M.save_all(f, edges, count)
   end
 end
 
--- Some edges at one end, in the order of their making: a page of `count` from a place on, or all.
+-- Edges at one end in the order of their creation: a page of `count`, or all.
 function M.page(f, key, from, count)
   local ids = redis.call("ZRANGE", key, from, count and from + count - 1 or -1)
   return M.load_all(f, ids), #ids
 end
 
--- The member gets one more edge: it has no only edge any more.
+-- The member gets another edge: it no longer has an only edge.
 function M.make_room(f, uuid)
   local state = only_edge.drop(f, uuid)
   if not state then return end
@@ -91,7 +92,7 @@ function M.make_room(f, uuid)
   M.save(f, e)
 end
 
--- Write a new edge; number: its place in the order.
+-- Write a new edge; number: its position.
 function M.add(f, e, number)
   M.make_room(f, e.up)
   M.save(f, e)
@@ -99,8 +100,8 @@ function M.add(f, e, number)
   redis.call("ZADD", M.in_key(f, e.down), number, e.id)
 end
 
--- What an end of its upstream makes of an edge, and how the join counts it: succeeded, failed or skipped. is_failure:
--- whether a cancel was somebody's, which on_failure does not take.
+-- The state of an edge after the end of its upstream, and how the join counts it: succeeded, failed
+-- or skipped. is_failure: a caller cancelled the upstream, which on_failure does not accept.
 function M.verdict(kind, outcome, is_failure)
   if kind == "any_terminal" then return "satisfied", "succeeded" end
   if kind == "on_failure" then
@@ -111,8 +112,8 @@ function M.verdict(kind, outcome, is_failure)
   return "impossible", outcome == "skipped" and "skipped" or "failed"
 end
 
--- The end of their upstream resolves those that are open: they come to stand first in the list, each with how its join
--- counts it. Answers how many.
+-- Resolve the open edges: they move to the front of the list, each with how its join counts it.
+-- Answers how many.
 function M.resolve(edges, outcome, is_failure)
   local open = 0
   for i = 1, #edges do

@@ -1,8 +1,9 @@
--- Single edges, as callers of the public wire move them: applied to a child, resolved with an outcome.
--- @uses advance edge flow flow_state join state tasks terminal transition update
+-- Single edges, as callers of the public wire move them: applied to a child, or resolved with an
+-- outcome.
+-- @uses advance edge flow flow_state join state tasks transition update
 local M = {}
 
--- A member that never did anything but wait for others.
+-- A member that has only waited for others.
 M.WAITING = state.usual("runnable", "waiting_children")
 
 local BLOCKED = {
@@ -13,9 +14,9 @@ local BLOCKED = {
   },
 }
 
--- A run of its own for one flow.
+-- A separate run for one flow.
 local function start(f, now)
-  local run = tasks.start(f.tag, now, terminal.finish)
+  local run = tasks.start(f.tag, now)
   tasks.know(run, f)
   return run
 end
@@ -29,17 +30,17 @@ local function resolve(run, f, e, outcome)
   return status, detail
 end
 
--- Resolve an edge that is open. Answers what became of the join and of the child.
+-- Resolve an open edge. Answers the state of the join and what happened to the child.
 function M.resolve(f, e, outcome, now) return resolve(start(f, now), f, e, outcome) end
 
--- A child with an open edge waits; one that runs may come to wait for it.
+-- A child with an open edge waits; a running child may wait for it later.
 function M.block(x, now)
   if x.lifecycle_phase == "runnable" and x.eligibility_state ~= "blocked_by_dependencies" then
     transition.apply(x, now, BLOCKED, nil, "waiting_for_children")
   end
 end
 
--- The child waits for the edge. A delay stays for afterwards (D23).
+-- The child waits for the edge. Its delay applies afterwards (D23).
 function M.apply(f, e, x, now)
   local run = start(f, now)
   if flow.has_ended(f) then flow_state.reopen(f) end

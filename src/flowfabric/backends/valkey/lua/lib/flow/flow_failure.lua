@@ -1,15 +1,15 @@
--- Failures of a flow that no join took, by where they are: a member, or a join that became impossible.
+-- Unhandled failures of a flow: of a member, or of a join that became impossible.
 -- @uses flow
 local M = {}
 
--- execution_id: whose failure it was.
+-- execution_id: the execution that failed.
 function M.note(f, where, execution_id)
   if redis.call("HSET", flow.key(f, "failures"), where, execution_id) == 0 then return end
   flow.add(f, "failure_count", 1)
   if not f.failed_execution_id then flow.set(f, "failed_execution_id", execution_id) end
 end
 
--- It is undone: what failed runs again.
+-- The failed member runs again.
 function M.forget(f, where)
   if redis.call("HDEL", flow.key(f, "failures"), where) == 0 then return end
   flow.add(f, "failure_count", -1)

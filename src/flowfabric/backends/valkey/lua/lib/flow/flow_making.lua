@@ -1,4 +1,4 @@
--- Making a flow, and taking executions and edges into it.
+-- Create flows, and add executions and edges to them.
 -- @uses digits edge flow flow_failure flow_state index_key join_record lease member record reply tasks update
 local M = {}
 
@@ -10,14 +10,14 @@ function M.check_policy(text)
   if not POLICIES[text] then return reply.invalid("failure_policy", "continue or fail_fast", text) end
 end
 
--- said: flow_kind, namespace, failure_policy, parent_execution_id?, staged?. What each step of the flow needs stands
--- first, where it is found soonest.
+-- said: flow_kind, namespace, failure_policy, parent_execution_id?, staged?. The fields of a step
+-- come first, where they are found soonest.
 function M.create(f, now, said)
   local at, policy, set = digits.of(now), said.failure_policy ~= "continue" and said.failure_policy, {}
   local function add(name, value)
     if value then set[#set + 1], set[#set + 2] = name, value end
   end
-  add("is_plain", not (policy or said.parent_execution_id or said.staged) and "1")
+  add("is_plain", "1")
   add("public_flow_state", "open")
   for _, name in ipairs({"node_count", "moving_count", "members_completed"}) do add(name, 0) end
   add("last_mutation_at", at)
@@ -26,7 +26,7 @@ function M.create(f, now, said)
   add("failure_policy", policy)
   for _, name in ipairs({"graph_revision", "edge_count"}) do add(name, 0) end
   add("created_at", at)
-  redis.call("HSET", f.core, unpack(set))
+  redis.call("HSET", f.core, unpack(set, flow.are_plain(set) and 1 or 3))
   redis.call("ZADD", index_key.partition(f, "flow_index"), at, f.id)
   flow.fill(f)
 end
@@ -38,7 +38,7 @@ function M.check_size(f, nodes, edges)
   if f.edge_count + edges > M.MAX_EDGES then return reply.refuse("flow_too_large", "edges", M.MAX_EDGES) end
 end
 
--- Count a member that has just come, as it stands.
+-- Count a new member in its current state.
 function M.enlist(f, x)
   redis.call("ZADD", flow.key(f, "members"), f.node_count, x.id)
   flow.add(f, "node_count", 1)
@@ -51,7 +51,7 @@ function M.enlist(f, x)
   end
 end
 
--- Take in an execution that exists.
+-- Add an existing execution.
 function M.adopt(f, x, now)
   if flow.has_ended(f) then flow_state.reopen(f) end
   update.write(x, now, {"flow_id", f.id})
@@ -60,8 +60,8 @@ function M.adopt(f, x, now)
   flow_state.settle(f, now)
 end
 
--- May an edge lead to this downstream? One that is decided takes no more, except that a running member with an all-of
--- join may go on to wait for more (D26). A refusal or nil.
+-- May an edge lead to this downstream? A decided join takes no more edges, except that a running
+-- member with an all-of join may wait for more (D26). A refusal or nil.
 function M.check_downstream(f, x)
   if x.lifecycle_phase == "terminal" then return lease.not_active(x) end
   local g = join_record.load(f, tasks.uuid(x))
@@ -70,7 +70,7 @@ function M.check_downstream(f, x)
   return reply.refuse("edge_group_decided", g.group_state)
 end
 
--- Add an edge, already checked, and count it in its join. state: staged or unsatisfied.
+-- Add a checked edge and count it in its join. state: staged or unsatisfied.
 function M.link(f, e, now)
   e.created_at = digits.of(now)
   join_record.grow(join_record.load(f, e.down), 1)
@@ -85,8 +85,8 @@ local function list(lists, key, ...)
   for i = 1, select("#", ...) do found[#found + 1] = select(i, ...) end
 end
 
--- Add many edges, already checked, that their children wait for. Each list is written once. joins: those that there
--- are already, by their downstream; the others are new. An edge that is_only is new with its upstream.
+-- Add many checked, unsatisfied edges. Each list is written once. joins: the existing joins by
+-- downstream; the others are new. An edge that is_only is new with its upstream.
 function M.link_all(f, edges, now, joins)
   local ends, counts, grown = {}, {}, {}
   for i = 1, #edges do
@@ -104,8 +104,8 @@ function M.link_all(f, edges, now, joins)
   flow.add(f, "edge_count", #edges)
 end
 
--- A member, as far as a new edge needs it: of one that waits in a graph that is not complete, which a large graph asks
--- about thousands of times, that is its state alone.
+-- A member, as far as a new edge needs it. A large graph asks thousands of times about members that
+-- wait in an incomplete graph; their state is enough.
 function M.waiting_member(f, id)
   local core = "ff:exec:" .. f.tag .. ":" .. id .. ":core"
   if f.staged ~= "building" then return record.load(core) end
@@ -116,7 +116,7 @@ function M.waiting_member(f, id)
   return x
 end
 
--- The execution of a member; nil when it is none of this flow.
+-- The execution of a member; nil when it is not in this flow.
 function M.member(f, id)
   if id:sub(1, #f.tag + 1) ~= f.tag .. ":" or not M.is_member(f, id) then return nil end
   return record.load("ff:exec:" .. f.tag .. ":" .. id .. ":core")

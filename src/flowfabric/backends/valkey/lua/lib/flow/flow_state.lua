@@ -1,4 +1,4 @@
--- The state of a flow: the one rule that derives it (D24), and the writing of what a step has changed.
+-- The state of a flow: the one rule that derives it (D24), and the write of all changes of a step.
 -- @uses digits event flow
 local M = {}
 
@@ -8,7 +8,8 @@ local function left(f)
     - f.members_skipped
 end
 
--- open: nothing has started. running: something runs or may. blocked: nothing may, and something is left.
+-- open: no member has started. running: a member runs or may start. blocked: no member may start,
+-- and some are left.
 local function derived(f)
   if flow.has_ended(f) then return f.public_flow_state end
   if left(f) == 0 and f.node_count > 0 and f.work_count == 0 and not f.staged then
@@ -18,10 +19,10 @@ local function derived(f)
   return f.moving_count > 0 and "running" or "blocked"
 end
 
--- What is about to be written and dropped, of one flow after the other.
+-- The fields to write and to drop; the lists serve one flow after the other.
 local fields, gone = {"last_mutation_at"}, {}
 
--- Note what was marked. Answers how many are noted by then, and how many go.
+-- Add the marked fields. Answers the lengths of both lists.
 local function marked(f, n)
   local count = 0
   for name in pairs(f.changed) do
@@ -52,11 +53,11 @@ local function save(f, now)
   if count > 0 then redis.call("HDEL", f.core, unpack(gone, 1, count)) end
 end
 
--- Derive its state and write what has changed. Answers whether it has ended with this, which is an event like its going
--- on again. collected: the batch that it is part of, if any.
+-- Derive its state and write all changes. Answers whether the flow has ended with this step. Its
+-- end and its reopening are events. collected: the batch that it is part of, if any.
 function M.settle(f, now, collected)
   local goes_on = f.is_plain and f.public_flow_state == "running" and f.moving_count > 0 and not f.is_reopened
-  if goes_on then return save(f, now) end  -- nearly all of them
+  if goes_on then return save(f, now) end  -- the common case
   if f.is_reopened then
     event.append_flow(f, "flow_reopened", now, collected)
     f.is_reopened = nil
@@ -73,7 +74,7 @@ function M.settle(f, now, collected)
   return ends
 end
 
--- An ended flow goes on: one of its members runs again, or a new one came.
+-- Reopen an ended flow: a member runs again, or a new one was added.
 function M.reopen(f)
   flow.set(f, "public_flow_state", "running")
   f.ended_at, f.was_ended, f.is_reopened = nil, false, true

@@ -1,8 +1,8 @@
--- The durable work list of a partition: what flows had left when the budget of a step was used up.
--- @uses advance digits flow index_key member tasks terminal
+-- The durable work list of a partition: tasks that did not fit into the budget of a step.
+-- @uses advance digits flow index_key member tasks
 local M = {}
 
--- So many due items are looked at.
+-- At most MOST due items are read.
 local SET_ASIDE_MS, MOST = 60000, 1000
 
 local function key(tag) return index_key.partition({tag = tag}, "flow_work") end
@@ -15,7 +15,8 @@ local function of_flow(items, id)
   return found
 end
 
--- The due items of one flow, that of the oldest item unless one is asked for; nil when there are none.
+-- The due items of one flow: the given one, or the flow of the oldest item; nil when there are
+-- none.
 local function take(tag, now, flow_id)
   local items = redis.call("ZRANGE", key(tag), "-inf", now, "BYSCORE", "LIMIT", 0, MOST)
   local id = flow_id or #items > 0 and items[1]:match("^%S+")
@@ -36,15 +37,15 @@ local function carry_out(run, items, id)
   advance.drive(run)
 end
 
--- Carry out what is due, flow by flow, about `budget` edges or members of it; what is left of a task goes back on the
--- list. What fails is set aside for a while, so that it cannot block the rest. Answers how many items were taken, and
--- whether more may be due.
+-- Carry out due items flow by flow, about `budget` edges or members in all; the rest of a task goes
+-- back on the list. Failing items are set aside for a while, so that they cannot block others.
+-- Answers how many items were taken, and whether more may be due.
 function M.run(tag, now, budget, flow_id)
   local done = 0
   while budget > 0 do
     local items, id = take(tag, now, flow_id)
     if not items then return done, false end
-    local run = tasks.start(tag, now, terminal.finish, nil, budget)
+    local run = tasks.start(tag, now, nil, budget)
     if not pcall(carry_out, run, items, id) then
       for i = 1, #items do redis.call("ZADD", key(tag), digits.of(now + SET_ASIDE_MS), items[i]) end
     end
@@ -53,7 +54,7 @@ function M.run(tag, now, budget, flow_id)
   return done, true
 end
 
--- Whoever asks for work carries out a part of it first, so that a wide graph goes on without waiting for an engine.
+-- Each claim carries out some of it first, so that a wide graph advances without an engine.
 function M.run_some(tag, now) M.run(tag, now, tasks.BUDGET) end
 
 -- Has a flow work left?

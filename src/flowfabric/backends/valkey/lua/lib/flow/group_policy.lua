@@ -26,7 +26,7 @@ function M.is_same(g, wanted)
     and g.k == (wanted.k or 0)
 end
 
--- In place of whatever was said before.
+-- Replaces an earlier policy.
 function M.store(g, wanted, now)
   redis.call("HDEL", g.key, "on_satisfied", "k")
   join_record.write(g, "policy_variant", wanted.variant, "created_at", now)

@@ -1,4 +1,4 @@
--- What a member is given of its upstreams: by edge, the result of each that was satisfied and passes data (D27).
+-- The inputs of a member: by edge, the result of each satisfied upstream that passes data (D27).
 -- @uses edge flow tasks
 local M = {}
 
@@ -24,8 +24,8 @@ function M.of(x)
   return rows, table.concat(results)
 end
 
--- 0.2.0 passes a result by making it the payload. That is done where nothing is lost by it: the child has no payload
--- of its own, and this is its only edge that passes data.
+-- 0.2.0 passes a result by making it the payload. That is done only where nothing is lost: the
+-- child has no payload of its own, and this is its only edge that passes data.
 function M.inject(f, x, up)
   if redis.call("EXISTS", x.base .. ":payload") == 1 then return false end
   local edges, count = edge.page(f, edge.in_key(f, tasks.uuid(x)), 0), 0

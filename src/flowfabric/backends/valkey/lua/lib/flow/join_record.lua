@@ -1,5 +1,6 @@
--- The join of one downstream: how many of its edges must be satisfied, and how many are. Decided once (D26). A single
--- edge without a policy is a join by itself, and has no record until it is impossible; a flow says whether it has any.
+-- The join of one downstream: how many of its edges must be satisfied, and how many are. Decided
+-- once (D26). A single edge without a policy needs no record until it is impossible; has_joins says
+-- whether a flow has any.
 -- @uses edge flow
 local M = {}
 
@@ -8,7 +9,7 @@ M.DISPOSITIONS = {cancel_remaining = true, let_run = true}
 
 function M.key(f, uuid) return flow.member_key(f, "edgegroup", uuid) end
 
--- What fields mean that are absent; those that are numbers here are counts.
+-- Defaults of absent fields; numbers are counts.
 local DEFAULTS = {
   n = 0, k = 0, succeeded = 0, failed = 0, skipped = 0, policy_variant = "all_of", group_state = "pending",
 }
@@ -26,10 +27,10 @@ local function read(f, uuid)
   return setmetatable(g, ABSENT)
 end
 
--- That of a downstream which has no record.
+-- The join of a downstream without a record.
 function M.new(f, uuid) return setmetatable({f = f, key = M.key(f, uuid), n = 0, group_state = nil}, ABSENT) end
 
--- The join that an edge, which is not counted in it yet, leads to.
+-- The join that an uncounted edge leads to.
 function M.of_edge(f, e)
   local g = f.has_joins and read(f, e.down) or M.new(f, e.down)
   if not g.is_stored then g.n = 1 end
@@ -55,7 +56,7 @@ function M.write(g, ...)
   redis.call("HSET", g.key, ...)
 end
 
--- Take in `count` more edges, before they are there. A join that had been decided is open again.
+-- Add `count` edges before they are written. A decided join reopens.
 function M.grow(g, count)
   g.n = g.n + count
   if g.n == 1 and not g.is_stored then return end
@@ -72,7 +73,7 @@ end
 -- How many edges are open.
 function M.open_count(g) return g.n - g.succeeded - g.failed - g.skipped end
 
--- While there are fewer edges than must be satisfied the join is not complete, and nothing is certain.
+-- With fewer edges than must be satisfied the join is incomplete and stays pending.
 function M.decide(g)
   local k = needed(g)
   if g.n < k then return "pending" end
@@ -81,7 +82,7 @@ function M.decide(g)
   return "pending"
 end
 
--- Count one more resolved edge. Answers what the join has become with it; nil when it was decided before or is not yet.
+-- Count a resolved edge. Answers the new state of the join if this decided it; otherwise nil.
 function M.count(g, counter, now)
   g[counter] = g[counter] + 1
   local was_pending = g.group_state == "pending"
@@ -96,7 +97,7 @@ function M.count(g, counter, now)
   return g.group_state
 end
 
--- Take back one resolved edge. Answers whether the join is open with it.
+-- Take back a resolved edge. Answers whether the join is open again.
 function M.uncount(g, counter)
   g[counter] = math.max(0, g[counter] - 1)
   g.group_state = M.decide(g)
@@ -104,10 +105,10 @@ function M.uncount(g, counter)
   return g.group_state == "pending"
 end
 
--- Does the end of the join also end those that are still on their way to it?
+-- Does the decision also cancel the remaining upstreams?
 function M.cancels_rest(g) return g.policy_variant ~= "all_of" and g.on_satisfied == "cancel_remaining" end
 
--- Is there something to wait for?
+-- Is there an open join?
 function M.is_open(f, uuid)
   local g = M.load(f, uuid)
   return g.n > 0 and g.group_state == "pending"

@@ -1,8 +1,8 @@
--- What a transition of a member means for its flow. Executions without a flow never come here.
+-- The effect of a member's transition on its flow. Executions without a flow never come here.
 -- @uses digits flow flow_state index_key writes
 local M = {}
 
--- It runs, or will without anybody's help: its flow is not blocked.
+-- It runs or will run by itself: its flow is not blocked.
 local MOVING = {eligible_now = true, not_eligible_until_time = true, blocked_by_quota = true}
 
 function M.is_moving(x)
@@ -10,9 +10,9 @@ function M.is_moving(x)
   return x.lifecycle_phase == "active"
 end
 
--- Removals of a batch are written before its additions, so a member that moves twice in one batch would end up in both
--- places: what was collected is written in between.
-function M.write_earlier(x)
+-- A batch writes removals before additions, so a member that moves twice in one batch would end up
+-- in both indexes: write the collected entries in between.
+local function write_earlier(x)
   local collected = x.writes
   local touched = collected and collected.touched
   if not touched or not touched[x.id] then return end
@@ -20,32 +20,32 @@ function M.write_earlier(x)
   collected.touched = nil
 end
 
--- It moves in this batch, and may do so again.
+-- It moves in this batch, and may move again.
 function M.touch(x)
   local collected = x.writes
   if not collected then return end
-  M.write_earlier(x)
+  write_earlier(x)
   collected.touched = collected.touched or {}
   collected.touched[x.id] = true
 end
 
--- Before a transition: what it is compared with.
+-- Before a transition: the state to compare with.
 function M.leaves(x)
   M.touch(x)
   return {moving = M.is_moving(x), phase = x.lifecycle_phase}
 end
 
--- Does it come back to be claimed again?
+-- Does it return to be claimed again?
 local function returns(x, before)
   return x.lifecycle_phase == "runnable" and (before.phase == "active" or before.phase == "suspended")
 end
 
 local function item(f, kind, subject, from) return f.id .. " " .. kind .. " " .. subject .. " " .. from end
 
--- Work without which a flow does not end: all ends of its members are seen to, and what runs again is.
+-- Work that a flow must do before it ends: ends of its members, and replays.
 M.MUST_BE_DONE = {ended = true, reopen = true, reopen_skipped = true, reopen_cancelled = true, revive = true}
 
--- Work that a flow has left, for now or for later.
+-- Add work to the list, for now or later.
 function M.add_work(f, kind, subject, from, due)
   local key = index_key.partition(f, "flow_work")
   local added = redis.call("ZADD", key, digits.of(due), item(f, kind, subject, from))
@@ -56,10 +56,10 @@ function M.drop_work(f, kind, subject)
   redis.call("ZREM", index_key.partition(f, "flow_work"), item(f, kind, subject or "-", 0))
 end
 
--- A graph that was begun and not committed, or a flow that was announced and did not come, is given up after this time.
+-- An uncommitted graph, or an announced flow that was never created, is given up after this time.
 M.ABANDONED_MS = 3600000
 
--- The flow as the run of its batch knows it, if it does; it is settled with the others.
+-- The flow, if the run of the batch has read it; it is settled with the others.
 local function known_flow(x)
   local collected = x.writes or x.beside
   local run = collected and collected.run
@@ -68,7 +68,7 @@ local function known_flow(x)
   return f or nil
 end
 
--- After it: count it, unless whoever moves many of the flow does so in the end.
+-- After it: count the move, unless the caller settles the flow itself.
 function M.arrives(x, now, before)
   local is_moving = M.is_moving(x)
   local starts = x.lifecycle_phase == "active" and x.flow_state == "open"
@@ -79,7 +79,7 @@ function M.arrives(x, now, before)
   flow.add(f, "moving_count", (is_moving and 1 or 0) - (before.moving and 1 or 0))
   f.is_started = f.is_started or starts
   if starts and x.writes then x.writes.flow_states[f.id] = "running" end
-  -- Nobody can claim it any more.
+  -- It can no longer be claimed.
   if returns(x, before) and flow.has_ended(f) then M.add_work(f, "cancel", "-", 0, now) end
   if not is_known then flow_state.settle(f, now) end
 end

@@ -1,10 +1,10 @@
--- The only edge out of a member: its state stands in the member's own record, so that the end of the member is written
--- with what it makes of the edge. Field only_edge: `downstream state kind`, without what is usual: unsatisfied, and
--- success_only. In the text of such an edge, "-" stands for its state. A member that gets more edges, or one that came
--- after it, has none of this.
+-- The only edge out of a member: its state is in the member's own record, so that the end of the
+-- member and the state of the edge are one write. Field only_edge: `downstream state kind`, without
+-- the usual values unsatisfied and success_only. In the text of such an edge, "-" stands for its
+-- state. A member with more edges, or with an edge that was added later, has no such field.
 local M = {}
 
--- A value of more than 64 bytes would make the record of a member large; state and kind take 25 of them.
+-- A value of more than 64 bytes would make the record a large hash; state and kind take 25 bytes.
 local LONGEST = 39
 
 local function core(f, uuid) return "ff:exec:" .. f.tag .. ":" .. f.tag .. ":" .. uuid .. ":core" end
@@ -20,13 +20,13 @@ local function read(text)
   return down, state ~= "" and state or "unsatisfied", kind ~= "" and kind or "success_only"
 end
 
--- The field of a new member for its edge, which is new with it; nil where it does not fit.
+-- The field of a new member for its new edge; nil when it does not fit.
 function M.of_new(e)
   e.state, e.is_only = "unsatisfied", #e.down <= LONGEST
   return e.is_only and written(e) or nil
 end
 
--- As the record of the member has it. It has neither an id nor what else only the text of an edge says.
+-- The edge as the record of the member has it: without its id and the rest of the edge's text.
 function M.of(x, uuid)
   local down, state, kind = read(x.only_edge)
   return {up = uuid, state = state, down = down, kind = kind, is_only = true}
@@ -39,17 +39,18 @@ end
 
 function M.save(f, e) redis.call("HSET", core(f, e.up), "only_edge", written(e)) end
 
--- It is not the only one any more. Answers the state that it has.
+-- It is no longer the only edge. Answers its state.
 function M.drop(f, uuid)
   local state = M.state(f, uuid)
   if state then redis.call("HDEL", core(f, uuid), "only_edge") end
   return state
 end
 
--- The member is about to end with success. Where that satisfies its edge: the downstream. The field is to be written.
+-- The member is about to succeed. If that satisfies its edge: the downstream. The caller writes the
+-- field.
 function M.satisfy(x)
   local text = x.only_edge
-  if not text:find(" ", 1, true) then  -- nearly all of them
+  if not text:find(" ", 1, true) then  -- the common case
     x.only_edge = text .. " satisfied"
     return text
   end

@@ -1,32 +1,32 @@
--- Moving flows on is a run of tasks over one budget: each step of it is small, nothing recurses, and what the budget
--- leaves is put on the partition's work list (G8). A task: kind, f (its flow), uuid (a member, or "-"), from (a place).
--- @uses batch flow member record successors writes
+-- Flows advance by a run of tasks with one budget: each task is small, nothing recurses, and the
+-- rest goes on the work list of the partition (G8). A task: kind, f (its flow), uuid (a member, or
+-- "-"), from (a position).
+-- @uses batch flow member promotion record writes
 local M = {}
 
--- So many edges or members in one step; a batch, which is a step for each of its ends, has so many in all, because the
--- server's Lua can write no more than some thousand entries of an index at once.
+-- The edges and members that one step may look at. A batch, which has a step for each ending, has a
+-- budget in all, because the server's Lua can write only some thousand index entries at once.
 M.BUDGET = 256
 local BATCH_BUDGET = 4 * M.BUDGET
 
--- What may start is offered when all is written.
+-- Members that became ready are offered after everything is written.
 local function own_collector()
   local collected = writes.collector()
   collected.wakes_later = true
   return collected
 end
 
--- finish: the terminal routine, which cannot be named here because it starts runs itself. collected: the writes of the
--- batch that this is part of, if any.
-function M.start(tag, now, finish, collected, budget)
+-- collected: the writes of the batch that this run is part of, if any.
+function M.start(tag, now, collected, budget)
   local run = {
-    tag = tag, now = now, finish = finish, budget = budget or M.BUDGET, rest = BATCH_BUDGET, todo = {}, head = 1,
+    tag = tag, now = now, budget = budget or M.BUDGET, rest = BATCH_BUDGET, todo = {}, head = 1,
     last = {}, flows = {}, order = {}, collected = collected or own_collector(), is_own = not collected,
   }
   run.collected.run = run
   return run
 end
 
--- The flow as this run knows it, read once.
+-- The flow, read once per run.
 function M.flow(run, id)
   local f = run.flows[id]
   if f == nil then
@@ -37,27 +37,28 @@ function M.flow(run, id)
   return f or nil
 end
 
--- The flow that a member stands for, once it has come: one that names another parent, or none, is not its child.
+-- The flow that a member stands for, once it exists; a flow with another parent, or none, is not
+-- its child.
 function M.child(run, x)
   local core = flow.at(run.tag, x.child_flow_id).core
   return redis.call("HGET", core, "parent_execution_id") == x.id and M.flow(run, x.child_flow_id) or nil
 end
 
--- A flow that was read or made before.
+-- A flow that was read or created before.
 function M.know(run, f)
   run.flows[f.id] = f
   run.order[#run.order + 1] = f
 end
 
--- The next end of a batch.
+-- A new budget for the next ending of a batch.
 function M.renew_budget(run) run.budget = math.min(M.BUDGET, run.rest) end
 
 function M.uuid(x) return x.id:sub(#x.tag + 2) end
 
--- A member of a flow of this run; nil when it is gone or cannot be read.
+-- A member of a flow of this run; nil when it is gone or unreadable.
 function M.member(run, f, uuid)
   local id, collected = run.tag .. ":" .. uuid, run.collected
-  successors.release(collected, id, run.now)
+  promotion.queue(collected, id, run.now)
   local x = record.found(batch.at_id(run.tag, id, collected))
   if x then
     x.run, x.flow = run, f
@@ -66,10 +67,10 @@ function M.member(run, f, uuid)
   return x
 end
 
--- What is done when all joins are decided, or open again, that can be.
+-- Tasks that run after all others, when every join is decided or reopened.
 local LAST = {siblings = true, revive = true}
 
--- x: the member itself, where it is at hand.
+-- x: the member, if it was read already.
 function M.add(run, kind, f, uuid, from, x)
   local task = {kind = kind, f = f, uuid = uuid, from = from, x = x}
   local list = LAST[kind] and run.last or run.todo
@@ -84,13 +85,13 @@ function M.next(run)
   return task
 end
 
--- Use up the budget for `seen` items of a task that asked for `room`; there may be more of it.
+-- Spend the budget for `seen` items of a task that asked for `room`; there may be more.
 function M.spend(run, task, seen, room)
   run.budget, run.rest = run.budget - seen, run.rest - seen
   if seen == room then M.add(run, task.kind, task.f, task.uuid, task.from + seen) end
 end
 
--- Some members of the flow of a task, in their order.
+-- Members of the flow of a task, in order.
 function M.members(run, task)
   local room = run.budget
   local ids = redis.call("ZRANGE", flow.key(task.f, "members"), task.from, task.from + room - 1)

@@ -1,10 +1,10 @@
--- The new members of a graph, as one call brings them: checked, and not written yet.
+-- The new members of a graph in one call: checked, not written yet.
 -- @uses batch content reply submission tenant
 local M = {}
 
 function M.is_id(text) return text ~= "" and not text:find("[%s:]") end
 
--- One member: x (its names), A (the arguments of create), new (what content read).
+-- One member: x (its names), A (the arguments of create), new (from content.read).
 local function read_member(f, item, payload, now)
   local wrong = submission.check(item)
   if wrong then return nil, wrong end
@@ -34,7 +34,7 @@ function M.read(g, r, payloads)
   end
 end
 
--- Which of them stand for flows. A refusal or nil.
+-- The members that stand for flows. A refusal or nil.
 function M.read_child_flows(g, r)
   for _, pair in ipairs(r.child_flows) do
     local m = type(pair) == "table" and g.by_uuid[pair[1]]

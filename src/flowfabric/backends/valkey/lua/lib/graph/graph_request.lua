@@ -1,4 +1,4 @@
--- A part of a graph as one call brings it: members, edges and joins, all checked before anything is written (G4).
+-- A part of a graph in one call: members, edges and joins, all checked before the first write (G4).
 -- @uses batch cycle_check edge flow flow_making graph_members group_policy join_record only_edge reply
 local M = {}
 
@@ -16,7 +16,7 @@ local function check_lists(r)
   if #r.groups > MAX_EDGES then return reply.invalid("groups", "at most " .. MAX_EDGES, #r.groups) end
 end
 
--- A member by its uuid: a new one, or {number, uuid, x} of one that there was; nil for neither.
+-- A member by its uuid: a new one, or {number, uuid, x} of an existing one; nil for neither.
 local function find(g, uuid)
   if g.by_uuid[uuid] or g.known[uuid] then return g.by_uuid[uuid] or g.known[uuid] end
   local id = g.f.tag .. ":" .. uuid
@@ -41,8 +41,8 @@ local function check_ends(g, e, up, down)
   end
 end
 
--- Edges from earlier to later members close no cycle. Where there are others, a cycle needs a new edge to a member that
--- was there before.
+-- Edges from earlier to later members close no cycle. With other edges, a cycle needs a new edge to
+-- an existing member.
 local function check_cycles(g)
   if not g.is_unordered and not g.f.unordered then return nil end
   for _, e in ipairs(g.edges) do
@@ -96,7 +96,8 @@ local function each(g, items, read)
   end
 end
 
--- What is to be written: members, edges, groups; or nil and a refusal. f: the flow, with counts of 0 when it is new.
+-- The parts to write: members, edges, groups; or nil and a refusal. f: the flow, with counts of 0
+-- when it is new.
 function M.read(f, r, payloads, now)
   local g = {
     f = f, now = now, members = {}, by_uuid = {}, known = {}, old = {}, edges = {}, edge_ids = {}, groups = {},
@@ -116,7 +117,7 @@ local function is_group_known(f, item)
   return wanted and group_policy.is_same(join_record.load(f, item[1]), wanted)
 end
 
--- Was this very part written before? Its first member, edge or join tells.
+-- Was this part written before? Its first member, edge or join tells.
 function M.is_known(f, r)
   local first, link, join = (r.members or {})[1], (r.edges or {})[1], (r.groups or {})[1]
   if first then return flow_making.is_member(f, f.tag .. ":" .. tostring(first[1])) end

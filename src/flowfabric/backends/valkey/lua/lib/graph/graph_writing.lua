@@ -1,9 +1,10 @@
--- Writing a part of a graph that was checked: members, edges and joins, and what follows from them at once.
--- @uses advance edge edge_life flow flow_making group_policy join_record member parked_handoff submit tasks terminal
---       update writes
+-- Write a checked part of a graph: members, edges and joins, and their immediate effects.
+-- @uses advance edge edge_life flow flow_making group_policy join_record member parked_handoff submit tasks update
+--       writes
 local M = {}
 
--- A member that waits for something is created waiting: it cannot be claimed before its edges are in place (D19).
+-- A member with dependencies is created blocked: it cannot be claimed before its edges are in place
+-- (D19).
 local function create_member(f, m, now)
   local fields, new = m.new.fields, m.new
   local function add(name, value)
@@ -24,7 +25,7 @@ local function create_member(f, m, now)
   flow_making.enlist(f, m.x)
 end
 
--- Answers what is to be offered to claims that wait, when all of the graph is in place.
+-- Answers the writes to offer to parked claims once all of the graph is in place.
 local function create_members(g)
   local collected = writes.collector()
   collected.accepted, collected.wakes_later = {}, true
@@ -36,7 +37,7 @@ local function create_members(g)
   return collected
 end
 
--- The joins that there are before the edges come: of members that were there before, and those with a policy.
+-- The joins that exist before the edges: of existing members, and those with a policy.
 local function known_joins(g)
   local joins = {}
   for _, m in ipairs(g.old) do
@@ -49,7 +50,7 @@ local function known_joins(g)
   return joins
 end
 
--- Members that were there before: a downstream waits for its new edges, and an upstream that has ended resolves them.
+-- Existing members: a downstream waits for its new edges, and an ended upstream resolves them.
 local function connect_known(g, run)
   for _, m in ipairs(g.old) do
     m.x.run, m.x.flow = run, g.f
@@ -72,10 +73,11 @@ function M.commit(f, run, parent)
   if was_staged and not f.staged then tasks.add(run, "release", f, "-", 0) end
 end
 
--- r: create, commit and what a new flow says of itself. parent: the member that stands for this flow, if one does.
+-- r: create, commit and the description of a new flow. parent: the member that stands for this
+-- flow, if any.
 function M.write(g, r, parent)
   local f, now = g.f, g.now
-  local run = tasks.start(f.tag, now, terminal.finish)
+  local run = tasks.start(f.tag, now)
   local is_held = parent and not parent.child_released_at
   if r.create then
     r.staged = (not r.commit and "building") or (is_held and "held") or nil

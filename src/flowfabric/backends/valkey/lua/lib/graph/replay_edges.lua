@@ -1,8 +1,10 @@
--- A finished member runs again: what came of its end is taken back where nothing has been built on it (D23).
--- @uses advance edge flow flow_failure flow_state join_record replay_members reply tasks terminal
+-- Replay a finished member: effects of its end are taken back, unless a later member has run
+-- because of them (D23).
+-- @uses advance edge flow flow_failure flow_state join_record replay_members reply tasks
 local M = {}
 
--- A refusal or nil: what was cancelled as a whole stays so, and a flow whose stand-in has ended is not run again.
+-- A refusal or nil: a cancelled flow stays cancelled, and a flow whose stand-in has ended is not
+-- replayed.
 function M.check(x)
   if x.child_flow_id then return reply.refuse("replay_not_allowed", "child_flow") end
   local f = x.flow_id and flow.load(x.tag, x.flow_id)
@@ -11,8 +13,9 @@ function M.check(x)
   if f.parent_execution_id and flow.has_ended(f) then return reply.refuse("replay_not_allowed", "child_flow") end
 end
 
--- A member waits again for those that run again, and one that never ran for those whose end had made it impossible;
--- where the upstream has succeeded since then it waits for nothing.
+-- A replayed member waits again for upstreams that run again; one that never ran also waits for
+-- upstreams whose end had made it impossible. An upstream that has succeeded since then counts as
+-- satisfied.
 local function reopen_in(run, f, x)
   local is_first = x.terminal_outcome == "skipped" or not replay_members.has_run(x)
   for _, e in ipairs((edge.page(f, edge.in_key(f, tasks.uuid(x)), 0))) do
@@ -30,12 +33,12 @@ local function reopen_in(run, f, x)
   end
 end
 
--- Before the member itself moves: its flow goes on. Answers the state that it comes to, and a run to end; nil when it
--- has no flow.
+-- Before the member itself moves: reopen its flow. Answers its next state and a run to finish; nil
+-- when it has no flow.
 function M.begin(x, now)
   local f = x.flow_id and flow.load(x.tag, x.flow_id)
   if not f then return nil end
-  local run, uuid = tasks.start(x.tag, now, terminal.finish), tasks.uuid(x)
+  local run, uuid = tasks.start(x.tag, now), tasks.uuid(x)
   tasks.know(run, f)
   tasks.add(run, replay_members.task_of(x), f, uuid, 0)
   if flow.is_closed(f) then tasks.add(run, "revive", f, "-", 0) end

@@ -1,5 +1,5 @@
--- A member that runs again brings others back (D23): those that were skipped because of it and those that fell with
--- their flow, where nothing has been built on how they ended.
+-- A replayed member brings others back (D23): those that were skipped because of it and those that
+-- were cancelled with their flow, unless a later member has run because of their end.
 -- @uses attempt edge flow flow_failure index join join_record policy steps suspension tasks transition
 local M = {}
 
@@ -13,34 +13,36 @@ M.QUEUED = {
 local HELD = {event = "blocked", state = M.BLOCKED}
 local CLEARED = {"completed_at", "failure_reason", "cancellation_reason", "cancelled_by", "step_count"}
 
--- How joins counted the impossible edges out of a member, by their kind; the task says how the member had ended.
+-- How joins counted the impossible edges out of a member, by kind; the task says how the member had
+-- ended.
 local COUNTERS = {
   reopen = {success_only = "failed", on_failure = "skipped"},
   reopen_skipped = {success_only = "skipped", on_failure = "skipped"},
   reopen_cancelled = {success_only = "failed", on_failure = "failed"},
 }
 
--- The task that opens the edges out of a member that has ended.
+-- The task that reopens the edges out of an ended member.
 function M.task_of(x)
   if x.terminal_outcome == "skipped" then return "reopen_skipped" end
   local is_cancelled = x.terminal_outcome == "cancelled" and join.is_failure(x, x.terminal_outcome)
   return is_cancelled and "reopen_cancelled" or "reopen"
 end
 
--- One that stands for a flow has, too, when it was released or has ended: that flow is not brought back.
+-- A member that stands for a flow counts as run once it was released or has ended: that flow is not
+-- replayed.
 function M.has_run(x)
   if x.child_flow_id then return x.child_released_at ~= nil or x.lifecycle_phase == "terminal" end
   return x.current_attempt_id ~= nil
 end
 
--- What its attempts did is over: it begins without steps and waits.
+-- Start over, without the steps and waits of earlier attempts.
 function M.start_over(x, now)
   attempt.archive_ended(x, now)
   steps.clear(x)
   suspension.forget(x, now)
 end
 
--- Its time begins anew.
+-- Its deadline starts again.
 function M.set_deadline(x, now)
   local deadline = policy.deadline_of(policy.stored(x))
   if deadline then index.set_deadline(x, now + deadline) end
@@ -61,7 +63,7 @@ local function revive(run, f, x, where)
   M.set_deadline(x, run.now)
 end
 
--- Open an edge again; task: how its upstream had ended. Answers whether its join is open with it.
+-- Reopen an edge; task: how its upstream had ended. Answers whether its join is open again.
 function M.take_back(f, e, task)
   local g = join_record.load(f, e.down)
   local counter = e.state == "satisfied" and "succeeded" or COUNTERS[task][e.kind]
@@ -73,14 +75,14 @@ function M.take_back(f, e, task)
   return is_open
 end
 
--- Its flow failed fast, and ended it with all others.
+-- Was it cancelled because its flow failed fast?
 local function fell_with_flow(x)
   return x.terminal_outcome == "cancelled" and x.cancelled_by == "flow_cascade"
     and x.cancellation_reason == "flow_failed"
 end
 
--- One that was waiting to start waits for its dependencies again; one that was skipped does so for the first time, and
--- what was skipped because of it does, too.
+-- A member that was waiting to start waits for its dependencies again; a skipped member comes back,
+-- and so do members that were skipped because of it.
 local function hold(run, f, x)
   if x.lifecycle_phase == "runnable" then
     if x.eligibility_state ~= "blocked_by_dependencies" then transition.apply(x, run.now, HELD) end
@@ -91,7 +93,8 @@ local function hold(run, f, x)
   if is_skipped then tasks.add(run, "reopen_skipped", f, tasks.uuid(x), 0) end
 end
 
--- The tasks "reopen…": the edges out of a member that runs again, or was revived. It may have ended again by now.
+-- The tasks "reopen…": the edges out of a replayed or revived member. It may have ended again by
+-- now.
 function M.reopen(run, task)
   local f, room = task.f, run.budget
   local upstream = not flow.has_ended(f) and tasks.member(run, f, task.uuid)
@@ -108,7 +111,7 @@ function M.reopen(run, task)
   end
 end
 
--- One that stood for a flow is not brought back, so its own flow cannot succeed any more.
+-- A member that stood for a flow is not revived, so its own flow cannot succeed any more.
 local function revive_member(run, f, x)
   local uuid, outcome = tasks.uuid(x), x.terminal_outcome
   if fell_with_flow(x) and x.child_flow_id then
@@ -118,12 +121,12 @@ local function revive_member(run, f, x)
     local waits = g.n > 0 and g.group_state == "pending"
     if g.group_state ~= "impossible" then revive(run, f, x, waits and M.BLOCKED or M.QUEUED) end
   elseif outcome ~= "skipped" then
-    tasks.add(run, "ended", f, uuid, 0, x)  -- its flow was closed then, and may have left its edges as they were
+    tasks.add(run, "ended", f, uuid, 0, x)  -- the closed flow may have left its edges open
   end
 end
 
--- The task "revive": the members of a flow that had failed fast and goes on, when all edges are open that are to be. A
--- failure that still stands ends it again.
+-- The task "revive": the members of a reopened flow that had failed fast, after all edges are
+-- reopened. A failure that remains ends it again.
 function M.revive(run, task)
   local f = task.f
   if flow.has_ended(f) then return end

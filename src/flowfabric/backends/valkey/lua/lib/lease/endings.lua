@@ -2,12 +2,12 @@
 -- @uses batch lease_ops reply writes
 local M = {}
 
--- Nearly all are completions by whoever holds the lease. These are members of the list itself, one after the other, so
--- that none of them needs a list of its own; any other ending is a list in the list.
+-- Most endings are completions by the lease holder. Their members are in the list itself, one after
+-- the other, so that they need no list of their own; any other ending is a list in the list.
 local PLAIN = batch.shape(1, {"uuid", "lease_id", "lease_epoch", "attempt_id", "result_encoding"})
 M.MEMBERS = #PLAIN.names
 
--- The arguments of every completion, one after the other.
+-- The arguments of a completion; the table serves one after the other.
 local given = {}
 
 local function complete(x, now, payload, lease_id, lease_epoch, attempt_id, source, encoding)
@@ -47,8 +47,9 @@ local function run_plain(tag, list, at, collected, now, payload)
   return complete(x, now, payload, list[at + 1], list[at + 2], list[at + 3], "lease_holder", list[at + 4])
 end
 
--- The outcomes, one for each ending, and what was collected, which is not written yet. This worker is the first to fill
--- what it leaves, and to take what may start because of it; of the rest the others are told later.
+-- The outcomes, one for each ending, and the collected writes, which are not flushed yet. This
+-- worker is the first to fill the free slots and to take members that became ready; the rest is
+-- announced later.
 function M.run(tag, list, payloads, now, holds_back)
   local outcomes, collected, at, count = {}, writes.collector(), 1, 0
   collected.tells_later, collected.wakes_later, collected.permits = true, true, {}
@@ -65,7 +66,7 @@ function M.run(tag, list, payloads, now, holds_back)
       outcome = run_listed(tag, list[at], collected, now, payloads[count])
       at = at + 1
     end
-    outcomes[count] = outcome == lease_ops.COMPLETED and 1 or outcome  -- nearly all of them: said as shortly as can be
+    outcomes[count] = outcome == lease_ops.COMPLETED and 1 or outcome  -- the short form of the common case
   end
   return outcomes, collected
 end

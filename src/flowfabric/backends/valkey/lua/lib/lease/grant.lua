@@ -4,13 +4,13 @@ local M = {}
 
 function M.key(x) return x.base .. ":claim_grant" end
 
--- The record says until when a grant is out, so that a claim of many need not look for the grants of all.
--- An offer is out in the same way; not for whom it was made, once its limits have admitted it.
+-- The record says until when a grant is out, so that a batch claim need not read the grants. An
+-- offer is out in the same way, but not for its own worker once its limits have admitted it.
 function M.is_out(x, now)
   return x.claim_grant_until ~= nil and tonumber(x.claim_grant_until) >= now and not x.is_admitted
 end
 
--- Refusal or nil: is this worker's grant out and alive?
+-- A refusal or nil: does this worker hold a valid grant?
 function M.check(x, worker_id, now)
   local held = redis.call("HMGET", M.key(x), "worker_id", "grant_expires_at")
   if held[1] ~= worker_id then return reply.refuse("invalid_claim_grant") end

@@ -1,8 +1,9 @@
--- What the holder of a lease may do with it: renew, complete, fail. One routine each for single calls and batches.
+-- The operations of a lease holder: renew, complete, fail. One routine each for single calls and
+-- batches.
 -- @uses failure index lease policy reply terminal update writes
 local M = {}
 
--- What every completion is answered with.
+-- The reply to every completion.
 M.COMPLETED = {1, "OK", "completed"}
 
 local FAILED = {event = "failed", stream_reason = "attempt_failure"}

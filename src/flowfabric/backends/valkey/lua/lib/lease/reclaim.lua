@@ -1,4 +1,4 @@
--- Taking over an execution whose lease was lost, and ending it when that happened too often (D10).
+-- Reclaim an execution whose lease was lost, or fail it at the reclaim cap (D10).
 -- @uses policy reply terminal
 local M = {}
 

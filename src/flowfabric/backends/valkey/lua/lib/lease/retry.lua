@@ -1,4 +1,5 @@
--- Whether a failed attempt is tried again, and when. Pure arithmetic; flowfabric.core.retry says the same.
+-- Whether and when a failed attempt is retried. Pure arithmetic; flowfabric.core.rules.retry is the
+-- same rule in Python.
 local M = {}
 
 local MAX_REQUESTED_DELAY = 86400000

@@ -1,10 +1,10 @@
--- What is spent or allowed: dimensions, each with a whole amount. One that is named twice has the sum of both.
+-- Amounts: dimensions, each with a whole amount. A dimension that is named twice gets the sum.
 -- @uses args reply
 local M = {}
 
 local MOST, NAME_BYTES = 64, 64
 
--- A refusal, or nil for a number of dimensions that one call may have.
+-- A refusal, or nil for an allowed number of dimensions.
 function M.check_count(name, count)
   if count < 1 or count > MOST then return reply.invalid(name, "1 to " .. MOST, count) end
 end
@@ -36,7 +36,8 @@ local function read(texts, count, name_at, amount_at, what)
   return list
 end
 
--- {name, amount} in the order of their first naming, or nil and a refusal: `count` names, then as many amounts.
+-- {name, amount} in the order of their first naming, or nil and a refusal: `count` names, then as
+-- many amounts.
 function M.parallel(texts, count, what)
   return read(texts, count, function(i) return i end, function(i) return count + i end, what)
 end

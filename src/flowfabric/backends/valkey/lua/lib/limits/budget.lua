@@ -1,13 +1,14 @@
--- A budget: its definition, its limits, what is used of them and what is held for reservations.
+-- A budget: its definition, limits, usage, and amounts held for reservations.
 --
--- One rule for every limit: an amount fits when used + held + amount is not more than the limit. A limit of 0 is none.
+-- One rule for every limit: an amount fits when used + held + amount is not above the limit. A
+-- limit of 0 is no limit.
 -- @uses digits event reply tenant
 local M = {}
 
--- The most that is counted: beyond it, whole numbers are not exact any more.
+-- The largest count: above it, whole numbers are no longer exact.
 M.MAX_TOTAL = 9007199254740991
 
--- Names of the budget and its keys, without reading it; nil and a refusal for a key that is not a budget's.
+-- Names of the budget and its keys, without reading it; nil and a refusal for another kind of key.
 function M.at(key)
   local tag, id = key:match("^ff:budget:(%b{}):([^:%s]+)$")
   if not tag then return nil, reply.invalid("budget", "ff:budget:{tag}:<budget_id>", key) end
@@ -42,8 +43,8 @@ local function split_limits(b, stored)
   end
 end
 
--- The whole budget. An absent one and an unreadable one are different refusals (G11); one of another namespace is
--- absent. namespace: of the execution that it is asked for, if that was said.
+-- The whole budget. Absent and unreadable budgets are different refusals (G11); one of another
+-- namespace counts as absent. namespace: of the execution that asks, if known.
 function M.load(key, namespace)
   local b, refusal = M.at(key)
   if not b then return nil, refusal end
@@ -65,7 +66,7 @@ end
 
 function M.used(b, name) return b.used[name] or 0 end
 
--- What counts against the limit: spent already, or held for what is about to be.
+-- The amount that counts against the limit: spent or held.
 function M.taken(b, name) return (b.used[name] or 0) + (b.held[name] or 0) end
 
 function M.fits(b, name, amount)
@@ -73,13 +74,13 @@ function M.fits(b, name, amount)
   return not limit or M.taken(b, name) + amount <= limit
 end
 
--- Would it not even fit if nothing were held?
+-- Is the amount too large even without the holds?
 function M.is_over(b, name, amount)
   local limit = b.hard[name]
   return limit ~= nil and M.used(b, name) + amount > limit
 end
 
--- Is the soft limit passed?
+-- Is the soft limit exceeded?
 function M.is_above_soft(b, name)
   local limit = b.soft[name]
   return limit ~= nil and M.used(b, name) > limit
@@ -87,11 +88,11 @@ end
 
 function M.is_breached(b) return b.def.breached_at ~= nil and b.def.breached_at ~= "" end
 
--- There is something for the engine to do, now or at a time that it does not know yet.
+-- The engine has work with this budget, now or at a time that it does not know yet.
 function M.announce(b) redis.call("PUBLISH", "ff:budget", b.tag) end
 
--- A limit was passed: a line of the log, and a notice that the engine is to act on, once for each kind and dimension
--- until it has.
+-- A limit was exceeded: add a line to the log and a notice for the engine, once for each kind and
+-- dimension until the engine has acted.
 local function tell(b, kind, name, now)
   local numbers = digits.of(M.used(b, name)) .. " of " .. digits.of(b[kind][name])
   event.append_budget(b, "budget_" .. kind .. "_breached", now, name .. " " .. numbers)
@@ -99,13 +100,13 @@ local function tell(b, kind, name, now)
   M.announce(b)
 end
 
--- Note that a soft limit was passed.
+-- Note that a soft limit was exceeded.
 function M.pass_soft(b, name, now)
   redis.call("HINCRBY", b.key, "soft_breach_count", 1)
   tell(b, "soft", name, now)
 end
 
--- Note a breach: once, however often it is met, until it is over (D20).
+-- Note a breach once, until it ends (D20).
 function M.breach(b, name, now)
   if M.is_breached(b) then return end
   local at = digits.of(now)
@@ -115,8 +116,8 @@ function M.breach(b, name, now)
   tell(b, "hard", name, now)
 end
 
--- The breach of a dimension is over: by a reset, a higher limit or spend that was given back. When another dimension is
--- above its limit, the budget stays breached, in that one.
+-- The breach of a dimension ends: by a reset, a higher limit or returned spend. If another
+-- dimension is above its limit, the budget stays breached in that one.
 function M.reopen(b, now)
   redis.call("ZREM", "ff:idx:" .. b.tag .. ":budget_notices", "hard " .. b.id .. " " .. (b.def.last_breach_dim or ""))
   for name in pairs(b.hard) do
@@ -130,7 +131,7 @@ function M.reopen(b, now)
   b.def.breached_at = nil
 end
 
--- nil, or why nothing may start on this budget now: the dimension, what is taken of it and its limit.
+-- nil, or why nothing may start on this budget now: the dimension, its usage and its limit.
 function M.obstacle(b)
   if M.is_breached(b) then
     local name = b.def.last_breach_dim

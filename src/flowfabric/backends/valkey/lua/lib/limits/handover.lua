@@ -1,5 +1,6 @@
--- What a step that ends a stretch of running, or an offer, owes to limits on other slots: one entry in a list of the
--- partition, made in the same step. Whoever drains the list pays it there, and takes the entry off afterwards (D20).
+-- A step that ends a stretch of running, or an offer, owes slots or amounts to limits in other
+-- partitions: it adds one entry to a list of its own partition. The drain of the list pays the
+-- limit, then removes the entry (D20).
 -- @uses digits permit ticket
 local M = {}
 
@@ -21,7 +22,8 @@ local function write(tag, now, entry, collected)
   redis.call("PUBLISH", "ff:handover", tag)
 end
 
--- What the execution owes; is_used: it has run, otherwise it was only offered. A permit may pass on instead.
+-- The debt of the execution; is_used: it has run, otherwise it was only offered. A permit may pass
+-- on instead.
 function M.add(x, now, is_used)
   local was = ticket.read(x) or {ticket = 0, quotas = "-"}
   local slot = permit.read(x) or {owner = x.id, ticket = was.ticket}
@@ -38,7 +40,7 @@ function M.add(x, now, is_used)
   }, x.writes or x.beside)
 end
 
--- Permits that nobody here took over.
+-- Return permits that no other execution took over.
 function M.give_back(tag, now, collected)
   for _, slot in ipairs(collected.permits) do
     local quota = slot.limit:match("^q:(%x+%-[%x-]+)")

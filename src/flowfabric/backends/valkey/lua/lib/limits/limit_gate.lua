@@ -1,9 +1,9 @@
--- Executions with limits, as a claim meets them: offered to the worker, so that their limits can be asked, or put
--- behind those that wait already.
+-- Executions with limits, as a claim finds them: offered to the worker, which then asks their
+-- limits, or queued behind others that wait.
 -- @uses limit_queue limit_scopes offering transition
 local M = {}
 
--- A limit whose slot cannot tell is looked at again after so long, whatever else happens.
+-- A limit is checked again after this time at the latest, in case its announcement is lost.
 M.SAFETY_MS = 5000
 
 local function step(eligibility, reason)
@@ -13,12 +13,12 @@ local function step(eligibility, reason)
   }
 end
 
--- By what the name of the limit begins with.
+-- By the first letter of the limit's name.
 local STEPS = {
   b = step("blocked_by_budget", "waiting_for_budget"), q = step("blocked_by_quota", "waiting_for_quota"),
 }
 
--- Take it out of the queue until its limit lets it go. look_at: when somebody looks at the limit at the latest.
+-- Block it until its limit releases it. look_at: when the limit is checked again at the latest.
 function M.hold(x, limit, detail, look_at, now)
   local blocking = STEPS[limit:sub(1, 1)]
   local set = {"blocking_detail", detail, "waits_for", limit, "limit_pass", ""}
@@ -28,7 +28,7 @@ end
 
 function M.is_limited(x) return limit_scopes.of(x) ~= nil end
 
--- What becomes of one that was found: nil, it has no limits and is taken; "held"; or the row of an offer.
+-- nil: it has no limits and is taken; "held"; or the row of an offer.
 function M.meet(x, worker_instance_id, now)
   local limits = limit_scopes.of(x)
   if not limits then return nil end

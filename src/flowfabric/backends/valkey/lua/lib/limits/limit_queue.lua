@@ -1,8 +1,9 @@
--- Executions that wait for a limit, in the order of their lane, and when each such limit is looked at next.
+-- Executions that wait for a limit, in the order of their lane, and when each limit is checked
+-- next.
 -- @uses digits order
 local M = {}
 
--- Names of what an execution may be counted by, where a quota counts each key by itself.
+-- The names by which a quota with counts per key may count an execution.
 local KEYED = {namespace = "namespace", lane = "lane_id", execution_kind = "execution_kind",
   concurrency_key = "concurrency_key"}
 
@@ -12,10 +13,10 @@ function M.looks_key(tag) return "ff:part:" .. tag .. ":limit_looks" end
 
 function M.count(tag, limit) return redis.call("ZCARD", M.key(tag, limit)) end
 
--- An earlier look stays as it is.
+-- An earlier check stays as it is.
 function M.look_at(tag, limit, at) redis.call("ZADD", M.looks_key(tag), "LT", digits.of(at), limit) end
 
--- The next look: at a time, or none when nobody waits.
+-- The next check: at a time, or none when no execution waits.
 function M.set_look(tag, limit, at)
   if M.count(tag, limit) == 0 then
     redis.call("ZREM", M.looks_key(tag), limit)
@@ -49,7 +50,7 @@ local function names(x, limits)
   return out
 end
 
--- The first of its limits that others wait for already; who comes later waits behind them.
+-- The first of its limits that others wait for already; a new execution waits behind them.
 function M.closed(x, limits)
   if x.limit_pass or redis.call("EXISTS", M.looks_key(x.tag)) == 0 then return nil end
   local list = names(x, limits)

@@ -1,9 +1,9 @@
--- What a step owes to the limits of its execution, besides what it does to the execution itself.
+-- Settle the limits of an execution in its transition.
 -- @uses limit_queue offering
 local M = {}
 
--- Before a transition of an execution that waits for a limit, was offered or runs under a ticket. Answers the fields to
--- set with it. phase: the one it comes into.
+-- Before a transition of an execution that waits for a limit, is on offer or runs under a ticket.
+-- Answers the fields to set with it. phase: the new phase.
 function M.leave(x, now, phase, set)
   set = set or {}
   local function drop(name) set[#set + 1], set[#set + 2] = name, "" end

@@ -1,5 +1,5 @@
--- Which budgets and quota policies an execution has: its own, and those of its lane, its namespace and its flow. Those
--- of scopes are kept in every partition, so that a claim need not ask elsewhere whether there are any.
+-- The budgets and quota policies of an execution: its own, and those of its lane, namespace and
+-- flow. Each partition keeps the attachments of scopes, so that a claim need not ask elsewhere.
 -- @uses suspension
 local M = {}
 
@@ -22,7 +22,7 @@ local function add(list, csv)
   end
 end
 
--- What is attached to its scopes. Most partitions have nothing attached at all, which a batch asks once.
+-- The attachments of its scopes. Most partitions have none at all; a batch checks that once.
 local function of_scopes(x)
   local memo = x.writes or x.beside or x
   if memo.has_attached == nil then memo.has_attached = redis.call("EXISTS", M.key(x.tag)) == 1 end
@@ -34,14 +34,15 @@ end
 -- The execution, or the flow, is about to be deleted.
 function M.forget(tag, kind, id) redis.call("HDEL", M.key(tag), kind .. ":" .. id) end
 
--- It was suspended until somebody decides about its budget, and comes back with the answer: only it can act on it, so
--- that budgets do not keep it from starting.
+-- It was suspended for a decision about its budget and resumes with the answer. Only the execution
+-- can act on it, so budgets do not block its start.
 local function is_answered(x)
   if x.attempt_state ~= "attempt_interrupted" then return false end
   return redis.call("HGET", suspension.key(x), "reason_code") == "paused_by_budget"
 end
 
--- {budgets, quotas, is_answered}, lists of ids; nil when it has none. All of them count, so the strictest decides.
+-- {budgets, quotas, is_answered}, lists of ids; nil when it has none. All of them apply, so the
+-- strictest decides.
 function M.of(x)
   local found, count = of_scopes(x)
   if not found and not x.budget_ids and not x.quota_policy_id then return nil end
@@ -57,7 +58,7 @@ function M.of(x)
   return {budgets = budgets, quotas = quotas, is_answered = #budgets > 0 and is_answered(x)}
 end
 
--- The same text with an id added or taken away; nil when nothing is left.
+-- The same text with an id added or removed; nil when nothing is left.
 function M.changed(text, kind, id, is_added)
   local parts, list, kept = {}, {}, {}
   parts.budget, parts.quota = (text or "|"):match("^(.-)|(.*)$")

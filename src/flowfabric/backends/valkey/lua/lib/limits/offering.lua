@@ -1,8 +1,9 @@
--- Offers: a claim that meets an execution with limits offers it to its worker for a short while, in which the limits
--- are asked. Nobody else takes it meanwhile. The record says under which ticket it is to be, or was, admitted.
+-- Offers: a claim that finds an execution with limits offers it to its worker for a short time, in
+-- which the worker asks the limits. No other worker can take it meanwhile. The record holds the
+-- ticket of the admission.
 --
--- Only this module writes that. Whatever ticket the record held is owed from the same step on
--- (lib/limits/handover.lua), since nobody but the record knows of it.
+-- Only this module writes the ticket. A replaced ticket is owed to its limits from the same step on
+-- (lib/limits/handover.lua), because only the record knows it.
 -- @uses digits handover permit ticket
 local M = {}
 
@@ -14,14 +15,14 @@ function M.key(tag) return "ff:part:" .. tag .. ":offers" end
 
 local function csv(ids) return #ids > 0 and table.concat(ids, ",") or "-" end
 
--- Put a ticket in the place of the one there was, if any. The rest: other fields that are set with it.
+-- Replace the ticket, if any. The rest: other fields to set with it.
 local function put(x, now, parts, ...)
   if x.admission then handover.add(x, now, false) end
-  x.admission = table.concat(parts, " ")
+  x.admission, x.is_plain = table.concat(parts, " "), false
   redis.call("HSET", x.core, "admission", x.admission, ...)
 end
 
--- Note that whoever has this worker's grant until then is to be admitted to these limits; answers the ticket.
+-- Note the limits that this worker's claim has to be admitted to; answers the ticket.
 function M.note(x, limits, worker_instance_id, until_ms, now, ...)
   local number, due = digits.of(ticket.next(x, now)), digits.of(until_ms)
   local parts = {number, due, csv(limits.quotas), csv(limits.budgets), worker_instance_id}
@@ -31,13 +32,13 @@ function M.note(x, limits, worker_instance_id, until_ms, now, ...)
   return number
 end
 
--- It runs on a slot that was another's: there is nothing to ask.
+-- It runs on the slot of another execution: there is nothing to ask.
 function M.inherit(x, limits, worker_instance_id, slot, now)
   put(x, now, {"0", "0", csv(limits.quotas), "-", worker_instance_id}, "permit", permit.text(slot))
   permit.take_over(x, slot)
 end
 
--- What is asked of its limits, as a row: who it is and what they are.
+-- The row of the question to its limits: the execution and its limits.
 function M.row(x, limits, number)
   local budgets = limits.is_answered and "" or table.concat(limits.budgets, ",")
   return {
@@ -46,7 +47,7 @@ function M.row(x, limits, number)
   }
 end
 
--- Offer it to a worker: its row.
+-- Offer it to a worker; answers its row.
 function M.make(x, limits, worker_instance_id, now)
   local until_ms = now + M.TTL_MS
   x.claim_grant_until = digits.of(until_ms)
@@ -54,18 +55,18 @@ function M.make(x, limits, worker_instance_id, now)
   return M.row(x, limits, number)
 end
 
--- Was it offered to this worker, and still is? number: the ticket that its limits have admitted, where that is known:
--- another one was admitted by nobody yet.
+-- Is it on offer to this worker? number: the ticket that its limits have admitted, if known;
+-- another ticket is not admitted yet.
 function M.is_for(x, worker_instance_id, now, number)
   local offer = ticket.read(x)
   return offer ~= nil and offer.worker_instance_id == worker_instance_id and offer.until_ms >= now
     and (not number or offer.ticket == number)
 end
 
--- It is out no more. Its ticket stays in the record where it was used.
+-- The offer ends. A used ticket stays in the record.
 function M.close(x) redis.call("ZREM", M.key(x.tag), x.id) end
 
--- Take it back altogether. has_nothing: its limits were asked, and hold nothing for it.
+-- Take the offer back. has_nothing: its limits hold nothing for it.
 function M.drop(x, now, has_nothing)
   if not has_nothing then handover.add(x, now, false) end
   M.close(x)
@@ -73,7 +74,7 @@ function M.drop(x, now, has_nothing)
   x.admission, x.claim_grant_until = nil, nil
 end
 
--- It stops running, or is taken off the queue where it was on offer: what goes from its record with that step.
+-- It stops running, or leaves the queue while on offer. Answers the fields to drop in that step.
 function M.leave(x, now, is_used)
   handover.add(x, now, is_used)
   if not is_used then M.close(x) end

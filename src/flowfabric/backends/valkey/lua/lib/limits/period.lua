@@ -4,7 +4,7 @@ local M = {}
 
 function M.interval(b) return tonumber(b.def.reset_interval_ms) or 0 end
 
--- The next reset after one that was due: on the schedule, however late it comes.
+-- The next reset, on the schedule, however late this one is.
 function M.next_due(b, now)
   local interval = M.interval(b)
   if interval <= 0 then return nil end
@@ -13,7 +13,7 @@ function M.next_due(b, now)
   return due + interval * (math.floor((now - due) / interval) + 1)
 end
 
--- Begin a new one: the totals are 0 again, ledgers of the old one count no more, open holds stay.
+-- Start a new period: totals are 0, old ledgers no longer count, open holds stay.
 function M.begin(b, now, next_at)
   local at, schedule = digits.of(now), "ff:idx:" .. b.tag .. ":budget_resets"
   for name in pairs(b.used) do

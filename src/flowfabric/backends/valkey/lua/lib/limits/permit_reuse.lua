@@ -1,11 +1,11 @@
--- Taking those that wait for a limit with the permits that this very call has freed.
+-- Take executions that wait for a limit with the permits that this call has freed.
 -- @uses admission batch capability claim_take limit_queue limit_scopes offering record
 local M = {}
 
--- So many of those who wait are looked at for one permit: some may need what this worker has not.
+-- How many waiting executions are tried for one permit: some may need other capabilities.
 local LOOKS = 10
 
--- Its only limit is the one that the permit is for, and nothing else stands in its way.
+-- Its only limit is that of the permit, and nothing else blocks it.
 local function limits_of(x, free, request)
   if not x or x.waits_for ~= free.limit or x.lifecycle_phase ~= "runnable" or x.concurrency_key then return nil end
   if x.lane_id ~= request.lane_id or capability.check(x.required_capabilities, request.capabilities) then return nil end
@@ -22,7 +22,7 @@ local function next_for(turn, free)
   end
 end
 
--- Take as many as the worker has room for, best first; permits that are left stay in the list.
+-- Take as many as the worker has slots for, best first; unused permits stay in the list.
 function M.take(turn, permits)
   local left = {}
   for _, free in ipairs(permits) do

@@ -1,4 +1,4 @@
--- A quota policy: how many may start within a sliding window, and how many may run at once, over all or for each key.
+-- A quota policy: starts per sliding window, and concurrency, over all or for each key.
 -- @uses digits reply tenant
 local M = {}
 
@@ -8,7 +8,7 @@ local NUMBERS = {
   jitter_ms = "jitter_ms",
 }
 
--- Names of the policy, without reading it; nil and a refusal for a key that is not a policy's.
+-- Names of the policy, without reading it; nil and a refusal for another kind of key.
 function M.at(key)
   local tag, id = key:match("^ff:quota:(%b{}):([^:]+)$")
   if not tag then return nil, reply.invalid("quota", "ff:quota:{tag}:<quota_policy_id>", key) end
@@ -20,7 +20,7 @@ function M.set_limits(q, window_seconds, rate, cap)
   return q
 end
 
--- The whole policy. An absent one and an unreadable one are different refusals (G11).
+-- The whole policy. Absent and unreadable policies are different refusals (G11).
 function M.load(key)
   local q, refusal = M.at(key)
   if not q then return nil, refusal end
@@ -39,7 +39,7 @@ function M.load(key)
   return M.set_limits(q, q.window_seconds, q.rate, q.cap)
 end
 
--- What the names of one key's counts end with; "" where all share one count. who: the execution's own names.
+-- The suffix of one key's counts; "" where all share one count. who: the names of the execution.
 function M.suffix(q, who)
   if not q.key_by then return "" end
   return ":" .. q.key_by .. ":" .. (who[q.key_by] or "")
@@ -49,7 +49,7 @@ function M.window(q, suffix) return q.key .. ":window:requests_per_window" .. su
 
 function M.admitted(q, suffix) return q.key .. ":admitted_set" .. suffix end
 
--- The suffixes that anything was counted under, in order; the one of all, "", is not listed.
+-- The suffixes with counts, in order; the shared one, "", is not listed.
 function M.counted(q) return q.key .. ":counted" end
 
 function M.note_counted(q, suffix)
@@ -68,7 +68,7 @@ function M.wait_for_window(q, suffix, now)
   return math.max(1, tonumber(first_to_go) + q.window_ms - now)
 end
 
--- How many more may start now, and when none may because of the window, in how many milliseconds one can.
+-- How many more may start now; if the window is full, in how many milliseconds one can.
 function M.room(q, suffix, now)
   local wait = M.wait_for_window(q, suffix, now)
   if wait then return 0, wait end

@@ -5,12 +5,12 @@ local M = {}
 
 M.MOST = 64  -- open at once, of one execution on one budget
 
--- How long a lease that has ended is known: as long as what it has asked for may still be under way.
+-- How long an ended lease is remembered: as long as its calls may still arrive.
 local LATE_MS = 900000
 
 local function key(b, execution_id) return b.key .. ":holds:" .. execution_id end
 
--- Says that it was settled, for as long as the key of any report is kept. No report can name it.
+-- Marks a settled reservation for as long as the key of a report is kept. No report can name it.
 function M.settled_key(b, reservation_id) return "ff:settled:" .. b.tag .. ":" .. b.id .. ":" .. reservation_id end
 
 function M.count(b, execution_id) return redis.call("HLEN", key(b, execution_id)) end
@@ -42,12 +42,12 @@ function M.hold(b, execution_id, reservation_id, epoch, list)
   redis.call("ZADD", M.holders_key(b), 0, execution_id)
 end
 
--- Who holds anything, in order.
+-- The holders, in order.
 function M.holders_key(b) return b.key .. ":holders" end
 
 local function closed_key(b, execution_id) return b.key .. ":closed:" .. execution_id end
 
--- Nothing is held any more under leases of this execution up to this epoch: what comes late is refused.
+-- No lease of this execution up to this epoch holds anything any more: late calls are refused.
 function M.close(b, execution_id, epoch)
   if M.is_closed(b, execution_id, epoch) then return end
   redis.call("SET", closed_key(b, execution_id), digits.of(epoch), "PX", LATE_MS)
@@ -57,7 +57,7 @@ function M.is_closed(b, execution_id, epoch)
   return tonumber(redis.call("GET", closed_key(b, execution_id)) or -1) >= epoch
 end
 
--- Let go of one hold.
+-- Release one hold.
 function M.drop(b, execution_id, reservation_id)
   local amounts = M.find(b, execution_id, reservation_id)
   if not amounts then return false end
@@ -67,7 +67,7 @@ function M.drop(b, execution_id, reservation_id)
   return true
 end
 
--- Return what leases up to this epoch have left open; how many there were.
+-- Release the open holds of leases up to this epoch; answers how many.
 function M.return_all(b, execution_id, epoch)
   local returned = 0
   for _, reservation_id in ipairs(redis.call("HKEYS", key(b, execution_id))) do
@@ -77,7 +77,7 @@ function M.return_all(b, execution_id, epoch)
   return returned
 end
 
--- The epochs of leases under which an execution holds something.
+-- The lease epochs under which an execution holds something.
 function M.epochs(b, execution_id)
   local out, seen = {}, {}
   for _, text in ipairs(redis.call("HVALS", key(b, execution_id))) do
@@ -87,7 +87,8 @@ function M.epochs(b, execution_id)
   return out
 end
 
--- The first dimension that has no room for its amount; whether it would not fit without the holds, either.
+-- The first dimension without room for its amount, and whether it would not fit even without the
+-- holds.
 function M.first_full(b, list)
   for _, each in ipairs(list) do
     if not budget.fits(b, each.name, each.amount) then

@@ -1,17 +1,19 @@
--- Slots of a quota: who is admitted has a ticket, under which it has a slot of its own, and a release frees only what
--- its own ticket has taken. So each may be repeated, and come late: a ticket that was released is admitted no more.
+-- Slots of a quota. An admitted execution has a ticket with a slot of its own, and a release frees
+-- only the slot of its own ticket. So calls may repeat and come late: a released ticket is never
+-- admitted again.
 -- @uses digits quota
 local M = {}
 
 -- How long after its window the list of starts may stay.
 local SPARE_MS = 60000
--- What stands for a released ticket. One that had a slot is known for as long as the same call may still be under way;
--- one that had none until every admission of it is refused as late, whatever the clocks of other nodes say.
+-- Markers of released tickets. One that had a slot is remembered while the same call may still
+-- arrive; one that had none until every admission of it is refused as late, whatever the clocks of
+-- other nodes say.
 local RELEASED, BRIEFLY_MS, LATE_MS, LONG_MS = "!", 30000, 600000, 900000
--- Smaller tickets are no times: a scheduler of its own has numbered them.
+-- Smaller tickets are no timestamps: an external scheduler has numbered them.
 local FIRST_TIME = 1000000000000
 
--- Who has a slot: an execution under a ticket, or by itself.
+-- The holder of a slot: an execution with or without a ticket.
 local function holder(id, ticket) return ticket > 0 and id .. "#" .. digits.of(ticket) or id end
 
 local function guard(q, who) return q.key .. ":admitted:" .. who end
@@ -26,14 +28,15 @@ local function record(q, suffix, who, ticket, is_resume, now)
     redis.call("ZADD", key, digits.of(now), who)
     redis.call("PEXPIRE", key, 2 * q.window_ms + SPARE_MS)
   end
-  -- One that nobody will release, since it has no ticket, must not stay where there are no slots to count.
+  -- A holder without a ticket is never released, so it must not stay where no slots are counted.
   if q.cap == 0 and ticket == 0 then return redis.call("SET", guard(q, who), "", "PX", q.window_ms) end
   redis.call("SET", guard(q, who), suffix)
   redis.call("SADD", quota.admitted(q, suffix), who)
   quota.note_counted(q, suffix)
 end
 
--- Admit an execution, or say why not and how long to wait. is_resume: it goes on, and has started long ago.
+-- Admit an execution, or answer why not and how long to wait. is_resume: it resumes, so its start
+-- is counted already.
 function M.admit(q, suffix, id, ticket, is_resume, now)
   local who = holder(id, ticket)
   local found = redis.call("GET", guard(q, who))
@@ -46,8 +49,8 @@ function M.admit(q, suffix, id, ticket, is_resume, now)
   return "ADMITTED"
 end
 
--- Note that a ticket is released, and answer what it had: the suffix, or false. One that was released before had what
--- it had then; is_again says so.
+-- Mark a ticket as released and answer what it had: the suffix, or false. A repeated release
+-- answers the same; is_again says so.
 local function close(q, who)
   local key = guard(q, who)
   local found = redis.call("GET", key)
@@ -56,16 +59,16 @@ local function close(q, who)
   return found, false
 end
 
--- The same for who was admitted by a scheduler that knows no tickets.
+-- The same for executions that a scheduler without tickets has admitted.
 local function close_plain(q, id)
   local found = redis.call("GET", guard(q, id))
   if found then redis.call("DEL", guard(q, id)) end
   return found
 end
 
--- Give back what this ticket has taken; nil when it has nothing, else under which key's counts it was. is_unused: it
--- has not started, so that its place in the window is free again. listed: the key's counts that it was found in, for
--- one that is released by name, whatever else there is of it.
+-- Release what this ticket has taken; nil when it has nothing, else the suffix of its counts.
+-- is_unused: it has not started, so its place in the window is free again. listed: the suffix it
+-- was found under, for a release by name.
 function M.release(q, id, ticket, is_unused, listed)
   local who, suffix, is_again = holder(id, ticket), nil, nil
   if ticket > 0 then suffix, is_again = close(q, who) end
@@ -81,7 +84,7 @@ function M.release(q, id, ticket, is_unused, listed)
   return (had_slot or not (is_again or listed)) and suffix or nil
 end
 
--- The next suffix after one that anybody has a slot under; nil at the end. The empty are forgotten, a bounded number.
+-- The next suffix with slots after one; nil at the end. Empty ones are removed, up to a limit.
 function M.next_counted(q, after)
   for _, suffix in ipairs(redis.call("ZRANGE", quota.counted(q), "(" .. after, "+", "BYLEX", "LIMIT", 0, 100)) do
     if redis.call("EXISTS", quota.admitted(q, suffix)) == 1 then return suffix end

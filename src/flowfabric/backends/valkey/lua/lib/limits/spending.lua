@@ -1,15 +1,16 @@
--- Counting what is spent on a budget: the totals, the ledger of the execution that spent it, and each report once.
+-- Spend on a budget: the totals, the ledger of the execution, and each report once.
 -- @uses budget digits reply
 local M = {}
 
 local DEDUP_MS = 86400000
--- A ledger is kept for so long after the last spend of its execution.
+-- How long a ledger is kept after the last spend of its execution.
 local LEDGER_MS = 2592000000
 local MOST_DIMENSIONS = 64
 -- No dimension can have this name.
 local PERIOD = ":period"
 
--- A refusal, or nil for the key of a report: it lives with its budget, and is no other thing's key.
+-- A refusal, or nil for the key of a report: it must be in the slot of its budget and belong to
+-- nothing else.
 function M.check_dedup(b, key)
   local prefix = "ff:usagededup:" .. b.tag .. ":"
   if key ~= "" and key:sub(1, #prefix) ~= prefix then return reply.invalid("dedup_key", prefix .. "<id>", key) end
@@ -17,7 +18,7 @@ end
 
 function M.is_repeated(key) return key ~= "" and redis.call("EXISTS", key) == 1 end
 
--- A refusal when these amounts cannot be counted exactly, or name more dimensions than a budget may have.
+-- A refusal when these amounts cannot be counted exactly, or name too many dimensions.
 function M.check_countable(b, list)
   local count = 0
   for _ in pairs(b.used) do count = count + 1 end
@@ -34,7 +35,7 @@ function M.ledger_key(b, execution_id) return b.key .. ":by_exec:" .. execution_
 
 local function period(b) return b.def.reset_count or "0" end
 
--- What an execution has spent in the present period; a reset begins a new one.
+-- The spend of an execution in the current period; a reset starts a new one.
 function M.ledger(b, execution_id)
   local flat, found = redis.call("HGETALL", M.ledger_key(b, execution_id)), {}
   for i = 1, #flat, 2 do found[flat[i]] = flat[i + 1] end
@@ -55,9 +56,9 @@ local function note(b, execution_id, list)
   redis.call("PEXPIRE", key, LEDGER_MS)
 end
 
--- Count the amounts. Answers a dimension that is above its soft limit now, one that crossed it by this if there is any;
--- the first that is over its hard limit; and whether a soft limit was crossed, which is told once for each time.
--- execution_id: whose ledger they go to, or "".
+-- Count the amounts. Answers a dimension above its soft limit, preferably one that crossed it now;
+-- the first dimension above its hard limit; and whether a soft limit was crossed, which is reported
+-- once each time. execution_id: the execution whose ledger they go to, or "".
 function M.count(b, list, now, execution_id, dedup)
   local crossed, soft, over = {}, nil, nil
   for _, each in ipairs(list) do
@@ -77,17 +78,17 @@ function M.count(b, list, now, execution_id, dedup)
   return crossed[1] or soft, over, crossed[1] ~= nil
 end
 
--- The answers that all ways of spending share.
+-- The replies that all kinds of spend share.
 function M.soft_breach(b, name, is_crossed)
   return {1, "SOFT_BREACH", name, digits.of(budget.used(b, name)), digits.of(b.soft[name]), is_crossed and "1" or "0"}
 end
 
--- taken: what counted against the limit when it was met. on_hard_limit: what is to be done about it.
+-- taken: the amount that counted against the limit. on_hard_limit: the action to take.
 function M.hard_breach(b, name, taken)
   return {1, "HARD_BREACH", name, digits.of(taken), digits.of(b.hard[name] or 0), b.def.on_hard_limit or ""}
 end
 
--- Count what was really spent, always (G10): the answer says what it has crossed.
+-- Count actual spend, always (G10); the reply says which limits it crossed.
 function M.record(b, list, now, execution_id, dedup)
   local soft, over, is_crossed = M.count(b, list, now, execution_id, dedup)
   if over then
@@ -97,7 +98,7 @@ function M.record(b, list, now, execution_id, dedup)
   return soft and M.soft_breach(b, soft, is_crossed) or {1, "OK"}
 end
 
--- Take back what an execution has spent in this period. True when there was something.
+-- Take back the spend of an execution in this period. True when there was any.
 function M.give_back(b, execution_id, now)
   local spent, is_any = M.ledger(b, execution_id), false
   for name, text in pairs(spent) do

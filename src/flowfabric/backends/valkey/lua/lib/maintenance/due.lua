@@ -1,4 +1,4 @@
--- What time brings: each routine looks again at one execution whose entry was due, and does what is due now.
+-- Apply expired leases, delays and timeouts: each routine checks one execution whose entry was due.
 -- @uses attempt failure index index_key policy reclaim record reply stream terminal transition
 local M = {}
 
@@ -16,7 +16,7 @@ local REQUEUED = {
   },
 }
 
--- Whoever read the index may have lost a race with a retry or a new attempt (D12).
+-- The caller may have lost a race with a retry or a new attempt (D12).
 local function is_due(x, reason, now)
   if reason ~= RETRYABLE_TIMEOUT and reason ~= "execution_deadline" then return true end
   local due = redis.call("ZSCORE", index_key.partition(x, reason), x.id)
@@ -29,7 +29,7 @@ local function retry_after_timeout(x, now)
   })
 end
 
--- A deadline ends the execution; an attempt time-out fails the attempt and follows the retry policy.
+-- A deadline ends the execution; an attempt timeout fails the attempt and follows the retry policy.
 function M.expire(at, x, reason, now)
   if not x or x.lifecycle_phase == "terminal" then
     index.drop(at, {"attempt_timeout", "execution_deadline"})
@@ -52,7 +52,7 @@ local function not_delayed(x)
   if x.eligibility_state ~= "not_eligible_until_time" then return "not_delayed_cleaned" end
 end
 
--- delay_until stays until the next claim: it is how a repeated fail or delay is recognised (G3).
+-- delay_until stays until the next claim: a repeated fail or delay is recognised by it (G3).
 function M.promote(x, now)
   local stale = not_delayed(x)
   if stale then return reply.ok(stale) end
@@ -66,7 +66,7 @@ local function lease_is_lost(x, now)
   return x.ownership_state ~= "leased" or tonumber(x.lease_expires_at or 0) <= now
 end
 
--- A lost lease goes back to the queue as a reclaim to come, or ends the execution at the cap (D10).
+-- An execution with a lost lease returns to the queue for a reclaim, or fails at the cap (D10).
 function M.requeue_lost(x, now)
   if not x or not lease_is_lost(x, now) then return reply.ok("not_lost") end
   local cap = reclaim.reached_cap(x, reclaim.DEFAULT_CAP)

@@ -1,20 +1,20 @@
--- What a member of a flow leaves behind goes with it, and the flow with its last member (D29).
+-- Deleting a member deletes its part of the flow; the last member takes the flow along (D29).
 -- @uses edge flow index_key join_record limit_scopes member tasks
 local M = {}
 
 local OWN = {"core", "members", "edges", "tags", "failures", "pending_cancels"}
 
--- Members go after their flow has ended: until then others may depend on what they left.
+-- Members are deleted only after their flow has ended: until then others may depend on them.
 function M.is_kept(x)
   local f = flow.load(x.tag, x.flow_id)
   return f ~= nil and not flow.has_ended(f)
 end
 
--- Its edges go with their downstream, which every edge has.
+-- Edges are deleted with their downstream, which every edge has.
 function M.add_member(keys, x)
   local f, uuid = flow.at(x.tag, x.flow_id), tasks.uuid(x)
   local incoming = edge.in_key(f, uuid)
-  edge.make_room(f, uuid)  -- those that it led to may still be there
+  edge.make_room(f, uuid)  -- its downstreams may still be there
   local ids = redis.call("ZRANGE", incoming, 0, -1)
   for i = 1, #ids, 500 do redis.call("HDEL", edge.key(f), unpack(ids, i, math.min(i + 499, #ids))) end
   keys[#keys + 1], keys[#keys + 2], keys[#keys + 3] = incoming, edge.out_key(f, uuid), join_record.key(f, uuid)

@@ -1,13 +1,13 @@
--- Looking through many indexes of a partition, a bounded number of entries a call, from a place on.
+-- Scan many indexes of a partition, a bounded number of entries per call, from a cursor on.
 -- @uses listing reply
 local M = {}
 
 M.MAX_LIMIT = 1000
 
--- What a lane costs of the limit, however little is in it.
+-- The share of the limit that each lane costs, however few entries it has.
 local LANE_COST = 5
 
--- Is the place one that an earlier call gave? A refusal or nil.
+-- Is this a cursor of an earlier call? A refusal or nil.
 function M.check(A)
   if A.limit > M.MAX_LIMIT then return reply.invalid("limit", "at most " .. M.MAX_LIMIT, A.limit) end
   if A.after_id ~= "" and not tonumber(A.after_score) then
@@ -15,14 +15,14 @@ function M.check(A)
   end
 end
 
--- The indexes of the whole partition come first, as those of a lane without a name.
+-- The indexes of the whole partition come first, under a lane without a name.
 local function lanes(tag, from)
   local out = listing.lanes(tag, "", from)
   if from == "" then table.insert(out, 1, "") end
   return out
 end
 
--- Up to `count` entries of an index from where an earlier call stopped: ids, and the place of the last.
+-- Up to `count` entries of an index after the cursor: ids, and the position of the last.
 local function page(key, A, is_resumed, count)
   local rank = is_resumed and listing.rank(key, A.after_score, A.after_id, true) or 0
   local flat, ids = redis.call("ZRANGE", key, rank, rank + count - 1, "WITHSCORES"), {}
@@ -30,9 +30,9 @@ local function page(key, A, is_resumed, count)
   return ids, flat[#flat], flat[#flat - 1]
 end
 
--- Call look(key, ids) with entries of the indexes that keys_of(lane) names. A: from_lane, from_key, after_score,
--- after_id and limit. Returns how many entries were looked at, and the place to go on from: lane, key, score and id,
--- all empty at the end.
+-- Call look(key, ids) with entries of the indexes that keys_of(lane) names. A: from_lane, from_key,
+-- after_score, after_id and limit. Returns how many entries were read, and the next cursor: lane,
+-- key, score and id, all empty at the end.
 function M.run(tag, A, keys_of, look)
   local left, seen = A.limit, 0
   for _, lane in ipairs(lanes(tag, A.from_lane)) do

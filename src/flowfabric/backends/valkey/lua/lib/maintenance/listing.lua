@@ -1,4 +1,4 @@
--- Looking at a whole partition: which queues hold a state, and places in an index that outlive their entries.
+-- Reads of a whole partition: the queues of a state, and cursors that outlive their entries.
 -- @uses index_key reply
 local M = {}
 
@@ -7,7 +7,7 @@ M.STATES = {
   "expired", "skipped",
 }
 
--- `terminal` holds every end; only those that are no success have a queue of their own.
+-- `terminal` lists all ends; only unsuccessful ones have a queue of their own.
 local QUEUES = {
   waiting = {"eligible", "blocked:route", "blocked:operator", "blocked:lane_state"},
   delayed = {"delayed"},
@@ -45,7 +45,7 @@ function M.lanes(tag, named, from)
   return out
 end
 
--- The queues of work that may start, by what it needs.
+-- The queues of eligible executions, by required capabilities.
 function M.eligible(tag, lane)
   local of_lane = index_key.of_lane({tag = tag, lane_id = lane})
   local keys = {of_lane.eligible}
@@ -55,7 +55,7 @@ function M.eligible(tag, lane)
   return keys
 end
 
--- Every index that a lane's executions in this public state can be in.
+-- Every index that may list a lane's executions in this public state.
 function M.queues(tag, lane, state)
   local keys = state == "waiting" and M.eligible(tag, lane) or {}
   for _, name in ipairs(QUEUES[state] or {}) do
@@ -70,8 +70,7 @@ function M.count(keys)
   return total
 end
 
--- How many entries of a sorted set lie before a place; with `inclusive` also the one that is exactly there.
--- Ids of a partition differ in hexadecimal digits only, which every collation sorts as the server does.
+-- How many entries of a sorted set come before a position; with `inclusive` also the one at it.
 function M.rank(key, score, id, inclusive)
   local low, high = redis.call("ZCOUNT", key, "-inf", "(" .. score), redis.call("ZCOUNT", key, "-inf", score)
   while low < high do
@@ -82,7 +81,7 @@ function M.rank(key, score, id, inclusive)
   return low
 end
 
--- A part of an index by age that the query asks for: entries {id, created_at} in its order, and whether more follow.
+-- A page of an index by age: entries {id, created_at} in order, and whether more follow.
 function M.walk(key, q, budget)
   local low = q.since and redis.call("ZCOUNT", key, "-inf", "(" .. q.since) or 0
   local high = redis.call("ZCOUNT", key, "-inf", q.before and "(" .. q.before or "+inf")
@@ -109,7 +108,7 @@ local function is_asked_for(q, entry)
   return entry[1] ~= q.after_id and (entry[1] < q.after_id) == q.newest
 end
 
--- The queues of what the query names, when together they hold few executions; nil otherwise.
+-- The queues of the query, when they hold few executions in all; nil otherwise.
 function M.few(tag, q)
   if q.lane_id == "" and q.state == "" then return nil end
   local lanes, keys = M.lanes(tag, q.lane_id, ""), {}
@@ -122,7 +121,7 @@ function M.few(tag, q)
   return M.count(keys) <= M.FEW and keys or nil
 end
 
--- The same as walk, over queues that are sorted by something else than age.
+-- The same as walk, over queues that are not sorted by age.
 function M.gather(tag, keys, q)
   local out = {}
   for _, key in ipairs(keys) do

@@ -1,16 +1,18 @@
--- Index entries compared with the records they belong to: what is missing is added, what does not belong is removed.
+-- Compare index entries with their records: missing entries are added, wrong ones removed.
 -- @uses digits implied index_key key_index key_turns record wakeup
 local M = {}
 
--- How many entries a call looks at of an index that it only comes by; of more than that some are picked each time.
+-- How many entries a call reads of an index that it visits on the side; of larger ones, random
+-- entries.
 local SOME = 100
 
--- A pass over some entries of a partition, which reads each record once. lanes, workers and keys are those it met.
+-- A pass over some entries of a partition, which reads each record once. lanes, workers and keys:
+-- those that it found.
 function M.pass(tag)
   return {tag = tag, known = {}, settings = {}, workers = {}, lanes = {}, keys = {}, repaired = 0}
 end
 
--- The execution with what its record implies. Nothing is done about a record that cannot be read.
+-- The execution and the entries that its record implies. Unreadable records are left alone.
 local function look_up(pass, id)
   local found = pass.known[id]
   if found then return found end
@@ -54,13 +56,13 @@ local function add_missing(x, all)
   return added
 end
 
--- It has stopped running for its worker, or runs for another one.
+-- It no longer runs for this worker.
 local function give_back(x, all)
   local key = x.current_worker_instance_id and index_key.worker_leases(x)
   return key and not all.members[key] and redis.call("SREM", key, x.id) or 0
 end
 
--- Executions of one concurrency key that need the same are listed together.
+-- Executions of one concurrency key with the same capabilities are listed together.
 local function note_key(pass, x, repaired)
   local name = table.concat({x.lane_id, x.namespace or "", x.required_capabilities or "", x.concurrency_key}, "\n")
   local noted = pass.keys[name] or {x = x, repaired = 0}
@@ -68,7 +70,7 @@ local function note_key(pass, x, repaired)
   pass.keys[name] = noted
 end
 
--- Compare the entries of one index with their records, and all other entries of those records, too.
+-- Compare the entries of one index with their records, and all other entries of those records.
 function M.entries(pass, key, ids)
   local are_leases = key == index_key.partition(pass, "lease_expiry")
   for _, id in ipairs(ids) do
@@ -85,7 +87,7 @@ function M.entries(pass, key, ids)
   end
 end
 
--- The list of leases of every worker that has some: only what it runs belongs there.
+-- The leases of every worker found: only what it runs belongs there.
 function M.leases(pass)
   for key, x in pairs(pass.workers) do
     for _, id in ipairs(redis.call("SRANDMEMBER", key, SOME)) do
@@ -108,7 +110,8 @@ local function drop_strangers(pass, keys, pick, remove)
   return dropped
 end
 
--- What is listed for a concurrency key decides who may go next, so that is decided again where something was wrong.
+-- The lists of a concurrency key decide whose turn it is, so turns are decided again after a
+-- repair.
 function M.turns(pass, now)
   for _, noted in pairs(pass.keys) do
     local x = noted.x
@@ -121,7 +124,7 @@ function M.turns(pass, now)
   end
 end
 
--- The capability sets that no work waits for, of the lanes that were looked at.
+-- Remove capability sets without queued work, of the lanes found.
 function M.capability_sets(pass)
   for _, lane in ipairs(pass.lanes) do
     local x = {tag = pass.tag, lane_id = lane}

@@ -1,4 +1,4 @@
--- The end of a finished execution's keys: all of them, in one step (D29).
+-- Delete all keys of a finished execution in one step (D29).
 -- @uses flow_retention index index_key limit_scopes record stream writes
 local M = {}
 
@@ -21,13 +21,13 @@ local function add_each(keys, prefix, names, ...)
   end
 end
 
--- Attempts, their output and whatever hangs on them. The record tells the last one that emitted.
+-- Attempts and their output. The record tells the last attempt that emitted.
 local function add_attempts(keys, x)
   for i = 0, record.attempt_count(x) - 1 do add_each(keys, record.attempt_key(x, i), OF_ATTEMPT, "") end
   for i = 0, tonumber(x.stream_attempt_index or -1) do add_each(keys, "", stream.keys(x, i), "") end
 end
 
--- What few executions have: labels, waitpoints and signals with keys of their own.
+-- Keys that few executions have: tags, waitpoints and signals.
 local function add_rest(keys, x)
   local tags, waitpoints, signals = x.base .. ":tags", x.base .. ":waitpoints", x.base .. ":signals"
   if redis.call("EXISTS", tags, waitpoints, signals) == 0 then return end
@@ -39,7 +39,7 @@ local function add_rest(keys, x)
   add_each(keys, "ff:signal:" .. x.tag .. ":", redis.call("ZRANGE", signals, 0, -1), "", ":payload")
 end
 
--- The key may have run out and be another execution's by now.
+-- The idempotency key may have expired and belong to another execution by now.
 local function add_idempotency(keys, x)
   if not x.idempotency_key then return end
   local key = "ff:idem:" .. x.tag .. ":" .. x.idempotency_key
@@ -50,8 +50,8 @@ local function unlink(keys)
   for i = 1, #keys, CHUNK do redis.call("UNLINK", unpack(keys, i, math.min(i + CHUNK - 1, #keys))) end
 end
 
--- Delete a finished execution; false, and nothing is deleted, when it is alive again, its flow is, or it cannot be
--- read. Its index entries go when `collected` is flushed.
+-- Delete a finished execution; false, and nothing is deleted, when it or its flow is live again, or
+-- it is unreadable. Its index entries go when `collected` is flushed.
 function M.delete(tag, lane, id, collected)
   local core = "ff:exec:" .. tag .. ":" .. id .. ":core"
   local is_readable, x = pcall(record.load, core)
@@ -76,7 +76,7 @@ function M.delete(tag, lane, id, collected)
   return true
 end
 
--- Take a lane that has nothing left in this partition off the list of lanes.
+-- Remove a lane without executions from the list of this partition.
 function M.forget_lane(tag, lane)
   local x, keys = {tag = tag, lane_id = lane}, {}
   for i, name in ipairs(LANE) do keys[i] = index_key.lane(x, name) end

@@ -1,16 +1,17 @@
--- Attempts. The current one lives in the core hash; one that ended before its execution is put away in its own hash.
+-- Attempts. The current attempt lives in the core hash; an attempt that ended before its execution
+-- is archived in its own hash.
 -- @uses digits index record state transition
 local M = {}
 
 local ENDED_BY_OUTCOME = {success = "ended_success", failed = "ended_failure", expired = "ended_failure"}
 
--- Fields of the previous attempt and of the wait before this one.
+-- Fields of the previous attempt, and of the wait before this one.
 local SUPERSEDED = {
   "failure_reason", "failure_category", "attempt_started_at", "current_attempt_type", "delay_until",
   "lease_last_renewed_at", "lease_acquired_at", "next_attempt_type", "claim_grant_until",
 }
 
--- Put the current attempt away under its own key, with how it ended.
+-- Archive the current attempt under its own key, with how it ended.
 function M.archive(x, ended_as, now, reason, category)
   local fields = {
     "attempt_id", x.current_attempt_id, "attempt_state", ended_as, "attempt_type", x.current_attempt_type or "initial",
@@ -29,7 +30,7 @@ function M.archive(x, ended_as, now, reason, category)
   redis.call("HSET", record.attempt_key(x, x.current_attempt_index), unpack(fields))
 end
 
--- The record of a finished execution is about to be reopened: keep how its last attempt ended.
+-- Archive the last attempt of a finished execution that is about to be reopened.
 function M.archive_ended(x, now)
   if x.attempt_state ~= "attempt_terminal" then return end
   M.archive(x, ENDED_BY_OUTCOME[x.terminal_outcome] or "ended_cancelled", now)
@@ -52,40 +53,45 @@ local function add(set, name, value)
   set[n + 1], set[n + 2] = name, value
 end
 
--- The time-out its owner asks for, if any.
+-- The attempt timeout that the owner asks for, if any.
 local function asked_timeout(owner)
   local timeout = owner.attempt_timeout_ms
   return timeout and timeout > 0 and timeout or nil
 end
 
--- Whoever has an entry here has the field, too: without it nothing is looked for when the attempt ends.
+-- An execution with an entry in this index has the field, too; without the field the end of the
+-- attempt removes no entry.
 local function start_timeout(x, now, asked)
   local timeout = asked or tonumber(x.attempt_timeout_ms)
   if timeout and timeout > 0 then index.set_attempt_timeout(x, now + timeout) end
 end
 
--- Nearly all start so: for the first time, and without anything that few have. It does not change a flow that runs.
-local function is_usual_first(x, kind)
-  return kind == "initial" and not x.is_unusual and x.current_lease_epoch == "0" and not x.concurrency_key
-    and not x.required_capabilities and not x.attempt_timeout_ms and not x.delay_until and not x.claim_grant_until
-    and not x.admission and not x.limit_pass and (not x.flow_id or x.flow_state == "running")
+-- Does a plain record start for the first time? Its start does not change a running flow.
+local function is_plain_first(x, kind)
+  return x.is_plain and kind == "initial" and x.current_lease_epoch == "0"
+    and (not x.flow_id or x.flow_state == "running")
 end
 
-local function start_usual(x, now, owner)
+local function start_plain(x, now, owner)
   local worker, expires_at = owner.worker_instance_id, digits.of(now + owner.lease_ttl_ms)
   x.current_lease_id, x.current_lease_epoch, x.current_worker_instance_id = owner.lease_id, "1", worker
   x.lease_expires_at, x.current_attempt_id, x.current_attempt_index = expires_at, owner.attempt_id, "0"
   x.started_at = digits.of(now)
+  if x.claim_grant_until then
+    redis.call("HDEL", x.core, "claim_grant_until")
+    x.claim_grant_until = nil
+  end
   transition.apply_usual(x, now, FIRST, "initial", "current_lease_id", owner.lease_id,
     "current_lease_epoch", "1", "current_worker_instance_id", worker, "lease_expires_at", expires_at,
     "current_attempt_id", owner.attempt_id, "started_at", x.started_at)
 end
 
--- A new attempt under a new lease. owner: worker_id, worker_instance_id, lease_id, lease_ttl_ms, attempt_id and
--- attempt_timeout_ms?. A lost lease that this attempt takes over is counted; x.newborn is not written yet.
+-- Start a new attempt under a new lease. owner: worker_id, worker_instance_id, lease_id,
+-- lease_ttl_ms, attempt_id and attempt_timeout_ms?. lost: the number of lost leases, when this
+-- attempt takes one over. x.newborn: the record is not written yet.
 function M.start(x, now, owner, kind, lost)
   local asked = asked_timeout(owner)
-  if not asked and not lost and not x.newborn and is_usual_first(x, kind) then return start_usual(x, now, owner) end
+  if not asked and not lost and not x.newborn and is_plain_first(x, kind) then return start_plain(x, now, owner) end
   local set = {
     "current_lease_id", owner.lease_id, "current_lease_epoch", x.current_lease_epoch + 1,
     "current_worker_instance_id", owner.worker_instance_id, "lease_expires_at", now + owner.lease_ttl_ms,
@@ -107,9 +113,9 @@ function M.start(x, now, owner, kind, lost)
   start_timeout(x, now, asked)
 end
 
--- The interrupted attempt goes on under a new lease. Each stretch of running gets the whole attempt time-out
--- unless the caller knows what is left of it. woken: {step, outcome} when its suspension ends in the same step; the
--- suspended have nothing that a resume would drop.
+-- Resume the interrupted attempt under a new lease. Each stretch of running gets the whole attempt
+-- timeout, unless the caller knows the rest of it. woken: {step, outcome} when the suspension ends
+-- in the same step; a suspended execution has no fields that a resume would drop.
 function M.resume(x, now, owner, woken)
   local asked = asked_timeout(owner)
   local set = {
@@ -126,7 +132,7 @@ function M.resume(x, now, owner, woken)
   start_timeout(x, now, asked)
 end
 
--- What kind of attempt comes next.
+-- The kind of the next attempt.
 function M.next_kind(x)
   if x.next_attempt_type then return x.next_attempt_type end
   if x.attempt_state == "pending_retry_attempt" then return "retry" end

@@ -1,9 +1,9 @@
--- Executions of a batch that make the same step between usual states: where the first of them is taken out and put in,
--- and what the event log says of it, holds for all of them and is worked out once.
--- @uses event index
+-- Bulk steps: executions of a batch that make the same step between usual states. The index entries
+-- and the event line of the first one hold for all of them and are computed once.
+-- @uses event index upcalls
 local M = {}
 
--- What decides where those with these ids are listed while they are in that state.
+-- The fields that decide the index entries of these ids in that state.
 local function sample(x, vector, ids)
   return {
     tag = x.tag, lane_id = x.lane_id, writes = x.writes, ids = ids, lifecycle_phase = vector.lifecycle_phase,
@@ -13,12 +13,12 @@ local function sample(x, vector, ids)
   }
 end
 
-local function collect(collected)
+function upcalls.list_bulk_steps(collected)
   for _, crowd in ipairs(collected.crowds) do
     index.leave(crowd.before)
     index.enter(crowd.after)
   end
-  collected.crowds, collected.before_flush = {}, nil
+  collected.crowds = {}
 end
 
 local function gather(x, now, step, outcome)
@@ -29,7 +29,7 @@ local function gather(x, now, step, outcome)
     index = x.current_attempt_index,
   }
   local crowds = collected.crowds
-  crowds[step], crowds[#crowds + 1], collected.before_flush = crowd, crowd, collect
+  crowds[step], crowds[#crowds + 1] = crowd, crowd
   event.append_all(x, step.event, now, outcome, ids)
   return crowd
 end

@@ -1,4 +1,4 @@
--- What a submit says of an execution: checked, and as the fields of its record.
+-- The content of a submission: checked, and as the fields of a record.
 -- @uses order policy state tags
 local M = {}
 
@@ -12,7 +12,7 @@ local DEFAULT_NAMESPACE, NO_LABELS = "default", {}
 
 local function namespace(A) return A.namespace ~= DEFAULT_NAMESPACE and A.namespace or "" end
 
--- Nothing is said but what to run.
+-- Only the required fields are given.
 local function plain(A, created_at)
   return {
     state = WAITING, labels = NO_LABELS, payload = A.input_payload, policy = "",

@@ -1,4 +1,4 @@
--- A failed attempt: tried again later, or the end of the execution. Used by fail and by attempt time-outs.
+-- A failed attempt is retried later or ends its execution. Used by fail and by attempt timeouts.
 -- @uses attempt record retry stream transition
 local M = {}
 
@@ -10,8 +10,8 @@ local RETRY_SCHEDULED = {
   },
 }
 
--- failure: reason, category, retry (a policy table or nil), requested_delay_ms?. Answers delay_until, or nil when
--- no retry is allowed and nothing was written.
+-- failure: reason, category, retry (a policy table or nil), requested_delay_ms?. Answers
+-- delay_until, or nil when no retry is allowed; then nothing was written.
 function M.schedule_retry(x, now, failure)
   local retries = tonumber(x.retry_count or 0)
   local seed = x.id .. ":" .. retries .. ":" .. now

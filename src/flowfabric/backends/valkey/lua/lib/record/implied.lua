@@ -1,4 +1,4 @@
--- What a record implies: the index entries that its execution must have, and those that it may have.
+-- The index entries that a record implies: those its execution must have, and those it may have.
 -- @uses index index_key key_index listing writes
 local M = {}
 
@@ -6,7 +6,7 @@ local OF_THE_PARTITION = {
   "all_executions", "lease_expiry", "attempt_timeout", "execution_deadline", "suspension_timeout",
 }
 
--- Every index of a lane, or with no lane those of the whole partition.
+-- Every index of a lane; without a lane, every index of the partition.
 function M.indexes(tag, lane)
   local keys = {}
   if lane == "" then
@@ -20,21 +20,21 @@ function M.indexes(tag, lane)
   return keys
 end
 
--- When it came into its present state, as well as the record tells.
+-- When the execution entered its state, as far as the record tells.
 local function entered_at(x)
   return tonumber(x.lifecycle_phase == "terminal" and x.completed_at or x.lease_revoked_at or x.last_mutation_at
     or x.created_at)
 end
 
--- Writes that are collected and never carried out. known: what a call has looked up for other executions.
+-- A collector that is never written. known: lane settings that this call has read already.
 local function collector(known)
   local collected = writes.collector()
   collected.lanes = known
   return collected
 end
 
--- Everything that entering its present state writes. The half a millisecond marks what does not follow from the record
--- but says when the entry was made.
+-- Collect what entering the current state writes. The half millisecond marks scores that do not
+-- follow from the record but say when the entry was made.
 local function collect(x, known)
   local collected, at = collector(known), entered_at(x) + 0.5
   x.writes = collected
@@ -53,7 +53,8 @@ local function add_labels(x, scores, fixed)
   end
 end
 
--- Each stretch of running has the whole time-out; how much its caller left of it the record does not say.
+-- Each stretch of running has the whole timeout; the record does not say how much of it the caller
+-- left.
 local function add_attempt_timeout(x, scores)
   local timeout = x.lifecycle_phase == "active" and tonumber(x.attempt_timeout_ms or 0) or 0
   if timeout == 0 then return end
@@ -68,8 +69,9 @@ local function optional(x)
   return out
 end
 
--- scores: what each sorted set must say, and fixed: where it must be exactly that. members: what each set must hold.
--- wakes: the queues that workers wait for. optional: where it may be listed without the record saying so.
+-- scores: the score in each sorted set, and fixed: where it must be exact. members: the entry of
+-- each set. wakes: the queues that workers wait for. optional: indexes that may list it although
+-- the record does not say so.
 function M.by(x, known)
   local collected, scores, fixed, members = collect(x, known), {}, {}, {}
   for key, list in pairs(collected.zadd) do
@@ -84,13 +86,13 @@ function M.by(x, known)
   return {scores = scores, fixed = fixed, members = members, wakes = collected.wake, optional = optional(x)}
 end
 
--- The states in which those of a concurrency key are listed together.
+-- The states in which executions of a concurrency key are listed together.
 local KEYED = {
   {lifecycle_phase = "active"}, {lifecycle_phase = "runnable", eligibility_state = "eligible_now"},
   {lifecycle_phase = "runnable", waits_for_key = "1"},
 }
 
--- The indexes of its concurrency key, which no list names: sorted sets and sets of executions.
+-- The indexes of its concurrency key, which no list names: sorted sets, and sets of executions.
 function M.of_key(x, known)
   local collected, sets = collector(known), {}
   for _, state_of_another in ipairs(KEYED) do

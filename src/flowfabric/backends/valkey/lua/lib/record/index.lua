@@ -1,15 +1,15 @@
--- Where an execution is listed follows from its state: only this module adds or removes entries. In a batch those of
--- all executions are collected and written together (lib/base/writes.lua).
+-- The indexes of an execution follow from its state; only this module adds or removes entries. A
+-- batch collects the entries of all executions and writes them together (lib/base/writes.lua).
 -- @uses index_key index_rules key_index order writes
 local M = {}
 
--- Take the execution out of every place its present state put it in.
+-- Remove the entries of its current state.
 function M.leave(x)
   index_rules.leave(x)
   if x.concurrency_key then key_index.leave(x) end
 end
 
--- Put it where its new state belongs.
+-- Add the entries of its new state.
 function M.enter(x, now)
   index_rules.enter(x, now)
   if x.concurrency_key then key_index.enter(x, order.score(x)) end
@@ -24,7 +24,7 @@ function M.requeue(x)
   if x.concurrency_key then key_index.enter(x, order.score(x)) end
 end
 
--- It may stand in a queue that it does not belong in any more, since its lane was configured.
+-- Move it from a queue that it no longer belongs in, since its lane was configured.
 function M.move_from(x, name)
   if index_rules.queue(x) == name then return M.requeue(x) end
   local key = index_key.lane(x, name)
@@ -40,7 +40,7 @@ function M.renew(x)
   writes.zadd(x, index_key.lane(x, "active"), x.lease_expires_at)
 end
 
--- A revoked lease is due at once, so that whoever looks for lost leases finds it (D10).
+-- A revoked lease is due at once, so that the scan for lost leases finds it (D10).
 function M.revoke(x, now)
   writes.zadd(x, index_key.partition(x, "lease_expiry"), now)
   if x.current_worker_instance_id then writes.srem(x, index_key.worker_leases(x), x.id) end
@@ -52,7 +52,7 @@ function M.set_deadline(x, due) writes.zadd(x, index_key.partition(x, "execution
 
 function M.clear_deadline(x) writes.zrem(x, index_key.partition(x, "execution_deadline")) end
 
--- For entries whose execution is gone or no longer in that state.
+-- Drop entries whose execution is gone or in another state.
 function M.drop(x, names)
   for _, name in ipairs(names) do writes.zrem(x, index_key.partition(x, name)) end
 end

@@ -1,4 +1,4 @@
--- The places of an execution in the indexes, by its phase.
+-- The index entries of an execution, by its phase.
 -- @uses index_key lanes notify order writes
 local M = {}
 
@@ -13,11 +13,11 @@ local QUEUES = {
   blocked_by_lane_state = "blocked:lane_state",
 }
 
--- Where no time-out is set the entry sorts last.
+-- Suspensions without a timeout sort last.
 local NO_TIMEOUT = "9999999999999"
 
--- Work that needs capabilities waits in a queue of its own, so that a worker without them never sees it. A lane with
--- schedulers that know one queue alone has all of its work there.
+-- Executions that need capabilities have a queue of their own, so that workers without them never
+-- see it. A lane with external schedulers, which know a single queue, keeps all executions there.
 function M.eligible(x)
   local needs = x.required_capabilities
   return needs and not lanes.settings(x).shared_queue and "eligible:" .. needs or "eligible"
@@ -38,14 +38,14 @@ end
 
 local LEAVE, ENTER = {}, {}
 
--- Ended otherwise than with success: listed by outcome, too, since these are what people look for.
+-- Executions that did not succeed are also listed by outcome, because people look for them.
 function LEAVE.terminal(x, keys)
   writes.zrem(x, keys.terminal)
   if x.terminal_outcome ~= "success" then writes.zrem(x, keys["terminal:" .. x.terminal_outcome]) end
   if x.retention_ttl_ms then writes.zrem(x, keys.retention) end
 end
 
--- What has ended has no deadline any more.
+-- An ended execution has no deadline.
 function ENTER.terminal(x, keys)
   local ended = x.completed_at
   writes.zrem(x, index_key.of_partition(x).execution_deadline)
@@ -98,10 +98,10 @@ function ENTER.suspended(x, keys)
   if due then writes.zadd(x, index_key.of_partition(x).suspension_timeout, due) end
 end
 
--- Take the execution out of the places of its present phase.
+-- Remove the entries of its current phase.
 function M.leave(x) LEAVE[x.lifecycle_phase](x, index_key.of_lane(x)) end
 
--- Put it where its phase belongs.
+-- Add the entries of its phase.
 function M.enter(x, now) ENTER[x.lifecycle_phase](x, index_key.of_lane(x), now) end
 
 return M

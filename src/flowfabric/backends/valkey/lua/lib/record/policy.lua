@@ -54,7 +54,7 @@ end
 
 local MOST_LIMITS = 64
 
--- The ids of its budgets or quota policies, separated by commas; nil and a refusal when it is no list of ids.
+-- The ids of its budgets or quota policies, separated by commas; nil and a refusal for a bad list.
 local function ids(policy, name)
   local list, out = policy[name], {}
   if not given(list) then return nil end
@@ -69,8 +69,8 @@ local function ids(policy, name)
   return #out > 0 and table.concat(out, ",") or nil
 end
 
--- What create keeps at hand of a policy text: {required_capabilities, attempt_timeout_ms, execution_deadline_ms,
--- retention_ttl_ms, budget_ids, quota_policy_ids}.
+-- The parts of a policy that create keeps in the record: {required_capabilities,
+-- attempt_timeout_ms, execution_deadline_ms, retention_ttl_ms, budget_ids, quota_policy_ids}.
 function M.digest(text)
   if text == "" or text == "{}" or text == "null" then return {required_capabilities = ""} end
   local ok, policy = pcall(cjson.decode, text)
@@ -104,7 +104,7 @@ function M.count(policy, name, default)
   return is_count(policy[name]) and policy[name] or default
 end
 
--- How long an execution may take from its creation or replay, when its policy says.
+-- The time from creation or replay to the deadline, if the policy has one.
 function M.deadline_of(policy)
   local timeout = given(policy.timeout_policy) and policy.timeout_policy or {}
   return is_count(timeout.execution_deadline_ms) and timeout.execution_deadline_ms or nil

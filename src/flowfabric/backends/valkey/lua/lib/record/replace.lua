@@ -1,10 +1,10 @@
--- Putting new content in the place of an execution's that has not started: its id, lane and age stay.
+-- Replace the content of an execution that has not started: its id, lane and age stay.
 -- @uses event grant index key_turns offering record reply tags update
 local M = {}
 
 function M.is_open(x) return x.lifecycle_phase == "runnable" and x.attempt_state == "pending_first_attempt" end
 
--- Whoever held it back decides when it goes on, whatever it holds by then.
+-- A blocked execution stays blocked, whatever its new content is.
 local function is_held_back(x)
   return x.eligibility_state ~= "eligible_now" and x.eligibility_state ~= "not_eligible_until_time"
     and not x.waits_for_key

@@ -8,8 +8,8 @@ local function defaults(ownership, eligibility, reason, outcome, attempt)
   }
 end
 
--- What an absent field means in each phase: the ordinary case of it. A field that holds its default is not stored, so
--- the usual life of an execution writes its phase and little else.
+-- The defaults of each phase: its ordinary case. A field that holds its default is not stored, so
+-- an ordinary execution stores its phase and little else.
 local DEFAULTS = {
   submitted = defaults("unowned", "not_applicable", "none", "none", "none"),
   runnable = defaults("unowned", "eligible_now", "waiting_for_worker", "none", "pending_first_attempt"),
@@ -17,7 +17,7 @@ local DEFAULTS = {
   suspended = defaults("unowned", "not_applicable", "waiting_for_signal", "none", "attempt_interrupted"),
   terminal = defaults("unowned", "not_applicable", "none", "success", "attempt_terminal"),
 }
--- The same of members that wait for others, whose public state says so.
+-- The defaults of members that wait for dependencies; the public state tells them apart.
 local WAITING_CHILDREN =
   defaults("unowned", "blocked_by_dependencies", "waiting_for_children", "none", "pending_first_attempt")
 
@@ -26,7 +26,7 @@ function M.defaults(phase, public)
   return DEFAULTS[phase]
 end
 
--- What a transition leaves unsaid.
+-- Dimensions that a transition does not name.
 M.UNSAID = defaults("unowned", "not_applicable", "none", "none", nil)
 
 local BY_OUTCOME = {
@@ -46,7 +46,7 @@ function M.public(phase, eligibility, outcome)
   return BY_ELIGIBILITY[eligibility] or "waiting"
 end
 
--- A phase in its ordinary form, ready to be written: nothing of it but the phase and the public state is stored.
+-- A phase in its ordinary form: only the phase and the public state are stored.
 function M.usual(phase, public)
   local own = M.defaults(phase, public)
   public = public or M.public(phase, own.eligibility_state, own.terminal_outcome)

@@ -1,4 +1,4 @@
--- An execution as an item of a batch: what is said of it, in order, and as the arguments of create.
+-- An execution as an item of a batch: its positions, and the arguments of create.
 -- @uses batch
 local M = {}
 
@@ -6,9 +6,9 @@ local ITEM = batch.shape(1, {
   "uuid", "namespace", "lane_id", "execution_kind", "priority", "creator_identity", "policy_json", "delay_until",
   "idempotency_key", "dedup_ttl_ms", "tags_json", "execution_deadline_at", "payload_encoding",
 }, {priority = true, delay_until = true, dedup_ttl_ms = true, execution_deadline_at = true})
--- Few have these, which come together; no delay is less than none.
+-- Optional, and only together. A delay_ms of 0 is no delay.
 local MORE = batch.shape(14, {"on_duplicate", "concurrency_key", "delay_ms"}, {delay_ms = true})
--- Nearly all say no more than this.
+-- The short form, for executions without options.
 local PLAIN = batch.shape(1, {"uuid", "namespace", "lane_id", "execution_kind", "payload_encoding"})
 
 local function is_plain(item) return type(item) == "table" and #item == 5 end

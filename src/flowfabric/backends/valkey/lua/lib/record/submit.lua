@@ -1,11 +1,11 @@
--- Accepting an execution: what create does for one, and submit for many.
+-- Accept executions: create for one, submit for many.
 -- @uses content event index key_turns parked_handoff record replace reply state tags tenant update writes
 local M = {}
 
--- What a submit makes of an execution that its idempotency key belongs to; true: it may replace it.
+-- The modes for an idempotency key that is taken; true: the submit may replace the execution.
 local MODES = {return_existing = false, reject = false, replace_while_waiting = true, debounce = true}
 
--- The id that was accepted before, under this idempotency key or this very id.
+-- The id that was accepted before, under this idempotency key or this id.
 local function known_id(x, idempotency)
   local existing = idempotency and redis.call("GET", idempotency)
   if existing then return existing end
@@ -14,18 +14,19 @@ local function known_id(x, idempotency)
   return redis.call("EXISTS", x.core) == 1 and x.id or nil
 end
 
--- Most batches hold only new ids, which one question settles; then only those of the batch itself can be repeated.
+-- Most batches hold only new ids, which one EXISTS confirms; then only ids of the batch itself can
+-- repeat.
 function M.look_ahead(collected, cores)
   if #cores > 0 and redis.call("EXISTS", unpack(cores)) == 0 then collected.accepted = {} end
 end
 
--- A tenant makes executions of its own namespaces, under ids that are not somebody else's; the refusal says no more
--- than that. A refusal or nil.
+-- A tenant creates executions in its own namespaces, under free ids; the refusal says no more than
+-- that. A refusal or nil.
 local function check_scope(x, A, existing)
   local wrong = tenant.check_own(A.namespace)
   if wrong or not existing then return wrong end
   local collected = x.writes or x.beside
-  if collected and collected.accepted and collected.accepted[existing] then return nil end  -- of this very batch
+  if collected and collected.accepted and collected.accepted[existing] then return nil end  -- created by this batch
   if record.load("ff:exec:" .. x.tag .. ":" .. existing .. ":core") then return nil end
   return reply.invalid("execution_id", "an id that is not taken", x.id)
 end
@@ -39,7 +40,7 @@ local function check_mode(A, idempotency)
   end
 end
 
--- The name of the idempotency key in the record; "" where it is not kept.
+-- The idempotency key as the record stores it; "" when it is not kept.
 local function remember(x, idempotency, A)
   if not A.dedup_ttl_ms or A.dedup_ttl_ms <= 0 then return "" end
   redis.call("SET", idempotency, x.id, "PX", A.dedup_ttl_ms)
@@ -52,7 +53,8 @@ local function store_parts(x, new)
   if #new.labels > 0 then tags.write(x, new.labels) end
 end
 
--- One of a concurrency key may have to wait from the start. Others of the batch may be of its key: it writes at once.
+-- An execution with a concurrency key may have to wait from the start. It writes at once, because
+-- others of the batch may share its key.
 local function admit(x, fields, wanted, now)
   x.beside, x.writes = x.writes, nil
   if wanted.eligibility_state ~= "eligible_now" then return wanted end
@@ -63,12 +65,11 @@ local function admit(x, fields, wanted, now)
   return key_turns.admit(candidate, now, wanted, fields)
 end
 
--- Write the record and where it is listed. A claim that waits for it has it at once: it starts in this very step.
+-- Write the record and its index entries. A parked claim may take the execution at once: it starts
+-- in this step.
 local function store(x, new, vector, now)
-  if vector.is_usual and not new.concurrency_key then
-    for i = 1, #new.fields, 2 do
-      if new.fields[i + 1] ~= "" then x[new.fields[i]] = new.fields[i + 1] end
-    end
+  if vector.is_usual and (x.is_alone or not x.writes) then
+    record.take_fields(x, new.fields)
     local taker = parked_handoff.taker(x)
     if taker then
       record.take_over(x, vector)
@@ -82,7 +83,7 @@ local function store(x, new, vector, now)
   event.append_new(x, "created", now)
 end
 
--- Write a new execution. idempotency: its key, or nil. new: what lib/record/content.lua read.
+-- Write a new execution. idempotency: its key, or nil. new: from lib/record/content.lua.
 function M.accept(x, idempotency, A, new, now)
   local fields, vector = new.fields, new.state
   if idempotency then
@@ -100,7 +101,7 @@ function M.accept(x, idempotency, A, new, now)
   return reply.ok(x.id, vector.public_state or state.public(vector.lifecycle_phase, vector.eligibility_state))
 end
 
--- Its key belongs to an execution already, which may still be waiting.
+-- The idempotency key belongs to an execution that may still be waiting.
 local function replace_waiting(x, idempotency, A, existing, now)
   local other = record.load("ff:exec:" .. x.tag .. ":" .. existing .. ":core")
   if not other or not replace.is_open(other) then return reply.duplicate(existing) end
@@ -108,15 +109,15 @@ local function replace_waiting(x, idempotency, A, existing, now)
   local new, refusal = content.read(A, now, other.created_at)
   if refusal then return refusal end
 
-  -- Earlier items of a batch may have created or moved it.
+  -- Earlier items of the batch may have created or moved it.
   if x.writes then writes.write_through(x.writes) end
   other.beside = x.writes
   remember(other, idempotency, A)
   return replace.apply(other, new, now)
 end
 
--- x: record.at of the core key. idempotency: its key, or nil. A: the arguments of create. The very id that was accepted
--- before is the same call again, whatever the mode (G3).
+-- x: record.at of the core key. idempotency: its key, or nil. A: the arguments of create. The same
+-- id again is the same call, whatever the mode (G3).
 function M.create(x, idempotency, A, now)
   local mode = A.on_duplicate
   local wrong = mode ~= "return_existing" and check_mode(A, idempotency)

@@ -1,8 +1,8 @@
--- Caller-owned labels of an execution.
+-- Caller-owned tags of an execution.
 -- @uses index_key reply
 local M = {}
 
--- Flat list of field, value from a JSON object of scalars; nested values and nulls are refused.
+-- Flat list of field and value from a JSON object of scalars; nested values and nulls are refused.
 function M.from_json(text)
   if text == "" or text == "{}" or text == "null" then return {} end
   local ok, object = pcall(cjson.decode, text)
@@ -19,7 +19,7 @@ function M.from_json(text)
   return fields
 end
 
--- Write labels and list the execution under them; a label that changes moves it.
+-- Write tags and list the execution under them; a changed tag moves it.
 function M.write(x, fields)
   local key = x.base .. ":tags"
   for i = 1, #fields, 2 do
@@ -30,7 +30,7 @@ function M.write(x, fields)
   if #fields > 0 then redis.call("HSET", key, unpack(fields)) end
 end
 
--- Forget all labels.
+-- Delete all tags.
 function M.clear(x)
   local key = x.base .. ":tags"
   local fields = redis.call("HGETALL", key)
@@ -38,7 +38,7 @@ function M.clear(x)
   redis.call("DEL", key)
 end
 
--- Tags set later live in the namespace of their owner: `team.key`.
+-- Tags that are set later have the namespace of their owner: `team.key`.
 function M.is_key(text) return text:find("^[a-z][a-z0-9_]*%.[^.]") ~= nil end
 
 return M

@@ -1,5 +1,5 @@
--- The one routine in which every execution ends (G7): complete, fail, cancel, expire, skip and every time-out.
--- @uses advance completions digits flow only_edge state stream suspension transition
+-- Every execution ends here (G7): complete, fail, cancel, expire, skip and every timeout.
+-- @uses advance completions digits flow only_edge state stream suspension transition upcalls
 local M = {}
 
 local CLEARED = {
@@ -7,7 +7,8 @@ local CLEARED = {
   "delay_until", "current_suspension_id", "current_waitpoint_id", "suspension_timeout_at",
 }
 
--- The last step, by its event: for an execution whose attempt ended with it, and for one that had none.
+-- The last step by its event: for an execution whose attempt ends with it, and for one without an
+-- attempt.
 local ENDED, UNATTEMPTED = {}, {}
 
 local function declare(event, outcome)
@@ -28,10 +29,10 @@ UNATTEMPTED.skipped.state.attempt_state = "none"
 ENDED.completed.from = state.usual("active")
 local SUCCEEDED = ENDED.completed
 
--- ending: event, stream_reason, suspension_reason?, quiet? (no completion message). set: fields to set with it, names
--- and values in turn.
+-- ending: event, stream_reason, suspension_reason?, quiet? (no completion message). set: more
+-- fields to set, names and values in turn.
 function M.finish(x, now, ending, set)
-  local run = x.flow_id and advance.begin(x, now, M.finish)
+  local run = x.flow_id and advance.begin(x, now)
   local interrupted = x.attempt_state == "running_attempt" or x.attempt_state == "attempt_interrupted"
   local step = (interrupted and ENDED or UNATTEMPTED)[ending.event]
   local outcome = step.state.terminal_outcome
@@ -45,19 +46,14 @@ function M.finish(x, now, ending, set)
   if run then advance.ended(run, x, outcome) end
 end
 
--- Nearly all end so, with success: their lease goes, and nothing else.
-local function is_usual(x)
-  return not x.is_unusual and x.lifecycle_phase == "active" and not x.concurrency_key and not x.attempt_timeout_ms
-    and not x.retention_ttl_ms and not x.stream_attempt_index and not x.lease_last_renewed_at
-    and not x.lease_acquired_at and not x.delay_until and not x.result_encoding and not x.admission
-    and not x.reserved_budgets
-end
+upcalls.finish = M.finish
 
--- What is about to be written, of one execution after the other.
+-- The fields to write; the list serves one execution after the other.
 local fields = {"completed_at"}
 
--- satisfies: does its end satisfy its only edge, whose field is written with it?
-local function succeed_usual(x, now, encoding, satisfies)
+-- A plain record loses its lease and nothing else. satisfies: its end satisfies its only edge,
+-- whose field is written with it.
+local function succeed_plain(x, now, encoding, satisfies)
   local at = digits.of(now)
   redis.call("HDEL", x.core, "current_lease_id", "lease_expires_at")
   x.completed_at, x.current_lease_id, x.lease_expires_at = at, nil, nil
@@ -71,10 +67,12 @@ end
 local COMPLETED = {event = "completed", stream_reason = "attempt_success"}
 
 function M.succeed(x, now, encoding)
-  if not is_usual(x) then return M.finish(x, now, COMPLETED, {"result_encoding", encoding}) end
-  local run = x.flow_id and advance.begin(x, now, M.finish)
+  if not x.is_plain or x.lifecycle_phase ~= "active" then
+    return M.finish(x, now, COMPLETED, {"result_encoding", encoding})
+  end
+  local run = x.flow_id and advance.begin(x, now)
   local down = run and x.only_edge and not flow.is_closed(x.flow) and only_edge.satisfy(x)
-  succeed_usual(x, now, encoding, down)
+  succeed_plain(x, now, encoding, down)
   if not x.flow_id then return end
   completions.tell(x, "success")
   if not run then return end

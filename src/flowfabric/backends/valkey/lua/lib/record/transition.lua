@@ -1,8 +1,9 @@
--- A transition is one step: out of the old index, into the record, into the new index, one line in the event log.
--- @uses bulk_step digits event index key_turns limit_release member state update
+-- A transition is one step: leave the old index, change the record, enter the new index, add a line
+-- to the event log.
+-- @uses bulk_step event index key_turns limit_release member update
 local M = {}
 
--- One of a concurrency key may have to wait for the others, and others may go on because of it.
+-- An execution with a concurrency key may have to wait for others, and others may follow it.
 local function apply_keyed(x, now, step, set, outcome)
   local vector = step.state
   index.leave(x)
@@ -27,8 +28,8 @@ local function apply(x, now, step, set, outcome)
   event.append(x, step.event, now, outcome)
 end
 
--- step: event, state (the whole state vector), clear? (fields that go), is_timed? (set holds the time of the change).
--- set: fields that change, names and values in turn.
+-- step: event, state (the whole state vector), clear? (fields to drop), is_timed? (set holds the
+-- time of the change). set: fields to change, names and values in turn.
 function M.apply(x, now, step, set, outcome)
   if not x.flow_id then return apply(x, now, step, set, outcome) end
   local before = member.leaves(x)
@@ -36,8 +37,8 @@ function M.apply(x, now, step, set, outcome)
   member.arrives(x, now, before)
 end
 
--- Two steps in one, of an execution that nobody sees between them: no member of a flow, without a concurrency key and
--- limits. What goes goes with the first.
+-- Two steps in one, for a plain execution that is no member of a flow. The fields of the first step
+-- are dropped.
 function M.apply_both(x, now, first, outcome, second, set)
   index.leave(x)
   local line = event.line(x, first.event, outcome)
@@ -46,7 +47,7 @@ function M.apply_both(x, now, first, outcome, second, set)
   event.append_both(x, now, line, event.line(x, second.event))
 end
 
--- Accepted and started in one step. x.newborn: fields (of its record) and line (that says it was accepted).
+-- Accept and start in one step. x.newborn: fields (of its record) and line (of its creation).
 function M.apply_first(x, now, step, set, outcome)
   local fields, line = x.newborn.fields, x.newborn.line
   local n = #fields
@@ -57,8 +58,8 @@ function M.apply_first(x, now, step, set, outcome)
   event.append_both(x, now, line, event.line(x, step.event, outcome))
 end
 
--- apply() from one usual state (step.from) to another, for what has nothing unusual about it: no concurrency key, no
--- capabilities, no time-outs, no field that goes. The rest is what update.change_usual takes.
+-- apply() for a plain record, from one usual state (step.from) to another. The rest: arguments of
+-- update.change_usual.
 function M.apply_usual(x, now, step, outcome, ...)
   local in_batch = x.writes
   if not in_batch then index.leave(x) end
@@ -66,24 +67,6 @@ function M.apply_usual(x, now, step, outcome, ...)
   if in_batch then return bulk_step.join(x, now, step, outcome) end
   index.enter(x, now)
   event.append(x, step.event, now, outcome)
-end
-
-local QUEUED = state.usual("runnable")
-
--- blocked by dependencies -> waiting, for a member in a batch that has nothing unusual about it.
-function M.unblock_usual(x, now)
-  member.touch(x)
-  index.leave(x)
-  event.append_new(x, "unblocked", now)
-  update.change_usual(x, QUEUED, "last_mutation_at", digits.of(now))
-  index.enter(x, now)
-end
-
--- The same for one that starts next in this step, which writes what it becomes; it moves no more before that.
-function M.unblock_to_start(x, now)
-  member.write_earlier(x)
-  index.leave(x)
-  event.append_new(x, "unblocked", now)
 end
 
 return M

@@ -1,16 +1,18 @@
--- Writing an execution's record: some of its fields, or its state vector as a whole.
+-- Write the record of an execution: some of its fields, or its state vector as a whole.
 -- @uses digits record state
 local M = {}
 
--- What explains a block or a lost lease; the transition out of it drops it.
+-- Fields that explain a block or a lost lease; the transition out of it drops them.
 local EXPLANATION = {
   "blocking_detail", "waits_for_key", "lease_expired_at", "lease_revoked_at", "lease_revoke_reason",
 }
 
--- What is about to be written and dropped. The two lists serve every record, one after the other.
+local PLAIN = record.PLAIN
+
+-- The fields to write and to drop. The two lists serve one record after the other.
 local fields, gone = {}, {}
 
--- Note that the fields with these names go, as far as there are any. count: how many go by now.
+-- Add the existing fields among these names to the list of dropped ones. count: its length.
 local function drop(x, names, count)
   for i = 1, #names do
     local name = names[i]
@@ -23,7 +25,7 @@ local function drop(x, names, count)
   return count
 end
 
--- Note what is in `set`, names and values in turn; "" drops a field. n, count: how many are noted by now.
+-- Add `set`, names and values in turn; "" drops a field. n, count: the lengths of both lists.
 local function put(x, set, n, count)
   for i = 1, #set, 2 do
     local name, value = set[i], set[i + 1]
@@ -39,13 +41,14 @@ local function put(x, set, n, count)
       fields[n - 1] = name
       fields[n] = value
       x[name] = value
+      if not PLAIN[name] then x.is_plain = false end
     end
   end
   return n, count
 end
 
--- A field may be dropped and set again in one step. When a record last changed is the latest of its times: only a
--- change that leaves none of them behind is stamped.
+-- A field may be dropped and set again in one step. The latest time in a record says when it last
+-- changed, so only a change without a time of its own is stamped.
 local function store(x, now, n, count, is_timed)
   if not is_timed then fields[n + 1], fields[n + 2], n = "last_mutation_at", digits.of(now), n + 2 end
   if count > 0 then redis.call("HDEL", x.core, unpack(gone, 1, count)) end
@@ -57,8 +60,8 @@ function M.write(x, now, set, is_timed)
   store(x, now, n, count, is_timed)
 end
 
--- What is not named returns to what is usual, except attempt_state, which is kept. Stored is what differs from the
--- default of the new state.
+-- Dimensions that the vector does not name return to the usual value, except attempt_state, which
+-- is kept. Only values that differ from the default of the new state are stored.
 local function change_dimensions(x, vector, public, n, count)
   local before = state.defaults(x.lifecycle_phase, x.public_state)
   local after = state.defaults(vector.lifecycle_phase, public)
@@ -71,7 +74,7 @@ local function change_dimensions(x, vector, public, n, count)
     if new == after[name] then
       if was_stored then gone[count + 1], count = name, count + 1 end
     else
-      x.is_unusual = true
+      x.is_unusual, x.is_plain = true, false
       if not was_stored or old ~= new then fields[n + 1], fields[n + 2], n = name, new, n + 2 end
     end
     x[name] = new
@@ -79,7 +82,7 @@ local function change_dimensions(x, vector, public, n, count)
   return n, count
 end
 
--- Set the state vector as a whole. set: names and values in turn. clear: names of fields that go.
+-- Set the state vector as a whole. set: names and values in turn. clear: names of fields to drop.
 function M.change(x, now, vector, set, clear, is_timed)
   local phase, n, count = vector.lifecycle_phase, 4, 0
   local public = vector.public_state or state.public(phase, vector.eligibility_state, vector.terminal_outcome)
@@ -96,8 +99,8 @@ function M.change(x, now, vector, set, clear, is_timed)
   store(x, now, n, count, is_timed)
 end
 
--- The same between two usual states, when no field goes. The rest: names and values in turn, all of them text, which x
--- has already.
+-- The same between two usual states, without dropping fields. The rest: names and values in turn,
+-- all text, which x has already.
 function M.change_usual(x, vector, ...)
   record.take_over(x, vector)
   x.lifecycle_phase, x.public_state = vector.lifecycle_phase, vector.public_state

@@ -1,5 +1,6 @@
--- Frames that only count for a while: best-effort ones, and patches of the summary once they are in it. Each kind
--- keeps its newest; the others leave the stream, so that they never push out a durable frame.
+-- Frames that are kept for a while only: best-effort frames, and patches once they are in the
+-- summary. Each kind keeps its newest frames; the others leave the stream, so that they never
+-- displace a durable frame.
 -- @uses digits
 local M = {}
 
@@ -7,8 +8,9 @@ local M = {}
 M.DELTAS = 64
 local AT_ONCE, SAFETY = 1000, 2
 
--- How many best-effort frames stay: what comes within their time to live, twice. live: ttl_ms, floor, ceiling, alpha.
--- s.rate is how many came a second, smoothed; it starts so that the floor comes out. The newest always stays.
+-- How many best-effort frames stay: twice what comes within their time to live. live: ttl_ms,
+-- floor, ceiling, alpha. s.rate is the smoothed number per second; it starts at the value that
+-- gives the floor. The newest frame always stays.
 function M.most(s, live, count, now)
   local window = live.ttl_ms > 0 and live.ttl_ms or 1
   if s.rate then
@@ -23,7 +25,7 @@ function M.most(s, live, count, now)
   return math.max(1, live.floor, math.min(most, math.max(live.ceiling, live.floor)))
 end
 
--- Note the new entries in their list, and delete the oldest that are too many.
+-- Add the new entries to their list, and delete the oldest beyond the limit.
 function M.keep(list, key, ids, most)
   local length = redis.call("RPUSH", list, unpack(ids))
   if length <= most then return end

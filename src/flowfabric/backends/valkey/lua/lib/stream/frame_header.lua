@@ -1,9 +1,9 @@
--- The head of a frame: all of it but its payload. Frames that follow each other mostly have the same one, so it is
--- checked once, and a call with the payload's place left open is made of it.
+-- The header of a frame: everything but its payload. Consecutive frames mostly share a header, so
+-- it is checked once and turned into a call with the payload left open.
 -- @uses batch digits reply summary
 local M = {}
 
--- Where the payload, and after it the version of a summary, goes in the arguments of XADD.
+-- The positions of the payload and of the summary version in the arguments of XADD.
 M.PAYLOAD = 8
 
 local MODES = {[""] = "durable", durable = "durable", summary = "summary", best_effort = "best_effort"}
@@ -24,7 +24,7 @@ local function check_live(h)
   h.live = {ttl_ms = h.ttl_ms, floor = h.maxlen_floor, ceiling = h.maxlen_ceiling, alpha = alpha}
 end
 
--- A refusal or nil; h gets its mode, and of a best-effort frame how many of its kind stay.
+-- A refusal or nil; h gets its mode and, for best-effort frames, how many of its kind stay.
 function M.check(h)
   for _, bound in ipairs(BYTES) do
     local name, most = bound[1], bound[2]
@@ -40,7 +40,7 @@ function M.check(h)
   return h.mode == "best_effort" and check_live(h) or nil
 end
 
--- In a batch a head is a list; what is left out at the end has its default.
+-- In a batch a header is a list; trailing members may be left out.
 local ORDER = {
   "frame_type", "encoding", "source", "correlation_id", "metadata_json", "ts", "stream_mode", "ttl_ms", "maxlen_floor",
   "maxlen_ceiling", "ema_alpha",
@@ -53,7 +53,7 @@ local function check_member(name, value)
   if type(value) ~= kind then return reply.invalid(name, kind == "string" and "text" or "a number", value) end
 end
 
--- The heads of a batch by name, checked; or nil and a refusal.
+-- The checked headers of a batch; or nil and a refusal.
 function M.read(items)
   local heads = {}
   for i, item in ipairs(items) do

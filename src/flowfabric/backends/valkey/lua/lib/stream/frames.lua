@@ -1,5 +1,5 @@
--- Appending frames to the stream of a running attempt: one routine for single calls and batches. The frames of one call
--- are appended together or not at all.
+-- Append frames to the stream of a running attempt, for single calls and batches. The frames of one
+-- call are appended together or not at all.
 -- @uses digits ephemeral_frames frame_header policy reply stream summary
 local M = {}
 
@@ -13,8 +13,9 @@ function M.check_sizes(payloads, most)
   end
 end
 
--- Frames of a batch are numbered from 0 under each lease, so that a call that is repeated adds nothing twice and one
--- that overtook another is refused. Answers how many of these there are already, or nil and a refusal.
+-- Frames of a batch are numbered from 0 under each lease, so that a repeated call adds nothing
+-- twice and a call out of order is refused. Answers how many of these frames exist already, or nil
+-- and a refusal.
 function M.known(s, first, count)
   local epoch, have = (s.numbered or ""):match("^(%d+) (%d+)$")
   have = epoch == s.epoch and tonumber(have) or 0
@@ -64,7 +65,8 @@ local function add(s, heads, picks, payloads, now)
   return ids, by_mode
 end
 
--- A stream of best-effort frames alone goes by itself after a while; the first other frame makes it stay.
+-- A stream of best-effort frames alone expires after a while; the first other frame makes it
+-- permanent.
 local function expire(s, are_fleeting, set)
   local list = s.key .. ":live"
   if are_fleeting and (s.is_new or s.is_fleeting) then
@@ -79,7 +81,7 @@ local function expire(s, are_fleeting, set)
   end
 end
 
--- How many were appended ever says cheaply whether there may be too many.
+-- The count of appended frames tells cheaply whether there may be too many.
 local function trim(s, kept, now)
   local most = kept.maxlen > 0 and kept.maxlen or s.maxlen > 0 and s.maxlen or DEFAULT_MAXLEN
   if s.count > most then
@@ -96,7 +98,7 @@ local function note_first(x, s, now, set)
   if s.maxlen > 0 and s.maxlen ~= DEFAULT_MAXLEN then set[3], set[4] = "retention_maxlen", s.maxlen end
 end
 
--- Those that only count for a while.
+-- The frames that are kept for a while only.
 local function bound(s, by_mode, now, set)
   local fleeting, deltas = by_mode.best_effort, by_mode.summary
   if fleeting then
@@ -110,9 +112,9 @@ local function bound(s, by_mode, now, set)
   end
 end
 
--- s: the open stream. heads: checked ones. picks: which of them each frame has. payloads: one each. kept: maxlen (0:
--- what the policy says) and age_ms (0: any). numbered?: the lease and how many were numbered under it, with these.
--- Answers the ids of the entries, or nil and a refusal, and nothing was written.
+-- s: the open stream. heads: checked headers. picks: the header of each frame. payloads: one each.
+-- kept: maxlen (0: from the policy) and age_ms (0: any). numbered?: the lease and its frame count
+-- including these. Answers the ids of the entries; or nil and a refusal, with nothing written.
 function M.append(x, s, heads, picks, payloads, kept, now, numbered)
   local refusal = apply_patches(x, s, heads, picks, payloads)
   if refusal then return nil, refusal end

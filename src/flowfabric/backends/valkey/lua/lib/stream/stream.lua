@@ -1,9 +1,9 @@
--- The output stream of one attempt: its names, its end, and how it stands. The first frame notes in the record which
--- attempt has one, so executions that never emit pay for nothing.
+-- The output stream of one attempt: its names, its end and its state. The first frame notes the
+-- attempt in the record, so executions without output pay nothing.
 -- @uses digits record
 local M = {}
 
--- How an attempt that has no stream ended, by what was put away of it, and by how its execution ended.
+-- How an attempt without a stream ended, by its archived state and by the outcome of its execution.
 local BY_STATE = {
   ended_success = "attempt_success", ended_failure = "attempt_failure", ended_cancelled = "attempt_cancelled",
   interrupted_reclaimed = "lease_expired",
@@ -24,8 +24,8 @@ function M.next_id(now, last)
   return digits.of(last_ms > now and last_ms or now) .. "-*"
 end
 
--- Close the attempt's stream where it has one and it is still open. The stream itself holds frames alone, since other
--- programs read it as it is; whoever waits for the end is woken by the event of the same step.
+-- Close the stream of the attempt if it has an open one. The stream holds only frames, because
+-- other programs read it directly; the event of the same step wakes readers that wait for the end.
 function M.close(x, index, reason, now)
   if not index or x.stream_attempt_index ~= index then return end
   local meta = M.key(x, index) .. ":meta"
@@ -33,7 +33,7 @@ function M.close(x, index, reason, now)
   redis.call("HSET", meta, "closed_reason", reason)
 end
 
--- Another attempt has taken its place, which says more than that its lease was lost.
+-- Another attempt has replaced it, which is more precise than a lost lease.
 function M.close_reclaimed(x, index, now)
   M.close(x, index, "reclaimed", now)
   if index and x.stream_attempt_index == index then
@@ -41,7 +41,7 @@ function M.close_reclaimed(x, index, now)
   end
 end
 
--- When and why an attempt ended that never emitted, as the records tell it; nothing while it may still emit.
+-- When and why an attempt without output ended, from the records; nothing while it may still emit.
 function M.ended(x, index)
   if index >= record.attempt_count(x) then
     if x.lifecycle_phase == "terminal" then return x.completed_at, "never_started" end

@@ -1,5 +1,5 @@
--- Who may append to the stream of an attempt, and how the stream stands. A frame is small and a record is not, so only
--- what the guard needs is read of it.
+-- The guard of appends to the stream of an attempt. A frame is small and a record is not, so only
+-- the fields of the guard are read.
 -- @uses reply stream
 local M = {}
 

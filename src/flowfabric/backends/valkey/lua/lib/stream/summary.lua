@@ -7,8 +7,8 @@ local MAX_BYTES = 262144
 
 function M.key(x, index) return record.attempt_key(x, index) .. ":summary" end
 
--- The document as it is, to be patched in memory, with its version: how many patches made it. A refusal when what is
--- stored cannot be read.
+-- The document, to be patched in memory, and its version: the number of patches. A refusal when the
+-- stored text is unreadable.
 function M.load(x, index)
   local key = M.key(x, index)
   local found = redis.call("HMGET", key, "document", "version", "first_applied_ms")

@@ -1,4 +1,4 @@
--- The waitpoints that a suspension is bound to: new ones, or pending ones that were made before the wait.
+-- The waitpoints of a suspension: new ones, or pending ones that were created before the wait.
 -- @uses args reply signal tenant token waitpoint
 local M = {}
 
@@ -7,7 +7,8 @@ local MAX_WAITPOINTS = 32
 
 local function malformed(problem) return nil, reply.refuse("additional_waitpoint_binding_malformed", problem) end
 
--- The additional ones: how many, then id and key of each. What follows them is answered, too.
+-- The additional waitpoints: how many, then id and key of each. Also answers the position after
+-- them.
 local function read_additional(list, rest)
   local n = (rest[1] or "") == "" and 0 or tonumber(rest[1]:match("^%d+$"))
   if not n or n >= MAX_WAITPOINTS then return malformed("their number is " .. rest[1]:sub(1, 20)) end
@@ -38,7 +39,8 @@ function M.read(A)
   return list, timeout_in_ms, wrong
 end
 
--- strict: of the running attempt only, as the wire has it; otherwise what an earlier attempt made is good, too.
+-- strict: only waitpoints of the running attempt, as the wire has it; otherwise those of earlier
+-- attempts, too.
 local function check_pending(x, w, now, strict)
   if not w then return reply.refuse("waitpoint_not_found") end
   if w.state ~= "pending" then return reply.refuse("waitpoint_not_pending", w.state) end
@@ -72,8 +74,8 @@ local function find(x, each, now, mode, at, list)
   each.pending, each.key, each.minted = w, w.waitpoint_key, token.of(w)
 end
 
--- Look each of them up, unless it is known that there is none yet (is_free), or sign a new one. mode: "1" the first is
--- pending, "by_key" those without a key are, else none.
+-- Look each of them up, unless it is known to be new (is_free), or sign a new one. mode: "1" the
+-- first is pending, "by_key" those without a key are, else none.
 function M.prepare(x, list, now, mode)
   if mode == "1" and #list > 1 then return reply.refuse("use_pending_with_extras_unsupported") end
   for at, each in ipairs(list) do
@@ -89,10 +91,11 @@ function M.keys(list)
   return keys
 end
 
--- Is it a single new one, which nobody is told of? Then the suspension alone says that it is there.
+-- Is it a single new one whose token was not issued? Then it needs no record besides the
+-- suspension.
 function M.is_unwritten(list) return list.tokens_later and #list == 1 and not list[1].pending end
 
--- Each becomes an active waitpoint of the suspension.
+-- Activate the waitpoints for the suspension.
 function M.activate(x, list, now, suspension_id)
   for _, each in ipairs(list) do
     if each.pending then

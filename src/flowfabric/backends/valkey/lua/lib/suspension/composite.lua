@@ -1,6 +1,7 @@
--- Conditions on several waitpoints: a tree of AllOf, Count, Single and NeverBySignal. What signals have brought is kept
--- as tokens of its nodes, each named by the suspension and the node's path, so that nothing counts for another node or
--- for a later suspension (D6). A node is met by its own tokens or its members alone, from the leaves up.
+-- Conditions on several waitpoints: a tree of AllOf, Count, Single and NeverBySignal. Signals leave
+-- tokens at its nodes, each named by the suspension and the path of the node, so that nothing
+-- counts for another node or a later suspension (D6). A node is met by its own tokens or members
+-- alone, from the leaves up.
 -- @uses reply
 local M = {}
 
@@ -87,7 +88,8 @@ function CHECKS.Count(node, path, seen, level)
   return node.matcher and check_matcher(node.matcher, path) or nil
 end
 
--- Can the tree be met? keys: of the suspension's waitpoints. A node's place tells its path, which is not kept.
+-- Can the tree be met? keys: of the suspension's waitpoints. The path of a node follows from its
+-- position.
 function check(node, path, seen, level)
   seen.nodes = seen.nodes + 1
   if seen.nodes > MAX_NODES then return wrong(path, "at most " .. MAX_NODES .. " nodes (condition_too_large)", "") end
@@ -103,7 +105,7 @@ function M.accepts(matcher, name)
   return matcher == nil or matcher.kind == "Wildcard" or matcher.name == name
 end
 
--- Every leaf that looks at a waitpoint, with its path.
+-- Every leaf with a waitpoint, and its path.
 function M.leaves(node, path, key, found)
   if node.kind == "AllOf" then
     for i, member in ipairs(node.members) do M.leaves(member, below(path, i), key, found) end

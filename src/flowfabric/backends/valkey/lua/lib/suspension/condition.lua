@@ -1,5 +1,4 @@
--- What a suspension waits for: as given, as kept with it, and as text for a reader.
--- Of one waitpoint: {names, needed}; of several: {tree}.
+-- The condition of a suspension: as given, as stored, and as text for a reader.
 -- @uses composite reply
 local M = {}
 
@@ -23,7 +22,8 @@ local function is_list_of_text(list)
   return count == #list and count <= MAX_NAMES
 end
 
--- Each name is used up by one signal; no names are one that any signal uses up. What can never be met is refused (D5).
+-- Each name is used up by one signal; without names, any single signal suffices. A condition that
+-- can never be met is refused (D5).
 local function simple(object)
   local kind = given(object.condition_type, "signal_set")
   if kind ~= "signal_set" then return invalid("condition_type", "signal_set", kind) end
@@ -41,8 +41,8 @@ local function simple(object)
   return {names = names, needed = mode == "all" and total or minimum, mode = mode, minimum = minimum, total = total}
 end
 
--- Nearly all wait for one signal of a name, and say no more than that. It is as JSON would be read, at a fraction of
--- the work; a name that has escapes is left to JSON.
+-- Most suspensions wait for one signal of a name. This reads them as JSON would, at a fraction of
+-- the cost; a name with escapes is left to JSON.
 local function of_name(text)
   local name = text and text:match('^{"required_signal_names":%["([^"\\%c]+)"%]}$')
   return name and {names = {name}, needed = 1, mode = "any", minimum = 1, total = 1, text = text}
@@ -77,8 +77,8 @@ local function kept(condition)
   }
 end
 
--- As it is kept: what is usual is left out, and "" is any one signal. Or nil and a refusal: JSON can hold numbers that
--- cannot be written again.
+-- As it is stored: usual values are left out, and "" is any one signal. Or nil and a refusal: JSON
+-- can hold numbers that cannot be written again.
 function M.text(condition)
   if condition.text then return condition.text end
   local members = kept(condition)
@@ -88,7 +88,7 @@ function M.text(condition)
   return text
 end
 
--- What was kept.
+-- The stored condition.
 function M.stored(text)
   local usual = of_name(text)
   if usual then return usual end
@@ -96,7 +96,7 @@ function M.stored(text)
   return object.tree and {tree = object.tree} or simple(object)
 end
 
--- Is a signal of this name of use at a waitpoint?
+-- Does a signal of this name count at a waitpoint?
 function M.takes(condition, waitpoint_key, name)
   if condition.tree then
     for _, leaf in ipairs(composite.leaves(condition.tree, "", waitpoint_key, {})) do
@@ -111,7 +111,7 @@ function M.takes(condition, waitpoint_key, name)
   return false
 end
 
--- The names that are waited for at a waitpoint; none where any will do.
+-- The names that a waitpoint waits for; none where any name will do.
 function M.names(condition, waitpoint_key)
   local names = {}
   if not condition.tree then

@@ -1,5 +1,6 @@
--- A signal reaches a waitpoint: who sends it is authenticated before anything else is looked at (G6). A pending
--- waitpoint keeps it, an active one of the open suspension evaluates it, in one step; so no wake-up is lost (D2).
+-- Deliver a signal to a waitpoint: the sender is authenticated before any other check (G6). A
+-- pending waitpoint buffers the signal, an active one of the open suspension evaluates it, in one
+-- step; so no wakeup is lost (D2).
 -- @uses condition event progress record reply resume resume_policy signal signal_room suspension token waitpoint
 local M = {}
 
@@ -7,7 +8,8 @@ local BUFFERED = "buffered_for_pending_waitpoint"
 local SATISFIED = "resume_condition_satisfied"
 local UNMATCHED = {no_op = true, signal_ignored_not_in_condition = true, signal_ignored_matcher_failed = true}
 
--- Why an authentic signal has nowhere to go. The waitpoint must be of the suspension that is open now (D1).
+-- Why an authentic signal cannot be delivered. The waitpoint must belong to the open suspension
+-- (D1).
 local function check_target(x, s, w, now, buffers)
   if x.lifecycle_phase == "terminal" then return reply.refuse("target_not_signalable", record.public_state(x)) end
   if w.state == "pending" then
@@ -22,14 +24,14 @@ local function check_target(x, s, w, now, buffers)
   end
 end
 
--- What an open suspension waits for, read once.
+-- The condition of an open suspension, read once.
 local function wanted_by(s)
   s.wanted = s.wanted or condition.stored(s.resume_condition_json)
   return s.wanted
 end
 
--- Somebody who holds no more than a link may say what is waited for, and nothing else. At a pending waitpoint nobody
--- has said yet what that will be.
+-- A sender that holds only a link may send the signals that the suspension waits for, and no
+-- others. A pending waitpoint does not know them yet.
 local function check_name(s, w, A)
   if A.on_undeclared ~= "refuse" or w.state == "pending" then return nil end
   local wanted = wanted_by(s)
@@ -38,8 +40,8 @@ local function check_name(s, w, A)
   return reply.invalid("signal_name", "a name that is waited for here (" .. names .. ")", A.signal_name)
 end
 
--- The waitpoints that take a signal: where the execution waits for one of this name, else the pending ones, which keep
--- whatever comes. With a key those that have it.
+-- The waitpoints that take a signal: where the execution waits for this name, else the pending
+-- ones, which buffer any signal. With a key, those that have it.
 local function takers(x, s, A, now)
   local found = {}
   local function add(w)
@@ -60,7 +62,7 @@ end
 
 local MOST_SHOWN = 20
 
--- The only one of them, or nil and a refusal that says which there are.
+-- The only one of them, or nil and a refusal that lists the candidates.
 local function find(x, s, A, now)
   local found, keys = takers(x, s, A, now), {}
   if #found == 0 then return nil, reply.refuse("target_not_signalable", record.public_state(x)) end
@@ -102,8 +104,8 @@ local function evaluate(x, now, A, w, s)
   return effect
 end
 
--- What somebody says who may say it, unless it was said before. place: whose the idempotency key is. target_of: given
--- the open suspension, answers the waitpoint and a refusal if there is one.
+-- Deliver a signal of an authorized sender, once. place: the owner of the idempotency key.
+-- target_of: answers the waitpoint for the open suspension, or a refusal.
 local function accept(x, A, now, place, target_of)
   local earlier, taken = signal.earlier(x, place, A)
   if earlier then return reply.duplicate(earlier) end
@@ -117,7 +119,8 @@ local function accept(x, A, now, place, target_of)
   return reply.ok(A.signal_id, effect)
 end
 
--- To a waitpoint, with its token. A: the arguments. buffers: whether a pending waitpoint may keep it.
+-- To a waitpoint, with its token. A: the arguments. buffers: whether a pending waitpoint may buffer
+-- it.
 function M.deliver(x, A, now, buffers)
   if not x then return reply.refuse("execution_not_found") end
   local w = waitpoint.of(x, A.waitpoint_id)
@@ -128,7 +131,8 @@ function M.deliver(x, A, now, buffers)
   end)
 end
 
--- To whichever waitpoint takes it, for callers who need no token. A replay begins without idempotency keys.
+-- To the waitpoint that takes it, for trusted callers without a token. A replay starts without
+-- idempotency keys.
 function M.send(x, A, now)
   if not x then return reply.refuse("execution_not_found") end
   local refusal = signal.check(A)

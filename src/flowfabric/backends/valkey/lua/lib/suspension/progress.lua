@@ -1,11 +1,11 @@
--- How far signals have brought a suspension: which names are used up, or which nodes of a tree have which tokens.
--- It is read, credited with one signal or several, and written back; `effect` says what a signal did.
+-- The progress of a suspension: the names that signals used up, or the tokens at the nodes of a
+-- tree. It is read, credited with signals, and written back; `effect` says what a signal did.
 -- @uses composite suspension waitpoint
 local M = {}
 
 local SATISFIED = "resume_condition_satisfied"
 
--- The distinct thing that a Count counts of a signal.
+-- The distinct value that a Count counts of a signal.
 local COUNTED = {
   DistinctWaitpoints = function(_, w) return "wp:" .. w.id end,
   DistinctSignals = function(sent) return "sig:" .. sent.id end,
@@ -33,7 +33,7 @@ local function load_tokens(x, suspension_id)
   return tally
 end
 
--- By slot from 0: the signal that used it up. Where none came yet there is nothing to read.
+-- By slot from 0: the signal that used it up. Without signals there is nothing to read.
 local function load_slots(w)
   local tally = {slots = {}, count = 0}
   if not w.signal_count then return tally end
@@ -45,7 +45,7 @@ local function load_slots(w)
   return tally
 end
 
--- Of one waitpoint each its own, of a tree one for all.
+-- One for each waitpoint; a tree has one for all.
 function M.load(x, suspension_id, wanted, w)
   return wanted.tree and load_tokens(x, suspension_id) or load_slots(w)
 end
@@ -80,7 +80,8 @@ local function credit_tree(wanted, tally, sent, w)
   return composite.is_met(wanted.tree, "", tally.counts) and SATISFIED or "appended_to_waitpoint"
 end
 
--- sent: id, name, source_type, source_identity. Answers its effect; an early one of several may have sufficed.
+-- sent: id, name, source_type, source_identity. Answers its effect; an earlier one of several may
+-- have sufficed.
 function M.credit(wanted, tally, sent, w)
   local effect
   if wanted.tree then
@@ -107,7 +108,7 @@ local function add_all(key, members)
   for i = 1, #members, CHUNK do redis.call("SADD", key, unpack(members, i, math.min(i + CHUNK - 1, #members))) end
 end
 
--- Write what was credited since it was read.
+-- Write all credits since it was read.
 function M.save(x, wanted, tally, w)
   if not wanted.tree then
     if tally.count > 0 then save_slots(w, wanted, tally) end
@@ -117,7 +118,7 @@ function M.save(x, wanted, tally, w)
   end
 end
 
--- The signals that count, when it is satisfied.
+-- The signals that satisfied it.
 function M.satisfiers(x, wanted, tally)
   local ids = {}
   if wanted.tree then

@@ -1,4 +1,4 @@
--- The end of a suspension that the execution survives.
+-- The end of a suspension after which the execution continues.
 -- @uses parked_handoff transition
 local M = {}
 
@@ -27,8 +27,9 @@ local function wake_now(x, now, outcome)
   parked_handoff.offer(x, now)
 end
 
--- suspended -> runnable, now or after a delay, which the record says (D3). outcome: what woke it. It is the last
--- step of whoever makes it: a claim that waits gets the execution at once. Answers the public state it woke to.
+-- suspended -> runnable, now or after a delay, which the record keeps (D3). outcome: what woke it.
+-- The last step of its caller: a parked claim gets the execution at once. Answers the new public
+-- state.
 function M.wake(x, now, outcome, delay_ms)
   if not delay_ms or delay_ms == 0 then
     wake_now(x, now, outcome)

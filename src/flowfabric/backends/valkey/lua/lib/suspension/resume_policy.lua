@@ -1,4 +1,4 @@
--- The policy of a resume. Its delay is applied; the rest is kept for whoever reads the suspension.
+-- The policy of a resume. Its delay is applied; the rest is stored for readers of the suspension.
 -- @uses reply
 local M = {}
 
@@ -13,7 +13,7 @@ local function read_delay(value)
   return value
 end
 
--- The members of a resume policy that are not usual, as text; or nil and a refusal.
+-- The members of a resume policy that differ from the default, as text; or nil and a refusal.
 function M.read(text)
   if text == "" or text == "null" then return "" end
   local function refuse() return nil, reply.invalid("resume_policy_json", "a resume policy in JSON", text) end
@@ -29,7 +29,7 @@ function M.read(text)
   return next(kept) and kept_text or ""
 end
 
--- The delay of a policy that was kept.
+-- The delay of a stored policy.
 function M.delay(text) return text and read_delay(cjson.decode(text).resume_delay_ms) or 0 end
 
 return M

@@ -1,4 +1,5 @@
--- How the last suspension of an execution ended, and the signals that ended it: what a resumed worker reads first.
+-- How the last suspension of an execution ended, and the signals that ended it: the input of a
+-- resumed worker.
 -- @uses digits signal steps suspension waitpoint
 local M = {}
 
@@ -6,7 +7,8 @@ local FIELDS = {
   "signal_name", "signal_category", "source_type", "source_identity", "correlation_id", "accepted_at",
   "payload_encoding", "target_waitpoint_id",
 }
--- So much goes with a claim, which is made in another's step when it waits; who was told more asks for it.
+-- The most that is sent with a claim, because a hand-off runs in the step of another caller; a
+-- worker asks for the rest.
 local MOST_SIGNALS, MOST_BYTES = 8, 16384
 
 -- {id, accepted_at} of each, oldest first.
@@ -21,7 +23,7 @@ local function in_order(x, ids)
   return out
 end
 
--- The one that was told in this very step need not be read again.
+-- A signal that was delivered in this step need not be read again.
 local function just_told(told)
   local A = told.signal
   local out = {
@@ -73,7 +75,7 @@ function M.read(x, s, after, limit)
   }
 end
 
--- The same with the number of recorded steps, packed for a claim; "" when that would be much.
+-- The same with the number of recorded steps, packed for a claim; "" when it would be too large.
 function M.packed(x)
   local s = x.closed_suspension or suspension.load(x)
   if s and #satisfiers(s) > MOST_SIGNALS then return "" end

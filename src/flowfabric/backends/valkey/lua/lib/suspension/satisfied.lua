@@ -1,11 +1,12 @@
--- What ended a wait, as workers of the 0.2.0 wire read it: in the condition of the suspension's waitpoint. A wait that
--- its first signal ended has written none, so it is written when such a worker resumes.
+-- The signals that ended a wait, as workers of the 0.2.0 wire read them: in the condition of the
+-- suspension's waitpoint. A wait that its first signal ended has not written it, so it is written
+-- when such a worker resumes.
 -- @uses condition progress signal suspension waitpoint
 local M = {}
 
 local function ids_of(s) return cjson.decode(s.all_satisfier_signals or "[]") end
 
--- The signals of the wait in the places they used up.
+-- The signals of the wait in the slots that they used up.
 local function tally_of(x, s, wanted)
   local tally = {slots = {}, count = 0}
   for _, id in ipairs(ids_of(s)) do
@@ -14,8 +15,8 @@ local function tally_of(x, s, wanted)
   return tally
 end
 
--- Make the signals that ended the last wait readable there. A wait that others than signals ended has none, and the
--- signals of a composite condition stand in the suspension alone.
+-- Make the signals that ended the last wait readable there. A wait that ended without signals has
+-- none, and the signals of a composite condition are in the suspension alone.
 function M.show(x)
   local s = suspension.load(x)
   if not s or s.close_reason ~= "resumed" or not s.all_satisfier_signals then return end

@@ -9,10 +9,10 @@ local MAX_KID, MAX_SECRET_HEX = 64, 1024
 
 function M.key(tag) return "ff:sec:" .. tag .. ":waitpoint_hmac" end
 
--- Where that stands: the same fields, and mark: in place of secret:.
+-- The key of the public part: the same fields, with mark: in place of secret:.
 local function public_key(tag) return "ff:kid:" .. tag end
 
--- A refusal when a key is not the one of a partition's secrets.
+-- A refusal for any key but that of a partition's secrets.
 function M.check_key(key)
   if not key:find("^ff:sec:%b{}:waitpoint_hmac$") then
     return reply.invalid("hmac_secrets", "ff:sec:{tag}:waitpoint_hmac", key)
@@ -21,7 +21,7 @@ end
 
 local function is_hex(text) return text and #text > 0 and #text % 2 == 0 and not text:find("%X") end
 
--- Is this a secret that can be stored? Nothing of it is shown.
+-- Is this a valid secret? Its text is never shown.
 function M.check(kid, secret_hex, algorithm)
   if kid == "" or #kid > MAX_KID or kid:find(":", 1, true) then
     return reply.refuse("invalid_kid", kid:sub(1, MAX_KID))
@@ -30,7 +30,7 @@ function M.check(kid, secret_hex, algorithm)
   if not hmac.ALGORITHMS[algorithm] then return reply.invalid("algorithm", "sha1 or sha256", algorithm) end
 end
 
--- What is stored under a kid: {secret, algorithm, expires_at}; nil when there is no such kid.
+-- The entry of a kid: {secret, algorithm, expires_at}; nil when there is none.
 function M.of(key, kid)
   local found = redis.call("HMGET", key, "secret:" .. kid, "algorithm:" .. kid, "expires_at:" .. kid)
   if not found[1] then return nil end
@@ -60,7 +60,7 @@ function M.current(tag)
   return found
 end
 
--- Tells a secret from a later one of the same kid, and cannot be turned back into it.
+-- Distinguishes a secret from a later one of the same kid, and cannot be reversed.
 function M.mark(secret_hex) return redis.sha1hex(secret_hex):sub(1, 8) end
 
 -- key: of the secrets, which were changed, or may have been written before there was anything beside them.

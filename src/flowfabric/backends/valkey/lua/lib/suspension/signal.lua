@@ -1,4 +1,4 @@
--- Signals: what an execution was told, each kept under its own key and listed with the execution.
+-- Signals to an execution, each stored under its own key and listed with the execution.
 -- @uses composite digits hash reply waitpoint
 local M = {}
 
@@ -9,10 +9,10 @@ function M.key(tag, id) return "ff:signal:" .. tag .. ":" .. id end
 
 function M.list_key(x) return x.base .. ":signals" end
 
--- place: whose the idempotency key is, a waitpoint's or an execution's.
+-- place: the owner of the idempotency key, a waitpoint or an execution.
 local function dedup_key(x, place, A) return "ff:sigdedup:" .. x.tag .. ":" .. place .. ":" .. A.idempotency_key end
 
--- What can be refused without looking at anything.
+-- Checks that need no reads.
 function M.check(A)
   if A.signal_id:find(":", 1, true) or #A.signal_id > 128 then
     return reply.invalid("signal_id", "an id without ':'", A.signal_id)
@@ -23,8 +23,9 @@ function M.check(A)
   if #A.payload > MAX_PAYLOAD then return reply.refuse("payload_too_large", MAX_PAYLOAD) end
 end
 
--- The signal that was accepted before: under the same idempotency key at this place, or under the same id.
--- Or nil and a refusal: the id is another execution's. x.signals: how many it has.
+-- The signal that was accepted before, under the same idempotency key at this place or the same id.
+-- Or nil and a refusal: the id belongs to another execution. Sets x.signals, the number of its
+-- signals.
 function M.earlier(x, place, A)
   if A.idempotency_key ~= "" then
     local id = redis.call("GET", dedup_key(x, place, A))
@@ -38,14 +39,14 @@ function M.earlier(x, place, A)
   return nil, reply.invalid("signal_id", "an id that is not in use", A.signal_id)
 end
 
--- The time of its arrival; those of one millisecond follow one another by thousandths of it.
+-- The time of its arrival; signals of one millisecond follow one another by thousandths.
 local function place_in_order(x, now)
   if x.signals == 0 then return digits.of(now) end
   local before = redis.call("ZCOUNT", M.list_key(x), digits.of(now), "(" .. digits.of(now + 1))
   return ("%.3f"):format(now + math.min(before, 999) / 1000)
 end
 
--- Keep a signal. A: what is known of it; nothing empty is stored, and its creation only where it differs.
+-- Store a signal. A: its fields; empty ones are not stored, and its creation only where it differs.
 function M.record(x, now, A, waitpoint_id, effect)
   hash.begin()
   hash.put("signal_name", A.signal_name)
@@ -67,19 +68,19 @@ function M.remember(x, place, A)
   redis.call("SET", dedup_key(x, place, A), A.signal_id, "PX", digits.of(A.dedup_ttl_ms))
 end
 
--- Keep a recorded signal for a pending waitpoint; of more than `most` the oldest go.
+-- Buffer a recorded signal for a pending waitpoint; beyond `most`, the oldest are dropped.
 function M.buffer(w, id, most)
   local key = waitpoint.buffer_key(w)
   redis.call("RPUSH", key, id)
   if most > 0 then redis.call("LTRIM", key, -most, -1) end
 end
 
--- What conditions look at.
+-- The fields that conditions use.
 function M.view(A)
   return {id = A.signal_id, name = A.signal_name, source_type = A.source_type, source_identity = A.source_identity}
 end
 
--- The signals that a pending waitpoint kept, oldest first.
+-- The buffered signals of a pending waitpoint, oldest first.
 function M.buffered(w)
   local found = {}
   for _, id in ipairs(redis.call("LRANGE", waitpoint.buffer_key(w), 0, -1)) do

@@ -1,19 +1,21 @@
--- How much may be said: so many signals to an execution, and so many signals and bytes of them at one waitpoint, by
--- every door. A waitpoint's token may be in a stranger's hands, so by default one keeps less than a megabyte. The
--- policy may say otherwise; 0 is no limit. The waitpoint has what came so far, as signal_count and signal_bytes.
+-- The limits of signals: per execution, and in number and bytes per waitpoint, for all kinds of
+-- delivery. Strangers may hold the token of a waitpoint, so by default it accepts less than a
+-- megabyte. The policy may change that; 0 is no limit. The waitpoint counts its signals in
+-- signal_count and signal_bytes.
 -- @uses digits policy reply
 local M = {}
 
 local PER_EXECUTION, PER_WAITPOINT, BYTES_PER_WAITPOINT = 10000, 1000, 819200
--- The record of a signal takes so much beside its content.
+-- The size of a signal's record besides its content.
 local OVERHEAD = 512
--- The first signal of a waitpoint fits without a look at the policy when its payload is no bigger than this.
+-- The first signal of a waitpoint is accepted without reading the policy when its payload is not
+-- larger than this.
 local SMALL = 4096
 local CONTENT = {
   "payload", "signal_name", "signal_category", "source_type", "source_identity", "correlation_id", "payload_encoding",
 }
 
--- What a signal counts. Its idempotency key is kept twice, in the record and as a key of its own.
+-- The counted size of a signal. Its idempotency key is stored twice, in the record and as a key.
 function M.size(A)
   local size = OVERHEAD + #A.signal_id + 2 * #A.idempotency_key
   for i = 1, #CONTENT do size = size + #A[CONTENT[i]] end
@@ -31,7 +33,8 @@ end
 
 local function exceeds(limit, wanted) return limit > 0 and wanted > limit end
 
--- A refusal, or nil when one more may be kept. x.signals: how many the execution has.
+-- A refusal, or nil when there is room for another. x.signals: the number of the execution's
+-- signals.
 function M.check(x, w, A)
   if x.signals == 0 and not w.signal_count and #A.payload <= SMALL then return nil end
   local size = M.size(A)
@@ -44,14 +47,15 @@ function M.check(x, w, A)
   end
 end
 
--- The fields of a waitpoint that count one more, names and values in turn. matched: whether it was of use.
+-- The fields of a waitpoint that count one more, names and values in turn. matched: whether it
+-- counted.
 function M.counts(w, now, matched)
   local set = {"signal_count", (w.signal_count or 0) + 1, "last_signal_at", digits.of(now)}
   if matched then set[5], set[6] = "matched_signal_count", (w.matched_signal_count or 0) + 1 end
   return set
 end
 
--- The same while more may come: how much room is left for them is counted, too.
+-- The same while more may come; also counts the room that is left.
 function M.counts_so_far(w, now, matched, A)
   local set = M.counts(w, now, matched)
   set[#set + 1], set[#set + 2] = "signal_bytes", digits.of((w.signal_bytes or 0) + M.size(A))
@@ -70,7 +74,7 @@ local function check_node(node, most)
   end
 end
 
--- A condition that needs more signals than its waitpoints may take could never be met (D5).
+-- A condition that needs more signals than its waitpoints accept could never be met (D5).
 function M.check_condition(x, wanted)
   if not wanted.tree then return nil end
   local most = of_waitpoint(policy.stored(x))

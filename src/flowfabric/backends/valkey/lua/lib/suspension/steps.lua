@@ -1,5 +1,6 @@
--- Durable steps: what an execution has recorded, by occurrence and name, in one hash. A field without a colon is the
--- number of a step and holds its field, so that pages follow the order of recording and no list has to be sorted.
+-- Durable steps: the recorded steps of an execution, by occurrence and name, in one hash. A field
+-- without a colon is the number of a step and holds its field, so that pages follow the order of
+-- recording without sorting.
 -- @uses digits update
 local M = {}
 
@@ -12,7 +13,7 @@ function M.count(x) return tonumber(x.step_count or 0) end
 -- The occurrence comes first: it has no colon, while a name may.
 function M.field(name, occurrence) return digits.of(occurrence) .. ":" .. name end
 
--- The lengths say where digest and encoding end; the rest is the result, whatever bytes it has.
+-- The lengths delimit digest and encoding; the rest is the result, whatever bytes it has.
 local function pack(digest, encoding, result)
   return #digest .. ":" .. #encoding .. ":" .. digest .. encoding .. result
 end
@@ -30,7 +31,7 @@ function M.find(x, field)
   if value then return split(value) end
 end
 
--- A step that is new gets the next number; one that is replaced keeps its own.
+-- A new step gets the next number; a replaced step keeps its own.
 function M.put(x, now, field, is_new, digest, encoding, result)
   local number = M.count(x) + (is_new and 1 or 0)
   redis.call("HSET", key(x), field, pack(digest, encoding, result))
@@ -47,7 +48,7 @@ function M.numbered(x, number)
   return {name, occurrence, split(value)}
 end
 
--- Forget all of them. The caller drops step_count with the transition it makes.
+-- Delete all steps. The caller drops step_count in its transition.
 function M.clear(x)
   if x.step_count then redis.call("UNLINK", key(x)) end
 end

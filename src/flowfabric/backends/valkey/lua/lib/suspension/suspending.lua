@@ -1,4 +1,4 @@
--- The beginning of a suspension: what is asked for is checked, kept, and credited with the signals that came early.
+-- Start a suspension: check and store the request, and credit the signals that came early.
 -- @uses binding condition digits hash progress record reply resume_policy signal_room state suspension token
 --       waitpoint
 local M = {}
@@ -8,7 +8,7 @@ local BEHAVIORS = {
   auto_resume_with_timeout_signal = true,
 }
 
--- What blocks the execution, by the reason that is given for its suspension.
+-- The blocking reason, by the reason of the suspension.
 local REASONS = {
   waiting_for_signal = "waiting_for_signal", waiting_for_approval = "waiting_for_approval",
   waiting_for_callback = "waiting_for_callback", waiting_for_tool_result = "waiting_for_tool_result",
@@ -53,7 +53,7 @@ local function additional_json(list)
   return cjson.encode(rest)
 end
 
--- Keep it in place of the last one. Nothing that is empty or usual is stored.
+-- Store it in place of the last one. Empty and usual values are not stored.
 function M.open(x, now, A, list, plan, last)
   local is_unwritten = binding.is_unwritten(list)
   hash.begin()
@@ -76,7 +76,7 @@ function M.open(x, now, A, list, plan, last)
   if not is_unwritten then binding.activate(x, list, now, A.suspension_id) end
 end
 
--- Credit what pending waitpoints kept. The signals that suffice, or nil.
+-- Credit the signals that pending waitpoints buffered. Answers the signals that suffice, or nil.
 function M.credit(x, A, list, plan)
   local wanted, shared, enough = plan.condition, nil, nil
   for _, each in ipairs(list) do
@@ -92,7 +92,7 @@ function M.credit(x, A, list, plan)
   return enough
 end
 
--- The answer: the suspension and its first waitpoint, how many more there are, and those.
+-- The reply: the suspension and its first waitpoint, how many more there are, and those.
 function M.reply(answer, suspension_id, list)
   local out = {suspension_id}
   for at, each in ipairs(list) do
@@ -102,8 +102,9 @@ function M.reply(answer, suspension_id, list)
   return answer(unpack(out))
 end
 
--- Only who made it under its lease gets the answer again: it holds tokens (G6). The caller makes up both ids for each
--- call; who wants to say it otherwise has a key, which may run out.
+-- Only the caller that created it under its lease gets the reply again: it holds tokens (G6). The
+-- caller chooses new ids for each call; an idempotency key, which may expire, identifies the call
+-- otherwise.
 local function is_repeated(s, A, now)
   if A.lease_id == "" or s.lease_id ~= A.lease_id then return false end
   if s.suspension_id == A.suspension_id and s.waitpoint_id == A.waitpoint_id then return true end
@@ -112,7 +113,7 @@ local function is_repeated(s, A, now)
   return ttl == 0 or tonumber(s.created_at) + ttl >= now
 end
 
--- The same call came before and was answered: the same answer (G3).
+-- The same call came before: the same reply (G3).
 function M.earlier(x, s, A, now)
   if not s or not is_repeated(s, A, now) then return nil end
   local list = {}

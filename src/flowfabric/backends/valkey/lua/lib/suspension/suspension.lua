@@ -1,7 +1,8 @@
--- The suspension of an execution, one at a time: the open one, or the last one, which says what ended it.
--- Fields that are usual are absent: requested by a worker, waiting_for_signal, failing at its time-out.
--- Nearly all have one waitpoint, which nobody was told of. Its key stands here then, as unwritten_key, and it gets a
--- record of its own when its token is read, or when a signal comes that does not suffice.
+-- The suspension of an execution, one at a time: the open one, or the last one and what ended it.
+-- Usual values are absent: requested by a worker, waiting_for_signal, failing at its timeout. Most
+-- suspensions have one waitpoint whose token was not issued. Its key is stored here as
+-- unwritten_key, and it gets a record of its own when its token is read, or when a signal arrives
+-- that does not suffice.
 -- @uses digits hash lanes waitpoint
 local M = {}
 
@@ -20,8 +21,8 @@ function M.load(x)
   return s.suspension_id and s or nil
 end
 
--- The same before a new one begins, and whether its first waitpoint is there already. Nearly always there is neither,
--- and no settings of its lane, which are asked for next.
+-- The same before a new one starts, and whether its first waitpoint exists already. Nearly always
+-- there is neither, and no lane settings, which are read next.
 function M.load_last(x, waitpoint_id)
   local key, settings = waitpoint.key(x.tag, waitpoint_id), lanes.config_key(x.tag, x.lane_id)
   if redis.call("EXISTS", M.key(x), key, settings) == 0 then
@@ -45,7 +46,7 @@ function M.ending(s)
   return reason == "resumed" and not s.all_satisfier_signals and "resumed_by_operator" or reason
 end
 
--- Its waitpoints, the first one first.
+-- Its waitpoints in order.
 function M.waitpoint_ids(s)
   local ids = {s.waitpoint_id}
   if not s.additional_waitpoints_json then return ids end
@@ -65,7 +66,7 @@ function M.waitpoint(x, s, id)
   }
 end
 
--- From now on it has a record. minted: its token, if it gets one.
+-- Give it a record. minted: its token, if it gets one.
 function M.write_waitpoint(x, s, w, minted)
   waitpoint.create(x, tonumber(s.created_at), w.id, w.waitpoint_key, minted,
     {"suspension_id", s.suspension_id, "state", w.state})
@@ -73,7 +74,7 @@ function M.write_waitpoint(x, s, w, minted)
   s.unwritten_key, w.is_unwritten = nil, nil
 end
 
--- What was put into the hash takes the place of the last one, if there was one.
+-- Store the collected fields in place of the last suspension, if any.
 function M.store(x, last)
   if last then redis.call("DEL", M.key(x)) end
   hash.store(M.key(x))
@@ -87,9 +88,10 @@ local function close_waitpoints(x, s, reason, now, by)
   end
 end
 
--- Its end closes its conditions and all its waitpoints, whatever brought it (D1). by: suspension? (when it was read),
--- satisfiers? (the signals that count), closer? (the last of them), early? (nobody had to wait), fields? (of a
--- waitpoint to set, by id), at_once? (a waitpoint whose first signal sufficed).
+-- Its end closes its conditions and all its waitpoints, whatever the cause (D1). by: suspension?
+-- (if it was read), satisfiers? (the signals that count), closer? (the last of them), early? (it
+-- never waited), fields? (of a waitpoint to set, by id), at_once? (a waitpoint whose first signal
+-- sufficed).
 function M.close(x, reason, now, by)
   by = by or {}
   local s, key = by.suspension or M.load(x), M.key(x)
@@ -110,7 +112,7 @@ function M.close(x, reason, now, by)
   x.closed_suspension = s
 end
 
--- A replay begins without it, and nothing that was sent before is met at a waitpoint that was pending.
+-- A replay starts without it, and without the buffered signals of pending waitpoints.
 function M.forget(x, now)
   redis.call("UNLINK", M.key(x))
   for _, w in ipairs(waitpoint.pending_of(x, now)) do

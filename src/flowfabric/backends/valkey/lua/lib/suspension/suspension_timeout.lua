@@ -1,4 +1,5 @@
--- What a suspension does when its time is over: it fails, cancels or expires its execution, wakes it, or asks a human.
+-- The timeout of a suspension: it fails, cancels or expires its execution, resumes it, or escalates
+-- to an operator.
 -- @uses index reply resume signal suspension terminal transition
 local M = {}
 
@@ -9,10 +10,11 @@ local ESCALATED = {
   },
 }
 
--- The event with which an execution ends.
+-- The event of the end, by behavior.
 local ENDINGS = {fail = "failed", cancel = "cancelled", expire = "expired"}
 
--- The signal by which a handler learns of the time-out; it bears the suspension's id, which no other signal has (D4).
+-- The signal that tells the handler of the timeout; it has the id of the suspension, which no other
+-- signal has (D4).
 local function leave_signal(x, now, s)
   signal.record(x, now, {
     signal_id = s.suspension_id, signal_name = "__timeout__", signal_category = "timeout", source_type = "system",
@@ -27,7 +29,7 @@ local function wake(x, now, s, behavior)
   return reply.ok("auto_resume", resume.wake(x, now, "timeout"))
 end
 
--- It goes on waiting, for an operator or its signals, without an end.
+-- It keeps waiting for an operator or its signals, without a timeout.
 local function escalate(x, now)
   redis.call("HSET", suspension.key(x), "reason_code", "waiting_for_operator_review")
   redis.call("HDEL", suspension.key(x), "timeout_at", "timeout_behavior")

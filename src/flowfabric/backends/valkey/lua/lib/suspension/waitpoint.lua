@@ -1,18 +1,18 @@
--- A waitpoint: the addressable place where an execution waits. pending: made before the wait, signals are kept for it;
--- active: of the open suspension; closed. Fields that can be told from others, or are usual, are absent.
+-- A waitpoint: the addressable place where an execution waits. pending: created before the wait,
+-- buffers signals; active: of the open suspension; closed. Usual and derived values are absent.
 -- @uses digits index_key token
 local M = {}
 
 local CHUNK = 1000
 
--- The waitpoint's key; what hangs on it follows a colon, so an id has none.
+-- The key of the waitpoint; its other keys add a colon, so an id has none.
 function M.key(tag, id) return "ff:wp:" .. tag .. ":" .. id end
 
 function M.is_id(id) return id ~= "" and #id <= 128 and not id:find(":", 1, true) end
 
 function M.list_key(x) return x.base .. ":waitpoints" end
 
--- Where signals wait for a pending waitpoint, oldest first.
+-- The buffered signals of a pending waitpoint, oldest first.
 function M.buffer_key(w) return M.key(w.tag, w.id) .. ":signals" end
 
 function M.condition_key(w) return M.key(w.tag, w.id) .. ":condition" end
@@ -30,7 +30,7 @@ end
 -- Its waitpoint_key; "" when there is none.
 function M.name(tag, id) return redis.call("HGET", M.key(tag, id), "waitpoint_key") or "" end
 
--- The execution's own; another's is as good as none.
+-- A waitpoint of this execution; another's counts as none.
 function M.of(x, id)
   local w = M.load(x.tag, id)
   return w and w.execution_id == x.id and w or nil
@@ -61,7 +61,7 @@ function M.expect(tag, id, expires_at) redis.call("ZADD", pending_key(tag), digi
 
 function M.expect_no_more(tag, id) redis.call("ZREM", pending_key(tag), id) end
 
--- The pending ones of an execution whose time is not over. Most of its waitpoints may be closed: they are passed over.
+-- The pending waitpoints of an execution that have not expired. Closed ones are skipped.
 function M.pending_of(x, now)
   local ids, found = redis.call("SMEMBERS", M.list_key(x)), {}
   for from = 1, #ids, CHUNK do
@@ -73,7 +73,7 @@ function M.pending_of(x, now)
   return found
 end
 
--- pending -> active. What it kept is the suspension's from now on.
+-- pending -> active. The suspension takes over its buffered signals.
 function M.activate(w, now, suspension_id)
   M.write(w, {"suspension_id", suspension_id, "state", "active", "activated_at", digits.of(now)})
   redis.call("HDEL", M.key(w.tag, w.id), "expires_at")

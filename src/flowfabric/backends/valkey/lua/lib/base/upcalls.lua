@@ -1,0 +1,13 @@
+-- Calls from a module to one that is built on it. Modules form layers: each names the ones below it in @uses, and the
+-- bundler refuses circles. Three calls go the other way; the upper module registers them here while the library loads.
+--
+--   finish(x, now, ending, set)  by lib/record/terminal.lua: end an execution. The end of a member moves its flow
+--                                (terminal -> advance -> join, cascade), and the flow ends further members.
+--   settle(run)                  by lib/flow/advance.lua: carry out what is left of the run of a batch and give its
+--                                flows their states. lib/base/writes.lua calls it before it writes the batch.
+--   list_bulk_steps(collected)   by lib/record/bulk_step.lua: collect the index entries of executions that made the
+--                                same step. lib/base/writes.lua calls it before it writes what was collected.
+--
+-- finish does not recurse through a flow: inside a run it only adds tasks, which lib/flow/advance.lua carries out one
+-- after the other.
+return {}
