@@ -16,11 +16,24 @@ from flowfabric.testing.clock import ManualClock
 from flowfabric.testing.fault_proxy import Line
 from flowfabric.testing.open_work import executions_in
 from flowfabric.worker import Worker
-from flowfabric.worker.loop.end_calls import renewal
 from flowfabric.worker.loop.presence import Presence
+from flowfabric.worker.reporting.requests import renewal
 
 # A lease cannot be renewed for longer than a day.
 _LONGEST_JUMP_MS: Final = limits.LEASE_TTL_MAX_MS // 2
+
+
+class _StandingClock:
+    """The store's time for a worker: a real worker adds the time since its last claim, here time stands still."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self._clock = clock
+
+    def now_ms(self) -> int:
+        return self._clock.now_ms
+
+    def observe(self, store_ms: int) -> None:
+        """The manual clock knows better."""
 
 
 class Crew:
@@ -38,9 +51,7 @@ class Crew:
     async def start(self, worker: Worker) -> None:
         await self.bury()
         line = Line(self._backend)
-        await worker.start(line.end)
-        # A worker knows the store's time from its last claim and its own clock; here time stands still in between.
-        worker._run._attempts.store_now_ms = lambda: self._clock.now_ms  # type: ignore[method-assign,union-attr]
+        await worker.start(line.end, clock=_StandingClock(self._clock))
         self._lines[worker] = line
 
     async def stop(self, worker: Worker) -> None:
@@ -55,7 +66,7 @@ class Crew:
             raise InvalidInput("worker", worker.settings.worker_instance_id, problem)
         line.cut()
         # A handler that kills its own worker is cancelled by that, and must not take the rest of it along.
-        dying = asyncio.create_task(worker._close())
+        dying = asyncio.create_task(worker.kill())
         self._dying.add(dying)
         await asyncio.shield(dying)
 

@@ -39,6 +39,7 @@ class WorkerSettings:
     version: str = ""
     unknown_delay_ms: int = 10_000
     presence_ttl_ms: int = 30_000
+    retry_pause_ms: int = 1_000  # after a store call that failed; the client has already retried for a while
     host: str = field(default_factory=socket.gethostname)
 
     @property

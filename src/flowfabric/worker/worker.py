@@ -17,10 +17,12 @@ from flowfabric.client.tasks.options import Duration, TaskOptions, ms
 from flowfabric.client.tasks.task import Task
 from flowfabric.config import Settings
 from flowfabric.errors import InvalidInput
+from flowfabric.worker.clock import Clock, StoreClock
 from flowfabric.worker.executors.dispatch import Middleware
 from flowfabric.worker.loop import event_loop
 from flowfabric.worker.loop.heartbeat import Open
-from flowfabric.worker.loop.run import Lifespan, Program, WorkerRun
+from flowfabric.worker.loop.run import WorkerRun
+from flowfabric.worker.loop.wiring import Connection, Lifespan, Program
 from flowfabric.worker.registry import Registry, WorkerTaskDecorator
 from flowfabric.worker.settings import WorkerSettings, make_settings
 from flowfabric.worker.stats import WorkerStats
@@ -125,16 +127,21 @@ class Worker:
         """`run` for a program that is nothing but this worker: in a loop of its own, uvloop's where it is installed."""
         event_loop.run(self.run(store, keeper=keeper))
 
-    async def start(self, store: Store | None = None, *, keeper: str | Settings | None = None) -> None:
-        """Begin to work and return, for embedding and for tests; `stop` ends it."""
+    async def start(
+        self, store: Store | None = None, *, keeper: str | Settings | None = None, clock: Clock | None = None
+    ) -> None:
+        """Begin to work and return, for embedding and for tests; `stop` ends it.
+
+        clock: for tests, the store's time as handlers see it; by default it is estimated from the latest claim.
+        """
         if self._run is not None:
             raise InvalidInput("worker", self.settings.worker_instance_id, "runs already")
         if not self._registry.tasks:
             raise InvalidInput("tasks", (), "the worker has none; add some with @worker.task or worker.add")
         try:
             backend, open_keeper, settings = await self._connect(store, keeper)
-            self._run = WorkerRun(self._program, backend, open_keeper, self.stats, settings.callback_url)
-            await self._run.start()
+            connection = Connection(backend, clock or StoreClock(), settings.callback_url)
+            self._run = await WorkerRun.start(self._program, connection, open_keeper, self.stats)
         except BaseException:
             await self._close()
             raise
@@ -147,6 +154,10 @@ class Worker:
             await self._run.drain(self.settings.grace_ms if grace is None else ms("grace", grace))
         finally:
             await self._close()
+
+    async def kill(self) -> None:
+        """For tests: stop at once, as a killed process does. The store is told nothing, and leases expire."""
+        await self._close()
 
     @asynccontextmanager
     async def working(

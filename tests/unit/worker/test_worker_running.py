@@ -15,7 +15,7 @@ from flowfabric.client.tasks.task import task
 from flowfabric.core import contracts as c
 from flowfabric.errors import BackendUnavailable, ExecutionNotActive, InvalidInput
 from flowfabric.worker import CallNext, Context, Interrupted, Snooze, Worker
-from tests.worker_fakes import FakeStore, settle, worked
+from tests.worker_fakes import LANE, FakeStore, claimed_work, parts_of, settle, worked
 
 
 async def test_arguments_and_results_are_typed() -> None:
@@ -426,19 +426,11 @@ async def test_an_order_to_stop_that_comes_before_the_first_step_is_heeded() -> 
     async def handler() -> None:
         ran.append(1)
 
-    store.give(handler)
-    await worker.start(store.port)
-    run = worker._run
-    assert run is not None
-    claimed = run._attempts.claimed
-
-    def stop_at_once(*args: Any) -> None:
-        claimed(*args)
-        run._attempts.stop_all()
-
-    run._rounds._on_claimed = stop_at_once
-    await settle()
-    await worker.stop()
+    async with worker.working(store.port):
+        parts = parts_of(worker)
+        parts.starter.claimed([claimed_work(handler.name)], LANE, sent_at=0)
+        parts.stopper.stop_all()
+        await settle()
     assert ran == []
     assert len(store.delayed) == 1
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from flowfabric.tracing import Span
     from flowfabric.worker.context.context import Context
     from flowfabric.worker.executors.dispatch import Handler
-    from flowfabric.worker.loop.frame_sender import Outgoing
+    from flowfabric.worker.reporting.outgoing_frames import Outgoing
 
 # A lease whose renewals failed so often in a row is not to be relied on.
 UNHEALTHY_AFTER = 3

@@ -64,7 +64,7 @@ def _read(end: WaitEnd) -> Answer:
 
 async def _raise_limits(journal: Journal, budget_id: BudgetId, wanted: dict[str, int]) -> None:
     """Never down: the answer is read again by every later pass, when there may be higher limits. 0 lifts one."""
-    budgets = Budgets(journal.home.backend)
+    budgets = Budgets(journal.services.backend)
     now = (await budgets.status(budget_id)).hard_limits if wanted else {}
     higher = {name: limit for name, limit in wanted.items() if name in now and (limit == 0 or limit > now[name])}
     if higher:

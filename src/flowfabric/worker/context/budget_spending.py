@@ -74,7 +74,7 @@ class WorkerPurse:
             dedup_key=key,
             namespace=self._namespace,
         )
-        return _told(budget_id, await self._journal.home.backend.report_usage_and_check(args))
+        return _told(budget_id, await self._journal.services.backend.report_usage_and_check(args))
 
     async def hold(self, amounts: Amounts, budget: str | None) -> Hold:
         at = await self._take("reserve", amounts, budget)
@@ -112,7 +112,7 @@ class WorkerPurse:
             amounts=tuple(amounts.values()),
             namespace=self._namespace,
         )
-        return await self._journal.home.backend.reserve_budget(args)
+        return await self._journal.services.backend.reserve_budget(args)
 
     async def settle(self, hold: Hold, spent: Amounts) -> None:
         at = self._holds.pop(hold.reservation_id, None)
@@ -132,7 +132,7 @@ class WorkerPurse:
             amounts=tuple(spent.values()),
             namespace=self._namespace,
         )
-        _told(budget_id, await self._journal.home.backend.settle_reservation(args))
+        _told(budget_id, await self._journal.services.backend.settle_reservation(args))
 
     async def _make_room(
         self, at: Occurrence | None, budget_id: BudgetId, breach: c.HardBreach | c.BudgetHeldByOthers
@@ -169,7 +169,7 @@ class WorkerPurse:
         if budget is not None:
             return (BudgetId(budget),)
         if self._budget_ids is None:
-            found = self._journal.home.backend.explain_execution(self._journal.attempt.execution_id)
+            found = self._journal.services.backend.explain_execution(self._journal.attempt.execution_id)
             known = await self._journal.ask(found)
             self._budget_ids, self._namespace = known.budget_ids, known.namespace
         return self._budget_ids

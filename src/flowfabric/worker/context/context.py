@@ -197,11 +197,6 @@ class Context(StreamingContext, DurableContext, SpendingContext):
             self._flow = self._link.flow(lambda: self._records)
         return self._flow
 
-    async def _send_additions(self) -> None:
-        """What was added to the flow goes before the end of the handler."""
-        if self._flow is not None:
-            await self._flow.send()
-
     def wait(self, call: Coroutine[Any, Any, T]) -> T:
         """For handlers in threads: run an async call on the worker's loop, `tags = ctx.wait(ctx.tags())`."""
         try:
@@ -219,6 +214,17 @@ class Context(StreamingContext, DurableContext, SpendingContext):
         if self._opened_purse is None:
             self._opened_purse = self._link.purse(lambda: self._records)
         return self._opened_purse
+
+
+async def send_additions(context: Context) -> None:
+    """Send the nodes that the handler added to its flow; the worker does it before the attempt's end."""
+    if context._flow is not None:
+        await context._flow.send()
+
+
+def purse_of(context: Context) -> Purse:
+    """The purse of a context, for a handler that runs in a process of its own."""
+    return context._purse
 
 
 class _ExecutionLog(logging.LoggerAdapter[logging.Logger]):

@@ -21,7 +21,7 @@ from flowfabric.worker.durable.child_waits import awaited, have_ended, link, res
 from flowfabric.worker.durable.journal import Journal
 
 if TYPE_CHECKING:
-    from flowfabric.worker.attempts.pool import Attempts
+    from flowfabric.worker.context.services import Services
 
 R = TypeVar("R")
 
@@ -33,14 +33,16 @@ class GrowingFlow(FlowBuilder):
     Ids follow from the member's own and the nodes' names, so a handler that is run again does not add them twice.
     """
 
-    def __init__(self, attempt: Attempt, home: Attempts, records: Callable[[], Journal]) -> None:
+    def __init__(self, attempt: Attempt, services: Services, records: Callable[[], Journal]) -> None:
         mine = attempt.execution_id
-        super().__init__(attempt.handler.name, home.backend.partitions, mine.tag, mine.uuid)
+        super().__init__(attempt.handler.name, services.backend.partitions, mine.tag, mine.uuid)
         self.this: Node[Any] = Node(self, mine.uuid, mine, attempt.handler.task)
         self._attempt = attempt
         self._records = records
-        self._backend = home.backend
-        self._submitter = Submitter(home.backend.partitions, home.settings.namespace, home.settings.worker_instance_id)
+        self._backend = services.backend
+        self._submitter = Submitter(
+            services.backend.partitions, services.settings.namespace, services.settings.worker_instance_id
+        )
         self._flow_id: FlowId | None = None
 
     @property

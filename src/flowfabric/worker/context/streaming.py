@@ -13,7 +13,7 @@ from flowfabric.client.tasks import payloads
 from flowfabric.client.tasks.options import Duration, ms
 from flowfabric.core import contracts as c
 from flowfabric.errors import InvalidInput
-from flowfabric.worker.loop.end_calls import like
+from flowfabric.worker.reporting.requests import like
 
 if TYPE_CHECKING:
     from flowfabric.worker.context.context import Link
@@ -54,9 +54,10 @@ class StreamingContext:
             return self._link.emit(frame)
         return self._link.emit(_frame(value, type, mode, ttl, metadata, correlation_id, source))
 
-    def emit_frame(self, frame: c.Frame) -> Awaitable[None]:
-        """The same for a frame that is made already."""
-        return self._link.emit(frame)
+
+def emit_frame(context: StreamingContext, frame: c.Frame) -> Awaitable[None]:
+    """Emit a frame that a handler in another process has made."""
+    return context._link.emit(frame)
 
 
 @lru_cache(maxsize=1_000)

@@ -81,7 +81,7 @@ async def wait_until_ended(journal: Journal) -> None:
         journal.attempt.check()
         await journal.keep()
         try:
-            await journal.ask(journal.home.move_to_waiting_children(journal.attempt))
+            await journal.ask(journal.services.suspender.move_to_waiting_children(journal.attempt))
         except FlowFabricError as refusal:
             if refusal.code != "not_blocked_by_deps":
                 raise

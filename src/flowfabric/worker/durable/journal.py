@@ -28,7 +28,7 @@ from flowfabric.worker.durable.occurrences import Gate, Occurrence, Occurrences
 from flowfabric.worker.durable.signals import WaitEnd, Waitpoint
 
 if TYPE_CHECKING:
-    from flowfabric.worker.attempts.pool import Attempts
+    from flowfabric.worker.context.services import Services
 
 T = TypeVar("T")
 
@@ -60,9 +60,9 @@ class LatestWait(NamedTuple):
 class Journal:
     """The records of one execution, as one pass of its handler reads and adds to them."""
 
-    def __init__(self, attempt: Attempt, home: Attempts) -> None:
+    def __init__(self, attempt: Attempt, services: Services) -> None:
         self.attempt = attempt
-        self.home = home
+        self.services = services
         self.gate = Gate()
         self.waitpoints: dict[WaitpointKey, Waitpoint] = {}  # that were made, the last one of each key
         self.making: set[str | None] = set()  # the keys of those that are being made
@@ -152,7 +152,7 @@ class Journal:
         cursor: int | None = 0
         while cursor is not None:
             args = c.ReadStepsArgs(execution_id=self.attempt.execution_id, cursor=cursor, limit=_PAGE)
-            page = await self.ask(self.home.backend.read_steps(args))
+            page = await self.ask(self.services.backend.read_steps(args))
             found.update(((each.name, each.occurrence), each) for each in page.steps)
             cursor = page.next_cursor
         return found
@@ -162,7 +162,7 @@ class Journal:
         signals: list[c.ResumeSignal] = []
         args = c.ListResumeSignalsArgs(execution_id=self.attempt.execution_id, limit=_PAGE)
         while True:
-            page = await self.ask(self.home.backend.list_resume_signals(args))
+            page = await self.ask(self.services.backend.list_resume_signals(args))
             signals += page.signals
             if page.next_cursor is None:
                 break
@@ -191,7 +191,7 @@ class Journal:
     async def changed_steps(self) -> ChangedSteps:
         """What to do about a step that has changed: the execution's own choice, else the task's."""
         if self._choice is None:
-            snapshot = await self.ask(self.home.backend.describe_execution(self.attempt.execution_id))
+            snapshot = await self.ask(self.services.backend.describe_execution(self.attempt.execution_id))
             tag = snapshot.tags.get(CHANGED_STEPS_TAG) if snapshot else None
             self._choice = changed_steps(CHANGED_STEPS_TAG, tag) if tag else self.attempt.handler.changed_steps
         return self._choice
@@ -254,7 +254,7 @@ class Journal:
             input_digest=digest,
             replace=replace,
         )
-        result = await self.ask(self.home.calls.see_through(lambda: self.home.backend.record_step(args)))
+        result = await self.ask(self.services.tasks.see_through(lambda: self.services.backend.record_step(args)))
         return result.result.payload if isinstance(result, c.StepAlreadyRecorded) else payload
 
     async def ask(self, call: Coroutine[Any, Any, T]) -> T:
@@ -264,5 +264,5 @@ class Journal:
         except FlowFabricError as refusal:
             if refusal.code not in _LOST:
                 raise
-            self.home.lose(self.attempt, stop_for(refusal))
+            self.services.stopper.lose(self.attempt, stop_for(refusal))
             raise Interrupted(f"{self.attempt.execution_id}: {refusal}") from refusal

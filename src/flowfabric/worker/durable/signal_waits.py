@@ -201,7 +201,7 @@ async def _suspend(journal: Journal, at: Occurrence, wait: Wait) -> WaitEnd:
         if form := wait.form():
             await journal.keep_form(at, form)
         try:
-            await journal.ask(journal.home.suspend(journal.attempt, args))
+            await journal.ask(journal.services.suspender.suspend(journal.attempt, args))
         except FlowFabricError as refusal:
             if refusal.code not in _UNUSABLE:
                 raise

@@ -97,7 +97,7 @@ class _Step:
         with self._journal.running_step():
             if is_async(self._function):
                 return await self._function(*self._args)
-            value = await self._journal.home.threads.run(lambda: self._function(*self._args))
+            value = await self._journal.services.threads.run(lambda: self._function(*self._args))
             return await value if inspect.isawaitable(value) else value
 
     def _encoded(self, value: Any) -> bytes:

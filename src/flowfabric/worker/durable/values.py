@@ -27,7 +27,7 @@ async def now(journal: Journal) -> datetime:
     """The store's time, as well as the worker knows it, when the first pass came here."""
 
     async def make(_: Occurrence) -> bytes:
-        return payloads.to_json(journal.home.store_now_ms())
+        return payloads.to_json(journal.services.clock.now_ms())
 
     return datetime.fromtimestamp(payloads.decode_any(await journal.once("now", "now", make)) / 1000, UTC)
 
@@ -74,7 +74,7 @@ async def _make_waitpoint(journal: Journal, at: Occurrence, key: str | None, exp
 
 
 async def _create(journal: Journal, waitpoint_id: WaitpointId, key: str | None, expires_in_ms: int) -> Waitpoint:
-    attempt, home = journal.attempt, journal.home
+    attempt, services = journal.attempt, journal.services
     args = c.CreatePendingWaitpointArgs(
         execution_id=attempt.execution_id,
         fence=attempt.fence,
@@ -83,6 +83,6 @@ async def _create(journal: Journal, waitpoint_id: WaitpointId, key: str | None, 
         waitpoint_key=WaitpointKey(key or f"wpk:{waitpoint_id}"),
         expires_in_ms=expires_in_ms,
     )
-    made = await journal.ask(home.backend.create_pending_waitpoint(args))
+    made = await journal.ask(services.backend.create_pending_waitpoint(args))
     issued = (made.waitpoint_id, made.waitpoint_key, made.waitpoint_token)
-    return Waitpoint(attempt.execution_id, *issued, home.callback_url)
+    return Waitpoint(attempt.execution_id, *issued, services.callback_url)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from flowfabric import tracing
 from flowfabric.client.tasks.options import ms
@@ -13,24 +13,23 @@ from flowfabric.client.tasks.task import Task
 from flowfabric.errors import InvalidInput
 from flowfabric.worker.attempts.attempt import Attempt
 from flowfabric.worker.attempts.outcomes import Interrupted
-from flowfabric.worker.context.context import Context
+from flowfabric.worker.context.context import Context, purse_of, send_additions
+from flowfabric.worker.context.streaming import emit_frame
 from flowfabric.worker.executors.handler_codec import completed_payload, decoded, encoded
 from flowfabric.worker.executors.process_child import Emitted, Job, Said
 from flowfabric.worker.executors.process_spending import spoken
-from flowfabric.worker.executors.processes import ProcessDied, Processes, died
-from flowfabric.worker.executors.threads import Threads, is_async
+from flowfabric.worker.executors.processes import ProcessDied, died
+from flowfabric.worker.executors.threads import is_async
+
+if TYPE_CHECKING:
+    from flowfabric.worker.context.services import Services
 
 CallNext: TypeAlias = Callable[[], Awaitable[Any]]
 Middleware: TypeAlias = Callable[[Context, CallNext], Awaitable[Any]]
 
 
-class Home(Protocol):
-    """Where attempts run, and are reported to."""
-
-    threads: Threads
-    processes: Processes
-
-    def context_of(self, attempt: Attempt) -> Context: ...
+class Reports(Protocol):
+    """Where handlers report how their attempts ended."""
 
     def completed(self, attempt: Attempt, payload: bytes) -> None: ...
 
@@ -45,21 +44,24 @@ class Handler:
 
     waits = False
 
-    def __init__(self, task: Task[..., Any], home: Home, middleware: Sequence[Middleware] = ()) -> None:
+    def __init__(
+        self, task: Task[..., Any], services: Services, reports: Reports, middleware: Sequence[Middleware] = ()
+    ) -> None:
         self.task = task
         self.name = task.name
         self.timeout_ms = None if task.options.timeout is None else ms("timeout", task.options.timeout)
         self.changed_steps = task.options.changed_steps
-        self._home = home
+        self._services = services
+        self._reports = reports
         self._function = task.function
         self._takes_context = task.takes_context
         self._middleware = tuple(middleware)
 
     async def run(self, attempt: Attempt) -> None:
         """Run the attempt and report its end; never raises."""
-        home = self._home
+        reports = self._reports
         if attempt.stop is not None:  # it came before the first step
-            home.raised(attempt, asyncio.CancelledError())
+            reports.raised(attempt, asyncio.CancelledError())
             return
         attempt.started = True
         try:
@@ -71,18 +73,18 @@ class Handler:
                 value = await self.call(attempt, args, kwargs)
             payload = encoded(self.task, value)
             if attempt.context is not None:
-                await attempt.context._send_additions()
+                await send_additions(attempt.context)
         except (KeyboardInterrupt, GeneratorExit):
             raise
         except BaseException as error:  # whatever it is, the attempt has an end
-            home.raised(attempt, error)
+            reports.raised(attempt, error)
         else:
-            home.completed(attempt, payload)
+            reports.completed(attempt, payload)
 
     def call(self, attempt: Attempt, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Awaitable[Any]:
         """Call the function itself."""
         if self._takes_context:
-            return self._function(self._home.context_of(attempt), *args, **kwargs)  # type: ignore[no-any-return]
+            return self._function(self._services.context_of(attempt), *args, **kwargs)  # type: ignore[no-any-return]
         return self._function(*args, **kwargs)  # type: ignore[no-any-return]
 
     def interrupt(self, attempt: Attempt) -> None:
@@ -91,7 +93,7 @@ class Handler:
             attempt.handle.cancel(str(attempt.stop))
 
     async def _through_middleware(self, attempt: Attempt, *call: Any) -> Any:
-        context = self._home.context_of(attempt)
+        context = self._services.context_of(attempt)
 
         def layer(depth: int) -> Awaitable[Any]:
             if depth == len(self._middleware):
@@ -108,8 +110,8 @@ class ThreadHandler(Handler):
 
     async def call(self, attempt: Attempt, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if self._takes_context:
-            args = (self._home.context_of(attempt), *args)
-        value = await self._home.threads.run(lambda: self._function(*args, **kwargs))
+            args = (self._services.context_of(attempt), *args)
+        value = await self._services.threads.run(lambda: self._function(*args, **kwargs))
         return await value if inspect.isawaitable(value) else value
 
     def interrupt(self, attempt: Attempt) -> None:
@@ -121,8 +123,10 @@ class ProcessHandler(Handler):
 
     waits = True
 
-    def __init__(self, task: Task[..., Any], home: Home, middleware: Sequence[Middleware] = ()) -> None:
-        super().__init__(task, home, middleware)
+    def __init__(
+        self, task: Task[..., Any], services: Services, reports: Reports, middleware: Sequence[Middleware] = ()
+    ) -> None:
+        super().__init__(task, services, reports, middleware)
         self._module, self._qualname = check_importable(task)
 
     async def run(self, attempt: Attempt) -> None:
@@ -139,15 +143,15 @@ class ProcessHandler(Handler):
         except (KeyboardInterrupt, GeneratorExit):
             raise
         except BaseException as error:
-            self._home.raised(attempt, error)
+            self._reports.raised(attempt, error)
         else:
-            self._home.completed(attempt, payload)
+            self._reports.completed(attempt, payload)
 
     async def call(self, attempt: Attempt, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return self.task.decode_result(await self._in_process(attempt))
 
     async def _in_process(self, attempt: Attempt) -> bytes:
-        context = self._home.context_of(attempt)
+        context = self._services.context_of(attempt)
         job = Job(
             module=self._module,
             qualname=self._qualname,
@@ -171,12 +175,14 @@ class ProcessHandler(Handler):
 
         def said(message: Said) -> None:
             if isinstance(message, Emitted):
-                context.emit_frame(message.frame)
+                emit_frame(context, message.frame)
             else:
                 context.progress(message.pct, message.message)
 
         try:
-            return await self._home.processes.run(job, started, said, lambda spend: spoken(context._purse, spend))
+            return await self._services.processes.run(
+                job, started, said, lambda spend: spoken(purse_of(context), spend)
+            )
         except ProcessDied as error:
             raise died(error) from error
 
@@ -185,12 +191,14 @@ class ProcessHandler(Handler):
             attempt.kill()
 
 
-def make_handler(task: Task[..., Any], home: Home, middleware: Sequence[Middleware], *, cpu: bool) -> Handler:
+def make_handler(
+    task: Task[..., Any], services: Services, reports: Reports, middleware: Sequence[Middleware], *, cpu: bool
+) -> Handler:
     """The right kind of handler for a task."""
     if cpu:
-        return ProcessHandler(task, home, middleware)
+        return ProcessHandler(task, services, reports, middleware)
     kind = Handler if is_async(task.function) else ThreadHandler
-    return kind(task, home, middleware)
+    return kind(task, services, reports, middleware)
 
 
 def check_importable(task: Task[..., Any]) -> tuple[str, str]:

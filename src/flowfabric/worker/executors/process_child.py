@@ -32,7 +32,7 @@ from flowfabric.worker.context.spending import Purse
 from flowfabric.worker.durable.journal import Journal
 from flowfabric.worker.executors.handler_codec import decoded, encoded
 from flowfabric.worker.executors.process_spending import PipePurse, Spend, Spoken
-from flowfabric.worker.loop.frame_sender import ROOM
+from flowfabric.worker.reporting.outgoing_frames import ROOM
 
 T = TypeVar("T")
 

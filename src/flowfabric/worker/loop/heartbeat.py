@@ -21,8 +21,8 @@ from flowfabric.core.contracts import batch as b
 from flowfabric.core.partition import Partition, PartitionFamily
 from flowfabric.errors import Conflict, FlowFabricError, NotFound
 from flowfabric.worker.attempts.attempt import Attempt, Stop, stop_for
-from flowfabric.worker.loop.claim_loop import PER_CALL
-from flowfabric.worker.loop.end_calls import renewal
+from flowfabric.worker.reporting.outbox import PER_CALL
+from flowfabric.worker.reporting.requests import renewal
 from flowfabric.worker.settings import WorkerSettings
 
 _logger: Final = logging.getLogger("flowfabric.worker")

@@ -10,24 +10,23 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Generator
-from typing import Any, Final, cast
+from collections.abc import Awaitable
+from typing import Final
 
 from flowfabric.backends.ports import EngineBackend
 from flowfabric.core import contracts as c
-from flowfabric.core import limits
 from flowfabric.core.states import PublicState
 from flowfabric.errors import FlowFabricError, InvalidInput, Unavailable
 from flowfabric.worker.attempts.attempt import Attempt, Stop
 from flowfabric.worker.attempts.outcomes import Interrupted
-from flowfabric.worker.loop.end_calls import frames_of
+from flowfabric.worker.attempts.stopper import Stopper
+from flowfabric.worker.reporting.call_tasks import CallTasks
+from flowfabric.worker.reporting.outgoing_frames import ENOUGH_BYTES, ENOUGH_FRAMES, ROOM, Outgoing
 
 _logger: Final = logging.getLogger("flowfabric.worker")
 
-# What an attempt may have waiting before its handler waits, and before it is told that it never does.
-_ENOUGH_FRAMES: Final = 512
-_ENOUGH_BYTES: Final = 1_048_576
-_FAR_TOO_MANY: Final = 20 * _ENOUGH_FRAMES
+# A handler that never awaits `ctx.emit` is refused when so many of its frames wait.
+_FAR_TOO_MANY: Final = 20 * ENOUGH_FRAMES
 # Of one call: the server's other callers wait as long as it takes.
 _FRAMES_A_CALL: Final = 1_000
 _BYTES_A_CALL: Final = 1_048_576
@@ -35,92 +34,6 @@ _CALLS_PER_PARTITION: Final = 2
 _PAUSE_S: Final = 0.5  # after a call that failed; the client has tried for a while before
 
 _LOST: Final = frozenset({"stale_owner_cannot_append", "stream_closed"})
-
-Start = Callable[[Coroutine[Any, Any, None]], object]
-OnLost = Callable[[Attempt, Stop], None]
-WhenTaken = Callable[[FlowFabricError | None], None]
-
-
-class _Room:
-    """There is room: awaiting it takes no time."""
-
-    __slots__ = ()
-
-    def __await__(self) -> Generator[Any, Any, None]:
-        return cast("Generator[Any, Any, None]", iter(()))
-
-
-ROOM: Final = _Room()
-
-
-class Outgoing:
-    """The frames of one attempt that the store has not taken yet."""
-
-    __slots__ = ("attempt", "number", "refusal", "sending", "size", "waiters", "waiting", "when_taken")
-
-    def __init__(self, attempt: Attempt) -> None:
-        self.attempt = attempt
-        self.number = 0  # of the first of them
-        self.sending: tuple[c.Frame, ...] = ()
-        self.waiting: deque[c.Frame] = deque()
-        self.size = 0  # bytes
-        self.refusal: FlowFabricError | None = None
-        self.waiters: list[asyncio.Future[None]] = []  # for room
-        self.when_taken: list[WhenTaken] = []
-
-    @property
-    def has_room(self) -> bool:
-        return len(self.waiting) + len(self.sending) <= _ENOUGH_FRAMES and self.size <= _ENOUGH_BYTES
-
-    async def room(self) -> None:
-        while not self.has_room:
-            waiter = asyncio.get_running_loop().create_future()
-            self.waiters.append(waiter)
-            await waiter
-        self.check()
-
-    def check(self) -> None:
-        self.attempt.check()
-        if self.refusal is not None:
-            raise self.refusal
-
-    def take(self) -> None:
-        """The next ones are being sent now."""
-        waiting = self.waiting
-        if len(waiting) <= limits.MAX_FRAMES_AT_ONCE:
-            self.sending = tuple(waiting)
-            waiting.clear()
-        else:
-            self.sending = tuple(waiting.popleft() for _ in range(limits.MAX_FRAMES_AT_ONCE))
-
-    def args(self) -> c.AppendFramesArgs:
-        attempt = self.attempt
-        return frames_of(attempt.execution_id, attempt.attempt_index, attempt.fence, self.number, self.sending)
-
-    def taken(self) -> None:
-        """The store has what was being sent."""
-        self.number += len(self.sending)
-        self.size -= sum(len(frame.payload) for frame in self.sending)
-        self.sending = ()
-        self._tell()
-
-    def drop(self, refusal: FlowFabricError | None = None) -> None:
-        """The store will have none of them."""
-        self.refusal = self.refusal or refusal
-        self.sending, self.size = (), 0
-        self.waiting.clear()
-        self._tell()
-
-    def _tell(self) -> None:
-        if self.waiters and self.has_room:
-            for waiter in self.waiters:
-                if not waiter.done():
-                    waiter.set_result(None)
-            self.waiters.clear()
-        if self.when_taken and not self.waiting:
-            for tell in self.when_taken:
-                tell(self.refusal)
-            self.when_taken.clear()
 
 
 class _Line:
@@ -147,13 +60,13 @@ class _Line:
         return group
 
 
-class Emitter:
+class FrameSender:
     """Sends what the attempts of a worker emit."""
 
-    def __init__(self, backend: EngineBackend, start: Start, on_lost: OnLost) -> None:
+    def __init__(self, backend: EngineBackend, tasks: CallTasks, stopper: Stopper) -> None:
         self._backend = backend
-        self._start = start
-        self._on_lost = on_lost
+        self._tasks = tasks
+        self._stopper = stopper
         self._lines: dict[str, _Line] = {}
 
     def emit(self, attempt: Attempt, frame: c.Frame) -> Awaitable[None]:
@@ -175,26 +88,9 @@ class Emitter:
         if count == 1 and not out.sending:
             self._send_soon(out)
         # As has_room, without its cost: most frames come here.
-        if count + len(out.sending) <= _ENOUGH_FRAMES and out.size <= _ENOUGH_BYTES:
+        if count + len(out.sending) <= ENOUGH_FRAMES and out.size <= ENOUGH_BYTES:
             return ROOM
         return out.room()
-
-    async def taken(self, attempt: Attempt) -> None:
-        """Wait until the store has taken all there is."""
-        if attempt.frames is None:
-            return
-        done: asyncio.Future[FlowFabricError | None] = asyncio.get_running_loop().create_future()
-        self.when_taken(attempt, lambda refusal: None if done.done() else done.set_result(refusal))
-        if (refusal := await done) is not None:
-            raise refusal
-
-    def when_taken(self, attempt: Attempt, tell: WhenTaken) -> None:
-        """Call this when the store has taken all there is, or with why it will not."""
-        out = attempt.frames
-        if out is None or not (out.waiting or out.sending):
-            tell(None if out is None else out.refusal)
-        else:
-            out.when_taken.append(tell)
 
     def _send_soon(self, out: Outgoing) -> None:
         tag = out.attempt.execution_id.tag
@@ -205,7 +101,7 @@ class Emitter:
         if line.calls < _CALLS_PER_PARTITION and not line.is_called:
             line.calls += 1
             line.is_called = True
-            self._start(self._serve(line))
+            self._tasks.start(self._serve(line))
 
     async def _serve(self, line: _Line) -> None:
         try:
@@ -243,7 +139,7 @@ class Emitter:
             return
         out.drop()
         if not (attempt.settled or attempt.suspension or attempt.stop):
-            self._start(self._lose(attempt))
+            self._tasks.start(self._lose(attempt))
 
     async def _lose(self, attempt: Attempt) -> None:
         """Its lease is gone; how its execution stands says why."""
@@ -251,7 +147,7 @@ class Emitter:
             state = await self._backend.get_execution_state(attempt.execution_id)
         except FlowFabricError:
             state = None
-        self._on_lost(attempt, Stop.CANCELLED if state is PublicState.CANCELLED else Stop.LEASE_LOST)
+        self._stopper.frames_refused(attempt, Stop.CANCELLED if state is PublicState.CANCELLED else Stop.LEASE_LOST)
 
 
 def _is_over(out: Outgoing) -> bool:
