@@ -384,7 +384,7 @@ async def test_a_waitpoint_that_expired_or_was_used_is_refused_with_advice(
         await ctx.wait_for_signal("go", at=long)
         with pytest.raises(InvalidInput, match=r"raise expires_in.*'short'"):
             await ctx.wait_for_signal("go", at=short)
-        with pytest.raises(InvalidInput, match="was waited at before"):
+        with pytest.raises(InvalidInput, match="was already used by a wait"):
             await ctx.wait_for_signal("go", at=long)
 
     handle = await waiting(fabric_kit, worker, handler)

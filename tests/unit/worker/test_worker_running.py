@@ -436,7 +436,7 @@ async def test_an_order_to_stop_that_comes_before_the_first_step_is_heeded() -> 
 
 
 async def test_a_worker_without_tasks_does_not_start() -> None:
-    with pytest.raises(InvalidInput, match="has none"):
+    with pytest.raises(InvalidInput, match="has no tasks"):
         await Worker().start(FakeStore().port)
 
 
@@ -447,7 +447,7 @@ async def test_a_worker_runs_once_at_a_time() -> None:
     async def handler() -> None: ...
 
     async with worker.working(store.port):
-        with pytest.raises(InvalidInput, match="runs already"):
+        with pytest.raises(InvalidInput, match="is already running"):
             await worker.start(store.port)
     await worked(worker, store, handler)
     assert worker.stats.completed == 1, "but it can run again"

@@ -1,4 +1,4 @@
-"""What stands behind a context in the worker's own process."""
+"""Connects a context to the worker in the same process."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class WorkerLink:
-    """An attempt and the worker it runs in; handlers in threads call it from there."""
+    """An attempt and its worker. Handlers in threads call it from their threads."""
 
     __slots__ = ("_attempt", "_services")
 
@@ -109,11 +109,11 @@ class WorkerLink:
             self._attempt.check()
         snapshot = await self._services.backend.describe_execution(self.execution_id)
         if snapshot is None:
-            raise ExecutionNotFound(f"{self.execution_id} is not there any more")
+            raise ExecutionNotFound(f"{self.execution_id} no longer exists")
         return snapshot
 
     def wait(self, call: Coroutine[Any, Any, T]) -> T:
         if threading.get_ident() == self._services.thread_id:
             call.close()
-            raise InvalidInput("ctx.wait", self.task, "is for handlers in threads; here, await the call itself")
+            raise InvalidInput("ctx.wait", self.task, "is for handlers in threads; here, await the call")
         return asyncio.run_coroutine_threadsafe(call, self._services.loop).result()

@@ -1,4 +1,4 @@
-"""How the handlers of tasks are run: on the loop, in threads, in processes; and what stands around them."""
+"""Runs the handlers of tasks: on the event loop, in threads or in processes, with middleware around them."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ class Reports(Protocol):
 
 
 class Handler:
-    """The function of one task on the loop; the base of the other kinds.
+    """Runs the async function of one task on the event loop; the base of the other kinds.
 
-    waits: whether an attempt of it has ever waited for something.
+    waits: whether an attempt of it has ever awaited something that was not ready.
     """
 
     waits = False
@@ -60,7 +60,7 @@ class Handler:
     async def run(self, attempt: Attempt) -> None:
         """Run the attempt and report its end; never raises."""
         reports = self._reports
-        if attempt.stop is not None:  # it came before the first step
+        if attempt.stop is not None:  # stopped before it started
             reports.raised(attempt, asyncio.CancelledError())
             return
         attempt.started = True
@@ -76,7 +76,7 @@ class Handler:
                 await send_additions(attempt.context)
         except (KeyboardInterrupt, GeneratorExit):
             raise
-        except BaseException as error:  # whatever it is, the attempt has an end
+        except BaseException as error:  # every attempt must end
             reports.raised(attempt, error)
         else:
             reports.completed(attempt, payload)
@@ -88,7 +88,7 @@ class Handler:
         return self._function(*args, **kwargs)  # type: ignore[no-any-return]
 
     def interrupt(self, attempt: Attempt) -> None:
-        """Have the function end; on the loop by cancelling it."""
+        """Stop the function, here by cancelling its asyncio task."""
         if attempt.handle is not None and attempt.started:
             attempt.handle.cancel(str(attempt.stop))
 
@@ -104,7 +104,7 @@ class Handler:
 
 
 class ThreadHandler(Handler):
-    """A plain function, in a thread. It cannot be stopped from outside: its context tells it."""
+    """Runs a plain function in a thread. It cannot be stopped from outside; its context tells it to stop."""
 
     waits = True
 
@@ -119,7 +119,7 @@ class ThreadHandler(Handler):
 
 
 class ProcessHandler(Handler):
-    """A function that computes, in a process, which is killed when the attempt is over."""
+    """Runs a CPU-bound function in a process, which is killed when the attempt is over."""
 
     waits = True
 
@@ -136,7 +136,7 @@ class ProcessHandler(Handler):
             await super().run(attempt)
 
     async def _run_encoded(self, attempt: Attempt) -> None:
-        """Without middleware nobody here needs to see the arguments or the value."""
+        """Without middleware this process does not need to decode the arguments or the result."""
         attempt.started = True
         try:
             payload = await self._in_process(attempt)
@@ -168,7 +168,7 @@ class ProcessHandler(Handler):
 
         def started(kill: Callable[[], None] | None) -> None:
             if kill is None and attempt.stop is not None:
-                raise Interrupted(attempt.stop)  # it waited for a process meanwhile
+                raise Interrupted(attempt.stop)  # stopped while it waited for a process
             attempt.kill = kill
             if kill is not None and attempt.stop is not None:
                 kill()
@@ -202,10 +202,10 @@ def make_handler(
 
 
 def check_importable(task: Task[..., Any]) -> tuple[str, str]:
-    """Module and name by which another process finds the function of a CPU task."""
+    """Module and name by which a child process imports the function of a CPU task."""
     module, qualname = task.function.__module__, task.function.__qualname__
     if "<" in qualname:
-        problem = "must be a function at the top of a module, so that a process can import it"
+        problem = "must be a function at the top level of a module, so that a process can import it"
         raise InvalidInput("cpu", task.name, problem)
     if is_async(task.function):
         raise InvalidInput("cpu", task.name, "must be a plain function; async ones run on the loop")

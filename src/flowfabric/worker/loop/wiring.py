@@ -16,7 +16,7 @@ from flowfabric.worker.attempts.stopper import Stopper
 from flowfabric.worker.attempts.suspender import Suspender
 from flowfabric.worker.clock import Clock
 from flowfabric.worker.context.services import Services
-from flowfabric.worker.executors.dispatch import Middleware, make_handler
+from flowfabric.worker.executors.dispatch import Handler, Middleware, make_handler
 from flowfabric.worker.executors.processes import Processes
 from flowfabric.worker.executors.threads import Threads
 from flowfabric.worker.loop.claim_loop import ClaimLoop
@@ -102,23 +102,12 @@ def build(program: Program, connection: Connection, stats: WorkerStats, state: A
         loop=asyncio.get_running_loop(),
         thread_id=threading.get_ident(),
     )
-    handlers = {
-        name: make_handler(task, services, reporter, program.middleware, cpu=name in program.registry.cpu)
-        for name, task in program.registry.tasks.items()
-    }
+    handlers = _handlers(program, services, reporter)
     starter = Starter(handlers, backend, pool, stopper, calls, clock, settings, stats, turns)
     claim_loop = ClaimLoop(
-        backend,
-        pool,
-        outbox,
-        planner,
-        parking,
-        settings,
-        stats,
-        turns,
-        on_claimed=starter.claimed,
-        on_finished=reporter.answered,
-    )
+        backend, pool, outbox, planner, parking, settings, stats, turns,
+        on_claimed=starter.claimed, on_finished=reporter.answered,
+    )  # fmt: skip
     return Parts(
         turns=turns,
         pool=pool,
@@ -131,3 +120,10 @@ def build(program: Program, connection: Connection, stats: WorkerStats, state: A
         threads=threads,
         processes=services.processes,
     )
+
+
+def _handlers(program: Program, services: Services, reporter: Reporter) -> dict[str, Handler]:
+    return {
+        name: make_handler(task, services, reporter, program.middleware, cpu=name in program.registry.cpu)
+        for name, task in program.registry.tasks.items()
+    }

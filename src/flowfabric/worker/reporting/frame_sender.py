@@ -1,8 +1,8 @@
-"""Frames on their way to the store: those of all attempts of a worker in few calls, those of one attempt in order.
+"""Sends frames: those of all attempts of a worker in few calls, those of one attempt in order.
 
-Nothing here waits for company. A frame that finds no call of its partition out goes in the next turn of the loop, with
-everything that was emitted in this one; those that come while a call is out go together when it returns. An attempt has
-one call out at a time, so nothing is overtaken, and its end is sent when the store has taken all of its frames.
+Batching adds no delay. If no call of the partition is out, a frame goes in the next round of the event loop, together
+with everything that was emitted in this round. Frames that come while a call is out go together when it returns. An
+attempt has one call out at a time, so its frames keep their order. Its end is sent after all of its frames.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ _logger: Final = logging.getLogger("flowfabric.worker")
 
 # A handler that never awaits `ctx.emit` is refused when so many of its frames wait.
 _FAR_TOO_MANY: Final = 20 * ENOUGH_FRAMES
-# Of one call: the server's other callers wait as long as it takes.
+# Limits of one call: other clients of the server wait while it runs.
 _FRAMES_A_CALL: Final = 1_000
 _BYTES_A_CALL: Final = 1_048_576
 _CALLS_PER_PARTITION: Final = 2
-_PAUSE_S: Final = 0.5  # after a call that failed; the client has tried for a while before
+_PAUSE_S: Final = 0.5  # after a call that failed; the client has already retried for a while
 
 _LOST: Final = frozenset({"stale_owner_cannot_append", "stream_closed"})
 
 
 class _Line:
-    """A partition: attempts with frames that are to be sent, and how many calls it has out."""
+    """A partition: its attempts with unsent frames, and how many calls are out."""
 
     def __init__(self) -> None:
         self.due: deque[Outgoing] = deque()
         self.calls = 0
-        self.is_called = False  # somebody will take what is due in the next turn of the loop
+        self.is_called = False  # a task will send the due frames in the next round of the event loop
 
     def take(self) -> list[Outgoing]:
-        """Those who go in the next call."""
+        """The frames of the next call, by attempt."""
         self.is_called = False
         group: list[Outgoing] = []
         count = size = 0
@@ -70,7 +70,7 @@ class FrameSender:
         self._lines: dict[str, _Line] = {}
 
     def emit(self, attempt: Attempt, frame: c.Frame) -> Awaitable[None]:
-        """Have it sent; await what this answers, so that a slow store is not flooded."""
+        """Send a frame in the background. Await the result: it waits while too many frames are unsent."""
         if attempt.settled or attempt.stop is not None:
             attempt.check()
             raise Interrupted(f"{attempt.execution_id}: the attempt has ended")
@@ -87,7 +87,7 @@ class FrameSender:
         out.size += len(frame.payload)
         if count == 1 and not out.sending:
             self._send_soon(out)
-        # As has_room, without its cost: most frames come here.
+        # The same as has_room, inlined because it runs for every frame.
         if count + len(out.sending) <= ENOUGH_FRAMES and out.size <= ENOUGH_BYTES:
             return ROOM
         return out.room()
@@ -111,12 +111,12 @@ class FrameSender:
             line.calls -= 1
 
     async def _send(self, group: list[Outgoing]) -> None:
-        """Until the store has answered; numbered as they are, frames that are sent again are not added again."""
+        """Send until the store has answered. Frames are numbered, so a repeated call does not append them twice."""
         while group:
             try:
                 outcomes = await self._backend.append_frames([out.args() for out in group])
             except Unavailable as error:
-                _logger.warning("frames of %d attempts were not taken, they are sent again: %s", len(group), error)
+                _logger.warning("could not send frames of %d attempts; retrying: %s", len(group), error)
                 await asyncio.sleep(_PAUSE_S)
                 group = [out for out in group if not _is_over(out)]
                 continue
@@ -142,7 +142,7 @@ class FrameSender:
             self._tasks.start(self._lose(attempt))
 
     async def _lose(self, attempt: Attempt) -> None:
-        """Its lease is gone; how its execution stands says why."""
+        """The lease is gone; read the state of the execution to learn why."""
         try:
             state = await self._backend.get_execution_state(attempt.execution_id)
         except FlowFabricError:
@@ -151,7 +151,7 @@ class FrameSender:
 
 
 def _is_over(out: Outgoing) -> bool:
-    """Whether nothing of it counts any more; then its frames are dropped."""
+    """Whether the attempt is cancelled or has lost its lease; then drop its frames."""
     over = out.attempt.stop in (Stop.CANCELLED, Stop.LEASE_LOST)
     if over:
         out.drop()

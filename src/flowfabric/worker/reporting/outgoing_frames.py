@@ -21,7 +21,7 @@ WhenTaken = Callable[[FlowFabricError | None], None]
 
 
 class _Room:
-    """There is room: awaiting it takes no time."""
+    """An awaitable that is done: there is room for more frames."""
 
     __slots__ = ()
 
@@ -39,12 +39,12 @@ class Outgoing:
 
     def __init__(self, attempt: Attempt) -> None:
         self.attempt = attempt
-        self.number = 0  # of the first of them
+        self.number = 0  # of the first frame
         self.sending: tuple[c.Frame, ...] = ()
         self.waiting: deque[c.Frame] = deque()
         self.size = 0  # bytes
         self.refusal: FlowFabricError | None = None
-        self.waiters: list[asyncio.Future[None]] = []  # for room
+        self.waiters: list[asyncio.Future[None]] = []  # handlers that wait for room
         self.when_taken: list[WhenTaken] = []
 
     @property
@@ -64,7 +64,7 @@ class Outgoing:
             raise self.refusal
 
     def take(self) -> None:
-        """The next ones are being sent now."""
+        """Move the next frames to `sending`."""
         waiting = self.waiting
         if len(waiting) <= limits.MAX_FRAMES_AT_ONCE:
             self.sending = tuple(waiting)
@@ -77,14 +77,14 @@ class Outgoing:
         return frames_of(attempt.execution_id, attempt.attempt_index, attempt.fence, self.number, self.sending)
 
     def taken(self) -> None:
-        """The store has what was being sent."""
+        """The store has taken the frames in `sending`."""
         self.number += len(self.sending)
         self.size -= sum(len(frame.payload) for frame in self.sending)
         self.sending = ()
         self._tell()
 
     def drop(self, refusal: FlowFabricError | None = None) -> None:
-        """The store will have none of them."""
+        """Drop all frames; the store does not take them."""
         self.refusal = self.refusal or refusal
         self.sending, self.size = (), 0
         self.waiting.clear()
