@@ -6,6 +6,7 @@ import asyncio
 import uuid
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any, cast
 
 from flowfabric.backends.ports import EngineBackend
@@ -18,7 +19,17 @@ from flowfabric.core.partition import Partition, PartitionConfig, PartitionFamil
 from flowfabric.core.states import AttemptType, PublicState
 from flowfabric.errors import FlowFabricError
 from flowfabric.worker import Worker
+from flowfabric.worker.attempts.attempt import Attempt
+from flowfabric.worker.attempts.pool import AttemptPool
+from flowfabric.worker.loop.claim_loop import ClaimLoop
+from flowfabric.worker.loop.claim_planner import ClaimPlanner
+from flowfabric.worker.loop.parked_claims import Parking
+from flowfabric.worker.loop.turns import Turns
+from flowfabric.worker.loop.wiring import Parts
+from flowfabric.worker.reporting.outbox import Ending, Outbox
+from flowfabric.worker.reporting.requests import completion
 from flowfabric.worker.settings import WorkerSettings, make_settings
+from flowfabric.worker.stats import WorkerStats
 
 LANE = LaneId("default")
 HERE = Partition(PartitionFamily.FLOW, 7)
@@ -95,6 +106,52 @@ class FakeBatches:
     async def let_one_go(self) -> None:
         self.waiting.pop(0).set_result(None)
         await settle()
+
+
+class Floor:
+    """A claim loop whose work nobody runs: the test ends it."""
+
+    def __init__(self, port: FakeBatches, *, retry_pause_ms: int = 1_000, **changes: Any) -> None:
+        chosen = replace(settings(**changes), retry_pause_ms=retry_pause_ms)
+        self.answers: list[b.FinishOutcome] = []
+        self.turns, self.pool, self.parking = Turns(), AttemptPool(chosen), Parking(chosen.concurrency)
+        self.outbox = Outbox(self.turns)
+        self.planner = ClaimPlanner(chosen, self.pool, self.parking, self.turns)
+        self.loop = ClaimLoop(
+            port,  # type: ignore[arg-type]
+            self.pool,
+            self.outbox,
+            self.planner,
+            self.parking,
+            chosen,
+            WorkerStats(),
+            self.turns,
+            on_claimed=self._claimed,
+            on_finished=self._finished,
+        )
+
+    @property
+    def running(self) -> list[Attempt]:
+        return list(self.pool.backlog)
+
+    def run(self, *works: b.ClaimedWork) -> None:
+        """Take slots, as claimed work does."""
+        self.pool.backlog.extend(Attempt(work, None, LANE, 0.0, 0.0) for work in works)  # type: ignore[arg-type]
+
+    def _claimed(self, works: Sequence[b.ClaimedWork], lane_id: LaneId, sent_at: float) -> None:
+        self.run(*works)
+
+    def _finished(self, endings: Sequence[Ending], results: Sequence[b.FinishOutcome]) -> None:
+        self.answers += results
+
+    def hear(self, *partitions: Partition) -> None:
+        self.planner.hear([(LANE, partition) for partition in partitions or (HERE,)])
+        self.turns.soon()
+
+    def end(self, count: int = 1, payload: bytes = b"null") -> None:
+        for _ in range(count):
+            attempt = self.pool.backlog.popleft()
+            self.outbox.add(attempt, completion(attempt.execution_id, attempt.fence, payload))
 
 
 class FakeListener:
@@ -205,6 +262,12 @@ class FakeStore(FakeBatches):
     @property
     def port(self) -> EngineBackend:
         return cast("EngineBackend", self)
+
+
+def parts_of(worker: Worker) -> Parts:
+    """The parts of a worker that runs."""
+    assert worker._run is not None
+    return worker._run.parts
 
 
 async def worked(

@@ -1,4 +1,4 @@
-"""The public test kit: a clock that stands still, stores that use it, and a fabric that is driven by hand.
+"""The public test kit: a manual clock, stores that use it, and a fabric that the test drives.
 
 `flowfabric.testing.pytest_plugin` has the fixtures.
 """

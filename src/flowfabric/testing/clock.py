@@ -1,6 +1,6 @@
-"""Time under the control of a test: the store's clock stands still until the test moves it.
+"""A manual clock: the store's time stands still until the test moves it.
 
-The library is loaded with another clock module; nothing of this exists on the public wire.
+The function library is loaded with another clock module; the public wire has no such function.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ _AHEAD_MS = 86_400_000
 
 
 class ManualClock:
-    """The clock of every primary of one test store. It starts ahead of the server's own time and only goes forward.
+    """The clock of every primary of one test store. It starts one day ahead of the server's time and only goes forward.
 
-    Keys with a time to live expire by the server's clock; a day ahead of it, none goes before its manual time.
+    Keys with a TTL expire by the server's clock; one day ahead, none of them expires too early by the manual clock.
     """
 
     def __init__(self, client: Client, now_ms: int) -> None:
@@ -47,7 +47,7 @@ class ManualClock:
 async def open_test_backend(
     url: str = "embedded://", settings: Settings | None = None, *, empty: bool = False
 ) -> tuple[ValkeyBackend, ManualClock]:
-    """A store for tests whose time is the returned clock's; with `empty` everything in it is deleted first."""
+    """A test store and its manual clock. With `empty` everything in the store is deleted first."""
     wanted = replace(settings or Settings(), url=url, force_library_load=True)
     backend = await ValkeyBackend.open(wanted, bundle(manual_clock=True))
     try:

@@ -1,4 +1,4 @@
-"""The line between somebody and the store, which a test can cut or have fail."""
+"""A connection to the store that a test can cut, hold up, or make fail."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WhyOpen = Callable[[ExecutionId | FlowId], Awaitable[Exception]]
 
 
 class Line:
-    """A store that some calls do not reach. What a call that fails would have done is not done."""
+    """A store that some calls do not reach. A call that fails here has no effect."""
 
     def __init__(self, backend: EngineBackend) -> None:
         self._backend = backend
@@ -29,16 +29,16 @@ class Line:
 
     @property
     def end(self) -> EngineBackend:
-        """What the one who calls gets: the store with all its ports."""
+        """The store with all its ports, for the caller."""
         return cast("EngineBackend", self)
 
     def cut(self) -> None:
-        """Let no call through any more. Those that are on their way arrive; their callers may not hear of it."""
+        """Let no more calls through. Calls that are out may still arrive; their callers may not get an answer."""
         self._is_cut = True
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Have calls wait meanwhile."""
+        """Hold calls up while the context manager is open."""
         self._released = released = asyncio.Event()
         try:
             yield
@@ -47,7 +47,7 @@ class Line:
             released.set()
 
     def fail_next(self, operation: str, error: Exception, times: int) -> None:
-        """Have the next calls of a port's method fail."""
+        """Make the next calls of a port's method fail."""
         if operation.startswith("_") or not callable(getattr(EngineBackend, operation, None)):
             raise InvalidInput("operation", operation, "must be a method of EngineBackend, such as submit_executions")
         self._faults[operation].extend([error] * times)
@@ -73,7 +73,7 @@ class Line:
 
 
 class PatientLine(Line):
-    """A line whose user waits for an end only so long: in a test nobody may ever bring it about."""
+    """A line on which waiting for an end times out: in a test it may never come."""
 
     def __init__(self, backend: EngineBackend, patience_ms: Callable[[], int], why_open: WhyOpen) -> None:
         super().__init__(backend)

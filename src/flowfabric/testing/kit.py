@@ -1,4 +1,4 @@
-"""A fabric for tests: the store, its time, the engine and the workers move when the test says so."""
+"""A fabric for tests: the test drives the store's clock, the engine and the workers."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ from flowfabric.testing.open_work import OpenExecution, Staff, StillOpen, open_w
 from flowfabric.testing.workers import Crew
 from flowfabric.worker import Worker
 
-# A store of our own needs few partitions, and is looked through quickly.
+# A small test store: fewer partitions are scanned faster.
 SMALL: Final = Settings(url="embedded://", num_flow_partitions=8, num_budget_partitions=2, num_quota_partitions=2)
 
-# A run of the engine ends when its work is done, not when its time is over.
+# A run of the engine ends when its work is done, not after a time budget.
 _ENGINE: Final = EngineSettings(budget_ms=60_000, jitter_pct=0)
 _LOOK_EVERY_S: Final = 0.05
 
 
 class FabricKit(Fabric):
-    """A `Fabric` whose store has a manual clock, with an engine and workers that are driven by hand.
+    """A `Fabric` whose store has a manual clock, with an engine and workers that the test drives.
 
     async with FabricKit.connect() as kit:
         handle = await kit.submit(greet, "tides")
         await kit.run_until_idle(worker)
         assert await handle == "Hello, tides!"
 
-    `patience` is how many real seconds it waits for handlers, and for results, before it raises StillOpen.
+    `patience`: how many real seconds it waits for handlers and results before it raises StillOpen.
     """
 
     patience: Duration = 10
@@ -58,10 +58,10 @@ class FabricKit(Fabric):
     async def open(
         cls, where: str | Settings | None = None, *, namespace: str = "default", empty: bool = False
     ) -> Self:
-        """On a throw-away embedded store, or the one at a URL, whose library is replaced by one with a manual clock.
+        """Open a temporary embedded store, or the store at a URL; its library is replaced by one with a manual clock.
 
-        With `empty` everything in the store is deleted first. The environment is not asked: a test must not end up on
-        a store that somebody uses.
+        With `empty` everything in the store is deleted first. The environment is ignored, so that a test never uses a
+        real store by accident.
         """
         given = SMALL if where is None else where
         settings = given if isinstance(given, Settings) else Settings(url=given)
@@ -71,7 +71,7 @@ class FabricKit(Fabric):
         return cls(backend, clock, namespace=namespace)
 
     async def close(self) -> None:
-        """Stop the workers, then let go of the store."""
+        """Stop the workers and close the store."""
         if self._closed:
             return
         try:
@@ -82,28 +82,28 @@ class FabricKit(Fabric):
 
     @property
     def now(self) -> datetime:
-        """The time of the store; moments given as options must be counted from it."""
+        """The store's time; compute the times that you pass as options from it."""
         return datetime.fromtimestamp(self.clock.now_ms / 1000, UTC)
 
     async def advance(self, seconds: Duration) -> None:
-        """Let so much time pass, and what is due by then happen. Handlers that run keep their leases meanwhile."""
+        """Move the clock and apply everything that is due by then. Running handlers keep their leases."""
         await self._crew.live_through(ms("seconds", seconds))
         await self.apply_due()
 
     async def sleep_through(self, execution: Handle[Any] | str) -> None:
-        """Let time pass until the sleep of a suspended execution is over, or the time-out of its wait is due.
+        """Move the clock to the end of a suspended execution's sleep, or to the timeout of its wait.
 
-        What waits for a signal gets it with `handle.signal(...)`.
+        Use `handle.signal(...)` for an execution that waits for a signal.
         """
         execution_id = _id_of(execution)
         async for each in suspended_in(self._store):
             if each.execution_id == execution_id and each.timeout_at is not None:
                 left_ms = max(0, each.timeout_at - self.clock.now_ms)
                 return await self.advance(timedelta(milliseconds=left_ms))
-        raise InvalidInput("execution", execution_id, "neither sleeps nor waits with a time-out")
+        raise InvalidInput("execution", execution_id, "neither sleeps nor waits with a timeout")
 
     async def apply_due(self) -> None:
-        """Have the engine do all that is due: lost leases, delays, time-outs, deadlines, retention."""
+        """Run the engine once: apply expired leases, delays, timeouts, deadlines and retention."""
         async with self._engine_turn:
             before = self._engine_errors()
             await self.engine.run_once()
@@ -113,10 +113,11 @@ class FabricKit(Fabric):
             raise AssertionError("the engine failed; " + "; ".join(failed))
 
     async def run_until_idle(self, *workers: Worker, timeout: Duration | None = None) -> None:  # noqa: ASYNC109
-        """Run all that can run at this moment of the clock, with these workers and those that were started.
+        """Run everything that can run at the current time, with these workers and those that were started.
 
-        When it returns, what is not finished waits for a time, a signal or an operator. Raises StillOpen when something
-        waits for a worker that is not there, or a handler has not ended after `timeout` real seconds, or `patience`.
+        When it returns, every open execution waits for a time, a signal or an operator. Raises StillOpen if an
+        execution waits for a worker that does not exist, or a handler has not ended after `timeout` (default:
+        `patience`) real seconds.
         """
         loop, timeout = asyncio.get_running_loop(), self.patience if timeout is None else timeout
         until = loop.time() + ms("timeout", timeout) / 1000
@@ -134,40 +135,40 @@ class FabricKit(Fabric):
                 raise await self._still_open("no worker can run", found)
 
     async def start_worker(self, worker: Worker) -> None:
-        """Have a worker work on its own, until it is stopped or killed."""
+        """Start a worker; it works until it is stopped or killed."""
         await self._crew.start(worker)
 
     async def stop_worker(self, worker: Worker) -> None:
-        """Stop it in order: it takes nothing more, and hands back what its handlers have not finished."""
+        """Drain a worker: it claims no more, and hands unfinished attempts back."""
         await self._crew.stop(worker)
 
     async def kill_worker(self, worker: Worker) -> None:
-        """Have it vanish without a word: its leases stay until they run out. It can be started again.
+        """Kill a worker: it reports nothing, and its leases stay until they expire. It can be started again.
 
-        Called by one of its own handlers it dies right there. Handlers are cancelled, which is more than a killed
-        process would notice; what they do to the store after that is not done.
+        When one of its own handlers calls this, the worker dies at that line. Its handlers are cancelled, unlike those
+        of a killed process, but their later calls do not reach the store.
         """
         await self._crew.kill(worker)
 
     async def expire_lease(self, execution: Handle[Any] | str) -> None:
-        """Take the lease of a running execution away, so that it is free for the next worker.
+        """Revoke the lease of a running execution, so that another worker can claim it.
 
-        A handler that still runs learns of it at the next renewal of its lease, and whatever it does is refused.
+        A handler that still runs learns of it at the next renewal; the store refuses its calls.
         """
         args = c.RevokeLeaseArgs(execution_id=_id_of(execution), reason="expired by a test")
         await self._store.revoke_lease(args)
         await self.apply_due()
 
     def fail_next(self, operation: str, error: Exception | None = None, *, times: int = 1) -> None:
-        """Have the next calls of a port fail before they reach the store, for this fabric; its workers go on.
+        """Make the next calls of a port method fail before they reach the store; workers are not affected.
 
         `operation` is a method of `EngineBackend`; `submit` uses submit_executions, as `submit_many` does.
         """
-        unreachable = BackendUnavailable("the store cannot be reached, because a test said so", sent=False)
+        unreachable = BackendUnavailable("the test made this call fail", sent=False)
         self._line.fail_next(operation, error or unreachable, times)
 
     async def _look(self, given: tuple[Worker, ...], *, handed_back: bool) -> tuple[list[OpenExecution], bool]:
-        """What is open, and whether any of it goes on."""
+        """The open executions, and whether any of them can still make progress."""
         alive = list(self._crew)
         staff = Staff(alive, killed=[worker for worker in given if worker not in alive])
         found = []

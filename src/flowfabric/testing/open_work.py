@@ -1,4 +1,4 @@
-"""What could still happen at this moment of the clock, and what waits for somebody who is not there."""
+"""Open executions at the current time: those that can make progress, and those that have no worker."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NO_TASK = "was handed back: no worker here has its task; add it with @worker.ta
 
 
 class StillOpen(AssertionError):
-    """Executions that cannot go on, or did not in time. The message says why for each; `executions` are they."""
+    """Executions that cannot make progress, or have not ended in time. The message gives the reason for each."""
 
     def __init__(self, problem: str, found: Sequence[OpenExecution], workers: Sequence[c.WorkerInfo]) -> None:
         self.executions = tuple(each.summary for each in found)
@@ -33,12 +33,12 @@ class StillOpen(AssertionError):
 
 
 class OpenExecution(NamedTuple):
-    """One that waits for nothing but a worker, or runs."""
+    """An execution that runs, or waits only for a worker."""
 
     summary: c.ExecutionSummary
     facts: c.Explanation
-    goes_on: bool  # a worker has it, or will take it
-    why: str | None = None  # what it waits for, where the store cannot know
+    goes_on: bool  # a worker runs it, or will claim it
+    why: str | None = None  # the reason, if the store cannot know it
 
     def describe(self, workers: Sequence[c.WorkerInfo]) -> str:
         why = self.why or explain(self.facts, workers)
@@ -47,10 +47,10 @@ class OpenExecution(NamedTuple):
 
 @dataclass(frozen=True)
 class Staff:
-    """The workers a test relies on."""
+    """The workers of a test."""
 
     alive: Collection[Worker]
-    killed: Collection[Worker] = ()  # in this run, by the test: what waits for them is no surprise
+    killed: Collection[Worker] = ()  # by the test in this run: executions may wait for them
 
     def holds(self, facts: c.Explanation) -> bool:
         return any(worker.settings.worker_instance_id == facts.worker_instance_id for worker in self.alive)
@@ -60,9 +60,9 @@ class Staff:
 
 
 async def open_work(backend: EngineBackend, staff: Staff, *, handed_back: bool) -> AsyncIterator[OpenExecution]:
-    """What waits for a worker or runs, and with `handed_back` what came back because no worker had its task.
+    """Executions that run or wait for a worker; with `handed_back` also those whose task no worker has.
 
-    Not here: what waits for a time, also that of a lease whose worker is dead, for a signal, or for an operator.
+    Not included: executions that wait for a time (such as the lease of a dead worker), a signal or an operator.
     """
     async for each, facts in _explained(backend, PublicState.WAITING):
         if _may_start(facts) and not _able(facts, staff.killed):
@@ -89,7 +89,7 @@ async def executions_in(backend: EngineBackend, state: PublicState) -> AsyncIter
 
 
 async def suspended_in(backend: EngineBackend) -> AsyncIterator[c.SuspendedExecutionEntry]:
-    """All suspended executions, the earliest time-out first."""
+    """All suspended executions, the earliest timeout first."""
     args = c.ListSuspendedArgs()
     while True:
         page = await backend.list_suspended(args)
@@ -101,7 +101,7 @@ async def suspended_in(backend: EngineBackend) -> AsyncIterator[c.SuspendedExecu
 
 
 async def still_open(backend: EngineBackend, subject: ExecutionId | FlowId) -> list[OpenExecution]:
-    """An execution that somebody waits for, or the members of a flow that have not ended."""
+    """The execution, or the members of the flow that have not ended."""
     if isinstance(subject, ExecutionId):
         return [await _open(backend, subject)]
     members = await read_members(backend, subject)
@@ -125,7 +125,7 @@ async def _explained(
 
 
 def _may_start(facts: c.Explanation) -> bool:
-    """Whether nothing but a worker is missing."""
+    """Whether it waits only for a worker."""
     if facts.state_vector.eligibility_state is not EligibilityState.ELIGIBLE_NOW or facts.granted_to is not None:
         return False
     was_started = facts.state_vector.attempt_state is AttemptState.ATTEMPT_INTERRUPTED

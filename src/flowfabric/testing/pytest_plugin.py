@@ -1,4 +1,4 @@
-"""Fixtures for pytest: `fabric_kit` and `manual_clock`, on an embedded store that the whole run shares."""
+"""Fixtures for pytest: `fabric_kit` and `manual_clock`, on an embedded store shared by the test run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from flowfabric.testing.kit import SMALL, FabricKit
 
 try:
     from pytest_asyncio import fixture
-except ImportError:  # another plugin runs the async tests, and knows their fixtures by itself
+except ImportError:  # another plugin runs async tests and their fixtures
     fixture: Any = pytest.fixture  # type: ignore[no-redef]
 
 T = TypeVar("T")
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 @pytest.fixture(scope="session")
 def fabric_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
-    """The store of a test run. Everything in it is deleted before each test that has a `fabric_kit`."""
+    """The store of a test run. It is emptied before each test that uses `fabric_kit`."""
     directory = tmp_path_factory.mktemp("flowfabric")
     server = _run(EmbeddedServer.join(directory))
     yield replace(SMALL, url=f"embedded://{directory}")
@@ -34,7 +34,7 @@ def fabric_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]
 
 @fixture
 async def fabric_kit(fabric_store: Settings) -> AsyncIterator[FabricKit]:
-    """A fabric of the test's own: an empty store, a clock that stands still, no worker."""
+    """A fabric for one test: an empty store, a manual clock, no workers."""
     async with await FabricKit.open(fabric_store, empty=True) as kit:
         yield kit
 
@@ -46,6 +46,6 @@ def manual_clock(fabric_kit: FabricKit) -> ManualClock:
 
 
 def _run(call: Coroutine[Any, Any, T]) -> T:
-    """In a thread, so that no event loop of the tests is touched."""
+    """Run in a thread, to leave the event loops of the tests alone."""
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(asyncio.run, call).result()

@@ -1,4 +1,4 @@
-"""Running tasks: `Worker`, what a handler gets and what it can raise, and the lease of one execution by hand."""
+"""Run tasks: `Worker`, the context and the outcomes of handlers, and `Claims` to drive a lease by hand."""
 
 from flowfabric.client.tasks.task import Task, task
 from flowfabric.worker.attempts.outcomes import Cancel, Fail, Interrupted, Retry, Snooze, StepFailed, Suspended

@@ -16,7 +16,7 @@ C = TypeVar("C", bound=TaskContext)
 
 
 class Registry:
-    """Tasks by name, and which of them need a process."""
+    """Tasks by name, and which of them run in processes."""
 
     def __init__(self) -> None:
         self.tasks: dict[str, Task[..., Any]] = {}
@@ -25,7 +25,7 @@ class Registry:
     def add(self, task: Task[..., Any], *, cpu: bool = False) -> None:
         known = self.tasks.get(task.name)
         if known is not None and known.function is not task.function:
-            raise InvalidInput("task", task.name, "another function has this name; give one of them name=...")
+            raise InvalidInput("task", task.name, "is the name of another function, too; give one of them name=...")
         if cpu:
             check_importable(task)
             self.cpu.add(task.name)
@@ -35,7 +35,7 @@ class Registry:
 class WorkerTaskDecorator:
     """`@worker.task`, or with options `@worker.task(retry=3, timeout=60, cpu=True)`: makes a task and adds it.
 
-    A task that names no lane has the worker's first one.
+    A task without a lane gets the worker's first lane.
     """
 
     def __init__(self, registry: Registry, options: TaskOptions, *, name: str | None = None, cpu: bool = False) -> None:

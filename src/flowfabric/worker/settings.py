@@ -1,4 +1,4 @@
-"""How one worker is set up, checked when it is made."""
+"""The settings of a worker, validated when it is made."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from flowfabric.errors import InvalidInput
 
 MAX_CONCURRENCY = 10_000
 MAX_WEIGHT = 1_000
-# Whoever cancels an execution, or revokes a lease, is heard at the next renewal.
+# A cancelled execution or a revoked lease is noticed at the next renewal.
 RENEW_AT_LEAST_EVERY_MS = 2_000
 
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerSettings:
-    """Everything about a worker but its tasks. Times are whole milliseconds."""
+    """All settings of a worker. Times are whole milliseconds."""
 
     lanes: Mapping[LaneId, int]  # weights
     capabilities: tuple[str, ...]
@@ -39,6 +39,7 @@ class WorkerSettings:
     version: str = ""
     unknown_delay_ms: int = 10_000
     presence_ttl_ms: int = 30_000
+    retry_pause_ms: int = 1_000  # after a store call that failed; the client has already retried for a while
     host: str = field(default_factory=socket.gethostname)
 
     @property
@@ -47,7 +48,7 @@ class WorkerSettings:
 
     @property
     def largest_claim(self) -> int:
-        """Half of the slots: while the handlers of one half run, the store works on the other."""
+        """Half of the slots: while the handlers of one half run, the store works on the other half."""
         return min(100, -(-(self.concurrency + self.prefetch) // 2))
 
 
@@ -99,5 +100,5 @@ def _weights(lanes: Sequence[str] | Mapping[str, int]) -> dict[LaneId, int]:
 
 
 def _instance_of(worker_id: str) -> str:
-    """One process of it, told apart from those before it on the same host."""
+    """A name for this process, different from earlier processes on the same host."""
     return f"{worker_id}-{socket.gethostname()[:64]}-{os.getpid()}-{secrets.token_hex(3)}"

@@ -1,4 +1,4 @@
-"""What a worker has done, counted."""
+"""Counters of a worker."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass
 class WorkerStats:
-    """Counts since the worker was made. `lost`: leases that were gone before the attempt's end could be told."""
+    """Counts since the worker was made. `lost`: attempts whose lease was gone before their end was reported."""
 
     claimed: int = 0
     completed: int = 0
@@ -20,4 +20,4 @@ class WorkerStats:
     lost: int = 0
     handed_back: int = 0
     unknown: int = 0
-    calls: int = 0  # that claimed or finished
+    calls: int = 0  # calls that claimed or finished attempts

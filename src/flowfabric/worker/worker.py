@@ -1,4 +1,4 @@
-"""The worker: its tasks, its lanes, and how it is run."""
+"""The worker: register tasks, start, drain, stop."""
 
 from __future__ import annotations
 
@@ -17,32 +17,34 @@ from flowfabric.client.tasks.options import Duration, TaskOptions, ms
 from flowfabric.client.tasks.task import Task
 from flowfabric.config import Settings
 from flowfabric.errors import InvalidInput
+from flowfabric.worker.clock import Clock, StoreClock
 from flowfabric.worker.executors.dispatch import Middleware
 from flowfabric.worker.loop import event_loop
 from flowfabric.worker.loop.heartbeat import Open
-from flowfabric.worker.loop.run import Lifespan, Program, WorkerRun
+from flowfabric.worker.loop.run import WorkerRun
+from flowfabric.worker.loop.wiring import Connection, Lifespan, Program
 from flowfabric.worker.registry import Registry, WorkerTaskDecorator
 from flowfabric.worker.settings import WorkerSettings, make_settings
 from flowfabric.worker.stats import WorkerStats
 
 Store: TypeAlias = str | Settings | EngineBackend
 
-# Nobody else can open it, so the keeper has to share the worker's connection.
+# No second connection can be opened to it, so the heartbeat shares the worker's.
 _THROW_AWAY: Final = "embedded://"
 
 
 class Worker:
-    """Runs tasks of some lanes.
+    """Claims and runs the tasks of its lanes.
 
-    lanes: names, or names with weights; free slots are shared between lanes that have work by weight.
-    capabilities: what it offers; work that needs more is left to others.
-    concurrency: how many handlers run at once; `prefetch` more are claimed ahead.
-    lease_ttl_ms: how long after the death of this process its work is taken over.
-    grace: seconds that handlers have to end when the worker is to stop; `cancel_grace` those that were told to stop.
-    lifespan: an async context manager that is open while the worker runs; what it gives is `ctx.state`.
+    lanes: names, or names with weights; lanes that have work share the free slots by weight.
+    capabilities: the capabilities it offers; work that needs more is left to other workers.
+    concurrency: how many handlers run at once; `prefetch` more attempts are claimed ahead.
+    lease_ttl_ms: how long after the death of this process other workers take its work over.
+    grace: how long handlers may run on when the worker stops. cancel_grace: how long a cancelled handler may take.
+    lifespan: an async context manager that is open while the worker runs; its value is `ctx.state`.
     middleware: async functions `(ctx, call_next)` around every attempt, the first one outermost.
-    categories: the failure categories of exceptions, by class.
-    processes: how many processes run CPU tasks at once; by default one a processor.
+    categories: failure categories by exception class.
+    processes: how many processes run CPU tasks at once; by default one per processor.
     """
 
     def __init__(
@@ -89,24 +91,24 @@ class Worker:
 
     @property
     def tasks(self) -> Mapping[str, Task[..., Any]]:
-        """The tasks that it knows, by name."""
+        """Its tasks, by name."""
         return dict(self._registry.tasks)
 
     @property
     def running(self) -> int:
-        """How many handlers run now."""
+        """How many handlers are running."""
         return 0 if self._run is None else self._run.running
 
     def add(self, *tasks: Task[..., Any], cpu: bool = False) -> None:
-        """Add tasks that were made elsewhere, with `@task`."""
+        """Add tasks that were made with `@task`."""
         for each in tasks:
             self._registry.add(each, cpu=cpu)
 
     async def run(self, store: Store | None = None, *, keeper: str | Settings | None = None) -> None:
         """Work until SIGTERM or SIGINT, then drain. A second signal stops at once. Without a store: FLOWFABRIC_URL.
 
-        The keeper of the leases has a connection of its own; when `store` is an opened backend, say in `keeper` where
-        to, or it shares that one.
+        Leases are renewed over a connection of their own. If `store` is an opened backend, pass its URL as `keeper`;
+        otherwise renewals share the backend's connection.
         """
         ending, at_once = asyncio.Event(), asyncio.Event()
 
@@ -122,31 +124,40 @@ class Worker:
                 await self._close()
 
     def run_blocking(self, store: Store | None = None, *, keeper: str | Settings | None = None) -> None:
-        """`run` for a program that is nothing but this worker: in a loop of its own, uvloop's where it is installed."""
+        """Call `run` in a new event loop, with uvloop if it is installed."""
         event_loop.run(self.run(store, keeper=keeper))
 
-    async def start(self, store: Store | None = None, *, keeper: str | Settings | None = None) -> None:
-        """Begin to work and return, for embedding and for tests; `stop` ends it."""
+    async def start(
+        self, store: Store | None = None, *, keeper: str | Settings | None = None, clock: Clock | None = None
+    ) -> None:
+        """Begin to work and return, for embedding and for tests; `stop` ends it.
+
+        clock: for tests, the store's time as handlers see it; by default it is estimated from the latest claim.
+        """
         if self._run is not None:
-            raise InvalidInput("worker", self.settings.worker_instance_id, "runs already")
+            raise InvalidInput("worker", self.settings.worker_instance_id, "is already running; stop it first")
         if not self._registry.tasks:
-            raise InvalidInput("tasks", (), "the worker has none; add some with @worker.task or worker.add")
+            raise InvalidInput("tasks", (), "the worker has no tasks; add some with @worker.task or worker.add")
         try:
             backend, open_keeper, settings = await self._connect(store, keeper)
-            self._run = WorkerRun(self._program, backend, open_keeper, self.stats, settings.callback_url)
-            await self._run.start()
+            connection = Connection(backend, clock or StoreClock(), settings.callback_url)
+            self._run = await WorkerRun.start(self._program, connection, open_keeper, self.stats)
         except BaseException:
             await self._close()
             raise
 
     async def stop(self, *, grace: Duration | None = None) -> None:
-        """Drain and end: handlers have `grace` seconds, then their attempts are handed back."""
+        """Drain and stop: handlers have `grace` seconds to end, then their attempts are handed back."""
         if self._run is None:
             return
         try:
             await self._run.drain(self.settings.grace_ms if grace is None else ms("grace", grace))
         finally:
             await self._close()
+
+    async def kill(self) -> None:
+        """For tests: stop at once, as a killed process does. The store is told nothing, and leases expire."""
+        await self._close()
 
     @asynccontextmanager
     async def working(
@@ -160,7 +171,7 @@ class Worker:
             await self.stop()
 
     async def idle(self) -> None:
-        """Wait until it has looked for work, nothing runs, everything is told to the store, and no work is known of."""
+        """Wait until it has looked for work, no handler runs, all ends are reported, and no work is known."""
         if self._run is not None:
             await self._run.idle()
 
@@ -174,13 +185,13 @@ class Worker:
             settings, backend = None, store
         mine = _settings(keeper) if keeper is not None else settings
         known = mine or _settings(None)
-        await ensure_secret(backend, known)  # its handlers may make waitpoints
+        await ensure_secret(backend, known)  # handlers may make waitpoints
         if mine is None or mine.url == _THROW_AWAY:
             return backend, None, known
         return backend, lambda: open_backend(settings=mine), known
 
     async def _until(self, ending: asyncio.Event) -> None:
-        """Wait for the end, or raise what made working impossible."""
+        """Wait for the signal to stop, or raise the reason why the worker cannot work on."""
         assert self._run is not None
         failing, waiting = asyncio.create_task(self._run.failed()), asyncio.create_task(ending.wait())
         try:
@@ -226,7 +237,7 @@ def _settings(store: str | Settings | None) -> Settings:
 
 @contextlib.contextmanager
 def _signals(on_signal: Callable[[], None]) -> Iterator[None]:
-    """Call this at SIGTERM and SIGINT, where this is the thread that may say so."""
+    """Call `on_signal` at SIGTERM and SIGINT, if this thread may handle signals."""
     loop = asyncio.get_running_loop()
     handled = []
     for number in (signal.SIGTERM, signal.SIGINT):

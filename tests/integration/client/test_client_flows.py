@@ -597,7 +597,7 @@ async def test_a_drawn_node_is_not_awaited(fabric_kit: FabricKit) -> None:
 async def test_an_execution_without_a_flow_cannot_add_to_one(fabric_kit: FabricKit) -> None:
     handle = await fabric_kit.submit(grow, 1)
     await fabric_kit.run_until_idle(worker)
-    assert "is no member of a flow" in str((await handle.describe()).failure_reason)
+    assert "is not a member of a flow" in str((await handle.describe()).failure_reason)
 
 
 async def test_a_cpu_handler_is_given_results_too(fabric_kit: FabricKit) -> None:

@@ -107,10 +107,10 @@ async def test_a_handler_in_a_thread_waits_for_nodes_too(fabric_kit: FabricKit) 
 @pytest.mark.parametrize(
     ("which", "problem"),
     [
-        (0, "waits for the end of this handler"),
-        (1, "leaves no result"),
+        (0, "depends on this handler"),
+        (1, "has no result"),
         (2, "add a node that joins"),
-        (3, "waits for the end of this handler"),
+        (3, "depends on this handler"),
     ],
 )
 async def test_a_handler_cannot_wait_for_what_never_comes(fabric_kit: FabricKit, which: int, problem: str) -> None:

@@ -117,7 +117,7 @@ async def test_a_task_is_ended_once(store: Store, claims: Claims) -> None:
     task = await claimed(store, claims)
     await task.complete()
     for call in (task.complete(), task.fail("x"), task.cancel("x"), task.renew_lease(), task.update_progress(1)):
-        with pytest.raises(InvalidInput, match="has been ended"):
+        with pytest.raises(InvalidInput, match="has ended"):
             await call
 
 
@@ -194,5 +194,5 @@ async def test_its_holder_appends_frames_while_it_lasts(store: Store, claims: Cl
     assert [(frame.frame_type, frame.payload) for frame in frames] == [("delta", b"tides"), ("state", b'{"done":1}')]
     assert (frames[0].id, frames[0].metadata_json) == (first.entry_id, '{"model":"m"}')
     await task.complete()
-    with pytest.raises(InvalidInput, match="has been ended"):
+    with pytest.raises(InvalidInput, match="has ended"):
         await task.append_frame("delta", b"too late")

@@ -47,7 +47,7 @@ async def test_a_suspended_task_has_ended_and_its_attempt_goes_on_later(store: S
     both = AllOf((Single(WaitpointKey("a"), ByName("go")), Single(WaitpointKey("b"), Wildcard())))
     result = await task.suspend(both, timeout_ms=60_000, timeout_behavior=TimeoutBehavior.CANCEL)
     assert isinstance(result, c.ExecutionSuspended)
-    with pytest.raises(InvalidInput, match="has been ended"):
+    with pytest.raises(InvalidInput, match="has ended"):
         await task.renew_lease()
     for place in result.waitpoints:
         await tell(store, task, place)

@@ -17,6 +17,7 @@ from flowfabric.core.partition import lane_partitions
 from flowfabric.core.states import PublicState
 from flowfabric.testing import FabricKit, open_test_backend
 from flowfabric.worker import Context, Worker
+from tests.worker_fakes import parts_of
 from tests.working import Store, clean_store
 
 LANE = LaneId("default")
@@ -107,7 +108,7 @@ async def test_claims_wait_again_after_announced_work(store: Store) -> None:
     async with counting.worker.working(store.backend):
         await until_a_claim_waits(store.backend)
         await counting.worker.idle()
-        recalled = counting.worker._run._rounds.recall()  # type: ignore[union-attr]
+        recalled = parts_of(counting.worker).claim_loop.handover.recall_all()
         await asyncio.gather(*recalled)
         assert await waiting(store.backend) == 0
         assert await store.ended(await store.submit(counting.task)) is PublicState.COMPLETED
@@ -153,8 +154,6 @@ async def test_a_message_that_was_lost_is_made_up_for(store: Store) -> None:
     counting = Counting()
     async with counting.worker.working(store.backend):
         await until_a_claim_waits(store.backend)
-        run = counting.worker._run
-        assert run is not None
         handed = asyncio.Event()
         (listener,) = store.backend._announcements._everybody()
         listener._on_handed = lambda key, message: handed.set()
@@ -163,7 +162,7 @@ async def test_a_message_that_was_lost_is_made_up_for(store: Store) -> None:
             await handed.wait()
         assert (await store.snapshot(execution_id)).public_state == "active"
         assert not counting.runs
-        listener._on_handed = run._rounds.handed
+        listener._on_handed = parts_of(counting.worker).claim_loop.handover.handed
         await store.backend.client.execute("CLIENT", "KILL", "TYPE", "pubsub")
         assert await store.ended(execution_id) is PublicState.COMPLETED
     assert counting.runs == Counter([execution_id])

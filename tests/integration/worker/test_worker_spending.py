@@ -112,22 +112,24 @@ async def test_every_attempt_spends_for_itself(fabric_kit: FabricKit, worker: Wo
     assert await used(fabric_kit, budget) == 30
 
 
-async def test_a_report_whose_answer_was_lost_counts_once(fabric_kit: FabricKit, worker: Worker) -> None:
+async def test_a_report_whose_answer_was_lost_counts_once(
+    fabric_kit: FabricKit, worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     budget = await fabric_kit.budgets.create({"tokens": 100}, lane="default")
     failed = []
+    send = fabric_kit._store.report_usage_and_check
+
+    async def lose(args: Any) -> Any:
+        result = await send(args)
+        if not failed:
+            failed.append(1)
+            raise ConnectionError("the answer was lost")
+        return result
+
+    monkeypatch.setattr(fabric_kit._store, "report_usage_and_check", lose)
 
     @worker.task
     async def spend(ctx: Context) -> None:
-        backend = ctx._link._home.backend  # type: ignore[attr-defined]
-        send = backend.report_usage_and_check
-
-        async def lose(args: Any) -> Any:
-            await send(args)
-            if not failed:
-                failed.append(1)
-                raise ConnectionError("the answer was lost")
-
-        backend.report_usage_and_check = lose
         with pytest.raises(ConnectionError):
             await ctx.use(tokens=10)
         await ctx.use(tokens=10)  # the same one, tried again

@@ -38,7 +38,7 @@ from flowfabric.core.policy import FixedBackoff
 from flowfabric.errors import InvalidInput
 from flowfabric.testing import FabricKit
 from flowfabric.worker.durable.signal_waits import OnTimeout
-from tests.worker_fakes import settle
+from tests.worker_fakes import parts_of, settle
 
 pytest_plugins = ["flowfabric.testing.pytest_plugin"]
 
@@ -384,7 +384,7 @@ async def test_a_waitpoint_that_expired_or_was_used_is_refused_with_advice(
         await ctx.wait_for_signal("go", at=long)
         with pytest.raises(InvalidInput, match=r"raise expires_in.*'short'"):
             await ctx.wait_for_signal("go", at=short)
-        with pytest.raises(InvalidInput, match="was waited at before"):
+        with pytest.raises(InvalidInput, match="was already used by a wait"):
             await ctx.wait_for_signal("go", at=long)
 
     handle = await waiting(fabric_kit, worker, handler)
@@ -502,8 +502,8 @@ async def test_what_a_handler_does_after_swallowing_it_counts_for_nothing(
 
     handles = [await waiting(fabric_kit, worker, stubborn, how) for how in ("return", "raise")]
     assert len(raised) == 12
-    lines = [each for each in caplog.messages if "caught Suspended and gone on" in each]
-    assert [line.rpartition("; ")[2] for line in lines] == ["what it returned is ignored", "what it raised is ignored"]
+    lines = [each for each in caplog.messages if "caught Suspended and went on" in each]
+    assert [line.rpartition("; ")[2] for line in lines] == ["its return value is ignored", "its exception is ignored"]
     for handle in handles:
         await told(fabric_kit, worker, handle, "go", "gone")
         assert await handle == "gone"
@@ -617,10 +617,9 @@ async def test_a_suspended_attempt_has_no_lease_to_renew_while_its_handler_unwin
     await fabric_kit.start_worker(worker)
     handle = await fabric_kit.submit(slow_to_leave)
     await asyncio.wait_for(unwinding.wait(), 30)
-    assert worker._run is not None
     assert worker.running == 1
-    assert not worker._run._attempts.held
-    assert all(attempt.timer and attempt.timer.cancelled() for attempt in worker._run._attempts.running)
+    assert not parts_of(worker).pool.held
+    assert all(attempt.timer and attempt.timer.cancelled() for attempt in parts_of(worker).pool.running)
     assert await handle.status() == "suspended"
     enough.set()
     await worker.idle()
@@ -766,8 +765,7 @@ async def test_a_suspension_is_known_though_its_handler_is_cancelled_meanwhile(
     handle = await fabric_kit.submit(handler)
     await asyncio.wait_for(asked.wait(), 30)
     stopping = asyncio.create_task(worker.stop(grace=0))
-    assert worker._run is not None
-    (attempt,) = worker._run._attempts.running
+    (attempt,) = parts_of(worker).pool.running
     while attempt.stop is None:
         await settle()
     go_on.set()

@@ -24,7 +24,7 @@ from flowfabric.worker.attempts.outcomes import spoken
 from flowfabric.worker.durable.occurrences import Gate, Occurrences
 from flowfabric.worker.durable.signals import Signal, WaitEnd
 from flowfabric.worker.durable.steps import _Call, _result_type, digest_of
-from tests.worker_fakes import FakeStore, settle
+from tests.worker_fakes import FakeStore, parts_of, settle
 
 
 class Recording(FakeStore):
@@ -181,9 +181,8 @@ async def test_a_satisfied_suspension_goes_on_with_its_lease() -> None:
 
     @worker.task
     async def handler(ctx: Context) -> int:
-        assert worker._run is not None
         value = (await ctx.wait_for_signal("x", type=int)).payload
-        assert len(worker._run._attempts.held) == 1
+        assert len(parts_of(worker).pool.held) == 1
         await ctx.wait_for_signal("x")
         return value
 

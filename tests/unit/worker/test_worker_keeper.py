@@ -178,7 +178,7 @@ def test_who_begins_to_wait_after_the_order_does_not_wait() -> None:
 
 
 def test_what_is_sent_without_checks_is_what_the_checks_would_make() -> None:
-    from flowfabric.worker.loop.end_calls import completion, renewal
+    from flowfabric.worker.reporting.requests import completion, renewal
 
     work = claimed_work()
     assert completion(work.execution_id, work.fence, b"1") == c.CompleteExecutionArgs(

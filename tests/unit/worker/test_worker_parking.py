@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from itertools import count
 from typing import Any
 
 import pytest
 
 from flowfabric.core.contracts import batch as b
-from flowfabric.core.ids import LaneId
 from flowfabric.core.partition import Partition, PartitionFamily
 from flowfabric.errors import BackendUnavailable, BadReply, FlowFabricError, ScriptFault
 from flowfabric.worker import Worker
-from flowfabric.worker.attempts.attempt import Attempt
-from flowfabric.worker.loop import claim_loop
-from flowfabric.worker.loop.claim_loop import Rounds
-from flowfabric.worker.loop.end_calls import completion
 from flowfabric.worker.loop.lanes import Lane, Place
 from flowfabric.worker.loop.parked_claims import Parked, Parking
-from flowfabric.worker.stats import WorkerStats
-from tests.worker_fakes import HERE, LANE, FakeBatches, FakeStore, accepted, claimed_work, settings, settle
+from tests.worker_fakes import HERE, LANE, FakeBatches, FakeStore, Floor, accepted, claimed_work, settle
 
 ELSEWHERE = Partition(PartitionFamily.FLOW, 8)
 _numbers = count()
@@ -56,23 +50,14 @@ class FakeClaim:
         return self.given
 
 
-class Floor:
-    """A store without work where claims wait, and a worker that holds what it gets until the test ends it."""
+class ParkingFloor(Floor):
+    """A store without work where claims are parked."""
 
     def __init__(self, **changes: Any) -> None:
-        self.running: list[Attempt] = []
         self.claims: list[FakeClaim] = []
         self.port = FakeBatches(self._answer)
         self.queue: list[b.ClaimedWork] = []
-        self.rounds = Rounds(
-            self.port,  # type: ignore[arg-type]
-            settings(**{"concurrency": 16, **changes}),
-            WorkerStats(),
-            occupied=lambda: len(self.running),
-            on_claimed=self._claimed,
-            on_finished=lambda endings, results: None,
-            on_return=lambda: None,
-        )
+        super().__init__(self.port, **{"concurrency": 16, **changes})
 
     def _answer(self, args: b.FinishExecutionsArgs) -> b.FinishExecutionsResult:
         works: list[b.ClaimedWork] = []
@@ -84,19 +69,16 @@ class Floor:
             self.claims.append(result.parked)
         return result
 
-    def _claimed(self, works: Sequence[b.ClaimedWork], lane_id: LaneId, sent_at: float) -> None:
-        self.running += [Attempt(work, None, lane_id, 0.0, 0.0) for work in works]  # type: ignore[arg-type]
-
-    async def hear(self, *partitions: Partition) -> None:
-        self.rounds.lanes.hear([(LANE, partition) for partition in partitions or (HERE,)])
-        self.rounds.turn_soon()
+    async def heard(self, *partitions: Partition) -> None:
+        self.hear(*partitions)
         await settle()
 
-    async def end(self, number: int = 1) -> None:
-        for _ in range(number):
-            attempt = self.running.pop(0)
-            self.rounds.finish(attempt, completion(attempt.execution_id, attempt.fence, b"null"))
+    async def ended(self, count: int = 1) -> None:
+        self.end(count)
         await settle()
+
+    def handed(self, message: tuple[str, bytes]) -> None:
+        self.loop.handover.handed(*message)
 
     @property
     def asked(self) -> list[tuple[int, int | None]]:
@@ -151,108 +133,108 @@ def test_a_claim_for_which_there_is_no_room_by_now_is_to_be_recalled() -> None:
 
 
 async def test_where_an_attempt_left_to_wait_a_claim_waits_for_it_to_come_back() -> None:
-    floor = Floor()
+    floor = ParkingFloor()
     floor.queue = [claimed_work()]
-    await floor.hear()
+    await floor.heard()
     (attempt,) = floor.running
     asked = len(floor.asked)
-    floor.running.clear()  # suspended: it sends no end
-    floor.rounds.ask_without_ending(attempt.execution_id.tag)
+    floor.pool.backlog.clear()  # suspended: it sends no end
+    floor.planner.ask_again(attempt.execution_id.tag)
     await settle()
     assert len(floor.asked) == asked + 1
     assert len(floor.claims) == 1
-    floor.rounds.ask_without_ending(attempt.execution_id.tag)
+    floor.planner.ask_again(attempt.execution_id.tag)
     await settle()
     assert len(floor.asked) == asked + 1, "one claim waits there already"
 
 
 async def test_a_claim_without_work_waits_and_what_comes_for_it_is_begun() -> None:
-    floor = Floor()
-    await floor.hear()
+    floor = ParkingFloor()
+    await floor.heard()
     assert floor.asked == [(8, 4)]
     calls = len(floor.port.calls)
-    floor.rounds.handed(*floor.claims[0].give(claimed_work(), claimed_work()))
+    floor.handed(floor.claims[0].give(claimed_work(), claimed_work()))
     await settle()
     assert len(floor.running) == 2
     assert len(floor.port.calls) == calls
-    assert not floor.rounds.expects_work
+    assert not floor.loop.expects_work
 
 
 async def test_ending_handed_work_asks_in_the_same_call_and_waits_again() -> None:
-    floor = Floor()
-    await floor.hear()
-    floor.rounds.handed(*floor.claims[0].give(claimed_work()))
+    floor = ParkingFloor()
+    await floor.heard()
+    floor.handed(floor.claims[0].give(claimed_work()))
     await settle()
     floor.port.calls.clear()
-    await floor.end()
+    await floor.ended()
     assert [(len(call.finish), call.claim and call.claim.park) for call in floor.port.calls] == [(1, 4)]
-    floor.rounds.handed(*floor.claims[1].give(claimed_work()))
+    floor.handed(floor.claims[1].give(claimed_work()))
     assert len(floor.running) == 1
 
 
 async def test_a_claim_that_took_all_there_was_waits_after_the_next_ending() -> None:
-    floor = Floor()
+    floor = ParkingFloor()
     floor.queue = [claimed_work() for _ in range(3)]
-    await floor.hear()
+    await floor.heard()
     assert (len(floor.running), floor.claims) == (3, [])
     floor.port.calls.clear()
-    await floor.end()
+    await floor.ended()
     assert [(len(call.finish), call.claim and call.claim.park) for call in floor.port.calls] == [(1, 4)]
-    await floor.end(2)
+    await floor.ended(2)
     assert [len(call.finish) for call in floor.port.calls] == [1, 2]
     assert floor.port.calls[1].claim is None, "one that waits is enough"
 
 
 async def test_workers_with_few_slots_let_no_claim_wait() -> None:
     for slots in (1, 2, 3):
-        floor = Floor(concurrency=slots)
+        floor = ParkingFloor(concurrency=slots)
         floor.queue = [claimed_work()]
-        await floor.hear()
-        await floor.end()
-        await floor.hear()
+        await floor.heard()
+        await floor.ended()
+        await floor.heard()
         assert {park for _, park in floor.asked} == {None}
-        assert not floor.rounds.expects_work
+        assert not floor.loop.expects_work
 
 
 async def test_a_claim_waits_for_no_more_than_it_asked_for() -> None:
-    floor = Floor()
-    floor.running = [Attempt(claimed_work(), None, LANE, 0.0, 0.0) for _ in range(15)]  # type: ignore[arg-type]
-    await floor.hear()
+    floor = ParkingFloor()
+    floor.run(*(claimed_work() for _ in range(15)))
+    await floor.heard()
     assert floor.asked == [(1, 1)]
-    assert floor.rounds._parking.slots == 1
+    assert floor.parking.slots == 1
 
 
 async def test_slots_that_claims_keep_are_not_asked_for() -> None:
-    floor = Floor()
-    await floor.hear()
-    floor.running = [Attempt(claimed_work(), None, LANE, 0.0, 0.0) for _ in range(9)]  # type: ignore[arg-type]
-    await floor.hear(ELSEWHERE)
+    floor = ParkingFloor()
+    await floor.heard()
+    floor.run(*(claimed_work() for _ in range(9)))
+    await floor.heard(ELSEWHERE)
     assert floor.asked == [(8, 4), (3, None)]
 
 
 async def test_claims_are_recalled_when_other_work_needs_their_slots() -> None:
-    floor = Floor()
-    await floor.hear()
+    floor = ParkingFloor()
+    await floor.heard()
     floor.queue = [claimed_work(partition=ELSEWHERE) for _ in range(20)]
-    await floor.hear(ELSEWHERE)
+    await floor.heard(ELSEWHERE)
     assert floor.claims[0].recalls == 1
     assert len(floor.running) == 16
     assert len(floor.queue) == 4
 
 
 async def test_what_comes_for_no_claim_of_this_worker_is_ignored() -> None:
-    floor = Floor()
-    await floor.hear()
+    floor = ParkingFloor()
+    await floor.heard()
     stranger = FakeClaim()
-    floor.rounds.handed(*stranger.give(claimed_work()))
+    floor.handed(stranger.give(claimed_work()))
     await settle()
     assert floor.running == []
-    assert floor.rounds._parking.slots == 4
+    assert floor.parking.slots == 4
 
 
 async def test_work_that_comes_before_the_answer_that_its_claim_waits_is_begun() -> None:
     """The message and the answer take two connections."""
-    floor = Floor()
+    floor = ParkingFloor()
     early, stranger = FakeClaim(), FakeClaim()
 
     def answer(args: b.FinishExecutionsArgs) -> b.FinishExecutionsResult:
@@ -261,126 +243,125 @@ async def test_work_that_comes_before_the_answer_that_its_claim_waits_is_begun()
         return result
 
     floor.port.answer, floor.port.holding = answer, True
-    await floor.hear()
-    floor.rounds.handed(*early.give(claimed_work()))
-    floor.rounds.handed(*stranger.give(claimed_work()))
+    await floor.heard()
+    floor.handed(early.give(claimed_work()))
+    floor.handed(stranger.give(claimed_work()))
     assert floor.running == []
     await floor.port.let_one_go()
     assert len(floor.running) == 1
-    assert not floor.rounds.expects_work
-    assert floor.rounds._parking.take_early(stranger.key) is None, "nobody waits for it"
+    assert not floor.loop.expects_work
+    assert floor.parking.take_early(stranger.key) is None, "nobody waits for it"
 
 
 async def test_an_unreadable_message_is_recalled() -> None:
-    floor = Floor()
-    await floor.hear()
+    floor = ParkingFloor()
+    await floor.heard()
     (claim,) = floor.claims
     key, _ = claim.give(claimed_work())
-    floor.rounds.handed(key, b"garbage")
+    floor.handed((key, b"garbage"))
     assert floor.running == []
     await settle()
     assert claim.recalls == 1
     assert len(floor.running) == 1
-    assert not floor.rounds.expects_work
+    assert not floor.loop.expects_work
 
 
 @pytest.mark.parametrize("message_first", [True, False], ids=["message first", "recall first"])
 async def test_a_message_and_a_recall_that_race_begin_it_once(message_first: bool) -> None:
-    floor = Floor()
-    await floor.hear()
+    floor = ParkingFloor()
+    await floor.heard()
     (claim,) = floor.claims
     claim.gate = asyncio.Event()
     message = claim.give(claimed_work())
-    floor.rounds.recall()
+    floor.loop.handover.recall_all()
     await settle()
-    steps: list[Callable[[], None]] = [lambda: floor.rounds.handed(*message), claim.gate.set]
+    steps: list[Callable[[], None]] = [lambda: floor.handed(message), claim.gate.set]
     for step in steps if message_first else reversed(steps):
         step()
         await settle()
     assert len(floor.running) == 1
-    assert not floor.rounds.expects_work
-    assert floor.rounds._parking.slots == 0
+    assert not floor.loop.expects_work
+    assert floor.parking.slots == 0
 
 
 async def test_a_claim_is_recalled_once_however_often_it_is_asked() -> None:
-    floor = Floor()
-    await floor.hear()
-    tasks = floor.rounds.recall()
-    assert floor.rounds.recall() == []
+    floor = ParkingFloor()
+    await floor.heard()
+    tasks = floor.loop.handover.recall_all()
+    assert floor.loop.handover.recall_all() == []
     await asyncio.gather(*tasks)
     assert floor.claims[0].recalls == 1
-    assert floor.rounds.recall() == []
+    assert floor.loop.handover.recall_all() == []
 
 
 async def test_the_second_of_two_claims_that_come_to_wait_at_a_place_stays() -> None:
-    floor = Floor(concurrency=64)
+    floor = ParkingFloor(concurrency=64)
     floor.queue = [claimed_work() for _ in range(32)]
     floor.port.holding = True
-    await floor.hear()
+    await floor.heard()
     await floor.port.let_one_go()  # in full: two calls may be out now
-    floor.running.clear()
-    await floor.hear()
+    floor.pool.backlog.clear()
+    await floor.heard()
     assert len(floor.port.waiting) == 2
     await floor.port.let_one_go()
     await floor.port.let_one_go()
     older, newer = floor.claims
     assert (older.recalls, newer.recalls) == (1, 0)
-    assert floor.rounds._parking.slots == 8
+    assert floor.parking.slots == 8
 
 
-async def test_a_recall_that_failed_is_made_again_and_its_slots_stay_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(claim_loop, "_PAUSE_S", 0)
-    floor = Floor()
-    await floor.hear()
+async def test_a_recall_that_failed_is_made_again_and_its_slots_stay_kept() -> None:
+    floor = ParkingFloor(retry_pause_ms=0)
+    await floor.heard()
     (claim,) = floor.claims
     claim.give(claimed_work())
     claim.errors = [BackendUnavailable("gone", sent=True) for _ in range(3)]
-    floor.rounds.recall()
+    floor.loop.handover.recall_all()
     while claim.errors:
-        assert floor.rounds._parking.slots == 4
+        assert floor.parking.slots == 4
         await settle()
     while not floor.running:
         await settle()
     assert claim.recalls == 4
-    assert not floor.rounds.expects_work
+    assert not floor.loop.expects_work
 
 
 async def test_a_recall_that_the_store_refuses_is_given_up() -> None:
-    floor = Floor()
-    await floor.hear()
+    floor = ParkingFloor()
+    await floor.heard()
     floor.claims[0].errors = [ScriptFault("it broke")]
-    floor.rounds.recall()
+    floor.loop.handover.recall_all()
     await settle()
     assert floor.claims[0].recalls == 1
-    assert not floor.rounds.expects_work
+    assert not floor.loop.expects_work
 
 
 async def test_a_claim_that_comes_to_wait_while_the_worker_stops_is_recalled() -> None:
-    floor = Floor()
+    floor = ParkingFloor()
     floor.port.holding = True
-    await floor.hear()
-    floor.rounds.claiming = False
-    assert floor.rounds.expects_work
+    await floor.heard()
+    floor.planner.claiming = False
+    assert floor.loop.expects_work
     await floor.port.let_one_go()
     assert floor.claims[0].recalls == 1
-    assert not floor.rounds.expects_work
-    assert floor.rounds.is_quiet
+    assert not floor.loop.expects_work
+    assert floor.loop.is_quiet
 
 
 async def test_closing_recalls_and_begins_nothing() -> None:
-    floor = Floor()
-    await floor.hear()
+    floor = ParkingFloor()
+    await floor.heard()
     floor.claims[0].give(claimed_work())
-    await floor.rounds.close()
+    await floor.loop.close()
     assert floor.claims[0].recalls == 1
     assert floor.running == []
 
 
 async def test_a_worker_with_a_claim_that_waits_is_quiet() -> None:
-    floor = Floor()
-    await floor.hear()
-    assert floor.rounds.is_quiet
-    assert floor.rounds.expects_work
+    floor = ParkingFloor()
+    await floor.heard()
+    assert floor.loop.is_quiet
+    assert floor.loop.expects_work
 
 
 async def test_a_worker_that_drains_waits_for_claims_that_are_out_and_lets_their_work_end() -> None:

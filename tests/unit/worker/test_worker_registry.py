@@ -66,7 +66,7 @@ def test_a_misspelt_option_is_refused() -> None:
 
 def test_a_cpu_task_must_be_a_plain_function_that_a_process_can_import() -> None:
     worker = Worker()
-    with pytest.raises(InvalidInput, match="top of a module"):
+    with pytest.raises(InvalidInput, match="top level of a module"):
 
         @worker.task(cpu=True)
         def inside() -> None: ...

@@ -15,7 +15,7 @@ from flowfabric.client.tasks.task import task
 from flowfabric.core import contracts as c
 from flowfabric.errors import BackendUnavailable, ExecutionNotActive, InvalidInput
 from flowfabric.worker import CallNext, Context, Interrupted, Snooze, Worker
-from tests.worker_fakes import FakeStore, settle, worked
+from tests.worker_fakes import LANE, FakeStore, claimed_work, parts_of, settle, worked
 
 
 async def test_arguments_and_results_are_typed() -> None:
@@ -426,25 +426,17 @@ async def test_an_order_to_stop_that_comes_before_the_first_step_is_heeded() -> 
     async def handler() -> None:
         ran.append(1)
 
-    store.give(handler)
-    await worker.start(store.port)
-    run = worker._run
-    assert run is not None
-    claimed = run._attempts.claimed
-
-    def stop_at_once(*args: Any) -> None:
-        claimed(*args)
-        run._attempts.stop_all()
-
-    run._rounds._on_claimed = stop_at_once
-    await settle()
-    await worker.stop()
+    async with worker.working(store.port):
+        parts = parts_of(worker)
+        parts.starter.claimed([claimed_work(handler.name)], LANE, sent_at=0)
+        parts.stopper.stop_all()
+        await settle()
     assert ran == []
     assert len(store.delayed) == 1
 
 
 async def test_a_worker_without_tasks_does_not_start() -> None:
-    with pytest.raises(InvalidInput, match="has none"):
+    with pytest.raises(InvalidInput, match="has no tasks"):
         await Worker().start(FakeStore().port)
 
 
@@ -455,7 +447,7 @@ async def test_a_worker_runs_once_at_a_time() -> None:
     async def handler() -> None: ...
 
     async with worker.working(store.port):
-        with pytest.raises(InvalidInput, match="runs already"):
+        with pytest.raises(InvalidInput, match="is already running"):
             await worker.start(store.port)
     await worked(worker, store, handler)
     assert worker.stats.completed == 1, "but it can run again"

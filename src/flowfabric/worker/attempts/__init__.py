@@ -1,1 +1,1 @@
-"""The attempts that a worker runs, from claim to outcome."""
+"""The attempts of a worker: start, stop, suspend."""

@@ -1,4 +1,4 @@
-"""One attempt while a worker has it: its lease, its handler and, when it is to stop, why."""
+"""The state of one attempt in a worker: its lease, its handler, and why it must stop."""
 
 from __future__ import annotations
 
@@ -19,32 +19,32 @@ if TYPE_CHECKING:
     from flowfabric.tracing import Span
     from flowfabric.worker.context.context import Context
     from flowfabric.worker.executors.dispatch import Handler
-    from flowfabric.worker.loop.frame_sender import Outgoing
+    from flowfabric.worker.reporting.outgoing_frames import Outgoing
 
-# A lease whose renewals failed so often in a row is not to be relied on.
+# After this many failed renewals in a row a lease counts as unhealthy.
 UNHEALTHY_AFTER = 3
 
 
 class Stop(StrEnum):
-    """Why a handler is told to stop."""
+    """Why a handler must stop."""
 
-    CANCELLED = "cancelled"  # somebody cancelled the execution
+    CANCELLED = "cancelled"  # the execution was cancelled
     LEASE_LOST = "lease_lost"  # another worker may have it
     TIMED_OUT = "timed_out"
-    DRAINING = "draining"  # the worker stops; the attempt goes on elsewhere
+    DRAINING = "draining"  # the worker stops; another worker resumes the attempt
 
 
 class Suspension(StrEnum):
-    """How far an attempt is with its suspension."""
+    """How far the suspension of an attempt is."""
 
-    ASKED = "asked"  # the store may have it suspended by now
+    ASKED = "asked"  # the call is out; the store may have suspended it already
     DONE = "done"
 
 
 class Attempt:
-    """What a worker knows of an attempt that it owns, or owned.
+    """Everything a worker knows about an attempt that it owns, or owned.
 
-    The loop's thread writes it; the keeper's writes what concerns the lease, and `stop`.
+    The worker's thread writes it. The heartbeat's thread writes only the fields of the lease, and `stop`.
     """
 
     __slots__ = (
@@ -62,24 +62,24 @@ class Attempt:
         self.fence = work.fence
         self.handler = handler
         self.lane_id = lane_id
-        self.lease_until = lease_until  # by our own clock, which is enough to know that silence was too long
+        self.lease_until = lease_until  # by the local clock
         self.renew_at = renew_at
-        self.failures = 0  # renewals in a row
+        self.failures = 0  # failed renewals in a row
         self.stop: Stop | None = None
         self.stop_event: threading.Event | None = None
-        self.started = False  # the handler has begun
+        self.started = False  # the handler has started
         self.suspension: Suspension | None = None
-        self.settled = False  # its one outcome is on its way, or is not ours to send
+        self.settled = False  # its one outcome was sent, or must not be sent by this worker
         self.handle: asyncio.Task[None] | None = None
-        self.kill: Callable[[], None] | None = None  # of the process it runs in
+        self.kill: Callable[[], None] | None = None  # kills the process that it runs in
         self.timer: asyncio.TimerHandle | None = None
         self.context: Context | None = None
-        self.frames: Outgoing | None = None  # that it emitted
-        self.note: c.UpdateProgressArgs | None = None  # progress that was not sent yet
-        self.span: Span | None = None  # when it is traced
+        self.frames: Outgoing | None = None  # emitted, not yet taken by the store
+        self.note: c.UpdateProgressArgs | None = None  # progress that is being sent
+        self.span: Span | None = None  # if tracing is on
 
     def order(self, stop: Stop) -> bool:
-        """Note that it must stop; from any thread. False when it knew."""
+        """Order the attempt to stop, from any thread. Returns False if it was ordered before."""
         if self.stop is not None:
             return False
         self.stop = stop
@@ -88,22 +88,22 @@ class Attempt:
         return True
 
     def stopping(self) -> threading.Event:
-        """What a thread waits for to learn that it must stop."""
+        """The event that a handler in a thread waits on to learn that it must stop."""
         if self.stop_event is None:
             self.stop_event = threading.Event()
-        if self.stop is not None:  # it may have come before the event was there
+        if self.stop is not None:  # the order may have come before the event was made
             self.stop_event.set()
         return self.stop_event
 
     def check(self) -> None:
-        """Raise what unwinds its handler, when it is over."""
+        """Raise the exception that unwinds the handler if the attempt is over."""
         if self.suspension is Suspension.DONE:
-            raise Suspended(f"{self.execution_id} waits; its handler will be run again")
+            raise Suspended(f"{self.execution_id} is suspended; its handler will be run again")
         if self.stop is not None:
             raise Interrupted(f"{self.execution_id}: {self.stop}")
 
     def stopped(self, error: BaseException | None = None) -> Stop | None:
-        """What made it end; None when it did so by itself, as it may while its worker drains."""
+        """Why the attempt was stopped; None if its handler ended by itself, as it may while the worker drains."""
         was_interrupted = self.kill is not None or isinstance(error, asyncio.CancelledError | Interrupted)
         if self.stop is Stop.DRAINING and (error is None or not was_interrupted):
             return None
@@ -115,6 +115,6 @@ class Attempt:
 
 
 def stop_for(refusal: FlowFabricError) -> Stop:
-    """Why an attempt must stop whose lease the store does not know any more."""
+    """Why an attempt must stop whose lease the store refused to renew."""
     ended_as = refusal.details.get("terminal_outcome") if isinstance(refusal, ExecutionNotActive) else None
     return Stop.CANCELLED if ended_as == TerminalOutcome.CANCELLED else Stop.LEASE_LOST

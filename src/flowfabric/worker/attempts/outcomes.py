@@ -1,7 +1,7 @@
-"""How an attempt ends: by what its handler returns, or by what it raises.
+"""How an attempt ends: by the value that its handler returns, or by the exception that it raises.
 
-A value completes the execution. `Retry`, `Snooze`, `Fail` and `Cancel` say something else on purpose; they are outside
-the tree of `flowfabric.errors`, because they are no errors of the library. Any other exception is a failure.
+A value completes the execution. A handler raises `Retry`, `Snooze`, `Fail` or `Cancel` to choose another outcome. They
+are not in `flowfabric.errors`, because they are not errors of the library. Any other exception is a failure.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from flowfabric.client.tasks.options import Duration, moment_ms, ms
 from flowfabric.core import limits
 from flowfabric.errors import BudgetExceeded, InvalidInput
 
-# Categories that the worker itself gives; a retry policy can name them in `retryable_categories`.
+# Failure categories that the worker sets; a retry policy can name them in `retryable_categories`.
 ERROR: Final = "error"
 TIMEOUT: Final = "timeout"
 CRASHED: Final = "crashed"
@@ -30,7 +30,7 @@ DEFAULT_CATEGORIES: Final[Mapping[type[BaseException], str]] = {
 
 
 class Outcome(Exception):
-    """Raised by a handler to say how its attempt ends."""
+    """Raised by a handler to choose how its attempt ends."""
 
     def __init__(self, reason: str = "") -> None:
         super().__init__(reason)
@@ -38,7 +38,7 @@ class Outcome(Exception):
 
 
 class Retry(Outcome):
-    """Fail this attempt and try again, `after` that long if it says so; the policy decides how often."""
+    """Fail this attempt and retry it, after `after` if given; the retry policy limits how often."""
 
     def __init__(self, reason: str = "", *, after: Duration | None = None) -> None:
         super().__init__(reason)
@@ -46,7 +46,7 @@ class Retry(Outcome):
 
 
 class Snooze(Outcome):
-    """Give the lease back and go on later with the same attempt: `for_` so long, or `until` a moment."""
+    """Hand the lease back and resume the same attempt later: after `for_`, or at `until`."""
 
     def __init__(self, reason: str = "", *, for_: Duration | None = None, until: datetime | None = None) -> None:
         super().__init__(reason)
@@ -57,7 +57,7 @@ class Snooze(Outcome):
 
 
 class Fail(Outcome):
-    """Fail this attempt with a category; with `retryable=False` the execution ends, whatever its policy is."""
+    """Fail this attempt with a category; with `retryable=False` the execution fails, whatever its policy says."""
 
     def __init__(self, reason: str = "", *, category: str = ERROR, retryable: bool = True) -> None:
         super().__init__(reason)
@@ -70,22 +70,22 @@ class Cancel(Outcome):
 
 
 class Interrupted(BaseException):
-    """What a handler in a thread gets from its next call of the context once its attempt is over.
+    """Raised by the next call of the context in a thread whose attempt is over.
 
-    Like asyncio.CancelledError it is no Exception, so that `except Exception` does not keep the thread alive.
+    Like asyncio.CancelledError it is not an Exception, so `except Exception` does not keep the thread alive.
     """
 
 
 class Suspended(BaseException):
-    """Unwinds a handler whose execution waits from now on: it will be run again from its top, and come back here.
+    """Unwinds a handler whose execution is suspended: the handler will be run again from its top.
 
-    The attempt has left this worker already, so catching it changes nothing: every later call of the context raises it
-    again. It is no Exception, so that `except Exception` does not meet it.
+    The attempt has already left this worker, so catching it changes nothing: every later call of the context raises it
+    again. It is not an Exception, so `except Exception` does not catch it.
     """
 
 
 class StepFailed(Exception):
-    """In place of what a step raised in an earlier pass, where no class of that name is loaded any more."""
+    """Replaces the exception of a step in an earlier pass whose class is not loaded in this process."""
 
     def __init__(self, step: str, kind: str, message: str) -> None:
         super().__init__(f"step {step} failed with {kind}: {message}")
@@ -95,7 +95,7 @@ class StepFailed(Exception):
 
 
 class RemoteError(Exception):
-    """An exception of a handler in another process: its type and message as text, its classes by name."""
+    """An exception of a handler in another process: type and message as text, its classes by name."""
 
     def __init__(self, reason: str, names: Sequence[str], category: str) -> None:
         super().__init__(reason)
@@ -104,14 +104,14 @@ class RemoteError(Exception):
 
 
 def spoken(error: BaseException) -> BaseException:
-    """What counts of an error: of a group, as task groups raise them, the outcome in it if there is one."""
+    """The error to report: of an exception group the first outcome in it, if there is one."""
     while isinstance(error, BaseExceptionGroup) and (said := error.subgroup(Outcome)) is not None:
         error = said.exceptions[0]
     return error
 
 
 def category_of(error: BaseException, categories: Mapping[type[BaseException], str]) -> str:
-    """The category of the nearest class of the error that has one."""
+    """The category of the nearest class in the error's MRO that has one."""
     if isinstance(error, RemoteError):
         named = {kind.__qualname__: category for kind, category in categories.items()}
         return next((named[name] for name in error.names if name in named), error.category)
@@ -124,18 +124,18 @@ def category_of(error: BaseException, categories: Mapping[type[BaseException], s
 
 
 def reason_of(error: BaseException) -> str:
-    """Type and message of an error, as the store keeps them."""
+    """Type and message of an error, for the store."""
     try:
         said = str(error)
     except Exception:
-        said = "(its message cannot be made)"
+        said = "(str() of the exception failed)"
     if isinstance(error, Outcome | RemoteError):
         return bounded(said or type(error).__name__)
     return bounded(f"{type(error).__name__}: {said}" if said else type(error).__name__)
 
 
 def bounded(text: str, high: int = limits.REASON_MAX_BYTES) -> str:
-    """`text` without what a store cannot keep, cut to its limit."""
+    """`text` without characters that a store cannot keep, cut to its limit."""
     data = text.replace("\0", "").encode(errors="replace")
     if len(data) <= high:
         return data.decode()

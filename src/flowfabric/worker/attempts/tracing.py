@@ -1,4 +1,4 @@
-"""A pass of an attempt in a span of its own, for programs that have configured OpenTelemetry."""
+"""Runs each pass of an attempt in its own span, in programs that have configured OpenTelemetry."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _logger: Final = logging.getLogger("flowfabric.worker")
 
 
 async def run_traced(attempt: Attempt, backend: EngineBackend) -> None:
-    """Run the attempt with its span as the current one."""
+    """Run the attempt with its span as the current span."""
     with await _span(attempt, backend) as span:
         attempt.span = span
         await attempt.handler.run(attempt)
 
 
 async def _span(attempt: Attempt, backend: EngineBackend) -> tracing.Span:
-    """Claims bring no tags along, so they are read. An attempt whose trace cannot be made is run all the same."""
+    """Claims carry no tags, so read them. If the span cannot be made, the attempt runs without one."""
     try:
         snapshot = await backend.describe_execution(attempt.execution_id)
         return tracing.run_span(
@@ -36,12 +36,12 @@ async def _span(attempt: Attempt, backend: EngineBackend) -> tracing.Span:
             task=attempt.handler.name,
         )
     except Exception:
-        _logger.warning("%s is run without a trace", attempt.execution_id, exc_info=True)
+        _logger.warning("could not make a span for %s; running it untraced", attempt.execution_id, exc_info=True)
         return tracing.NO_SPAN
 
 
 async def _signals(attempt: Attempt, backend: EngineBackend) -> Sequence[c.ResumeSignal]:
-    """Those that the attempt goes on with. A claim does not tell of them when they are too much for it."""
+    """The signals that resumed the attempt. A claim leaves them out if they are too large."""
     work = attempt.work
     if work.resumption is not None:
         return work.resumption.latest.signals
@@ -52,7 +52,7 @@ async def _signals(attempt: Attempt, backend: EngineBackend) -> Sequence[c.Resum
 
 
 def tell(span: tracing.Span, attempt: Attempt, error: BaseException | None) -> None:
-    """Say in the span how the pass ended."""
+    """Record in the span how the pass ended."""
     if attempt.suspension is Suspension.DONE:
         span.note(outcome="suspended")
     elif stop := attempt.stopped(error):

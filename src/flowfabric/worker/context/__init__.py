@@ -1,1 +1,1 @@
-"""What a handler gets: its context, and the parts behind it."""
+"""The context of a handler, and the parts behind it."""

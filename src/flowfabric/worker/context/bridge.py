@@ -1,4 +1,4 @@
-"""What stands behind a context in the worker's own process."""
+"""Connects a context to the worker in the same process."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from flowfabric.worker.context.budget_spending import WorkerPurse
 from flowfabric.worker.context.flow import GrowingFlow
 from flowfabric.worker.context.spending import Purse
 from flowfabric.worker.durable.journal import Journal
-from flowfabric.worker.loop.frame_sender import ROOM
+from flowfabric.worker.reporting.outgoing_frames import ROOM
 
 if TYPE_CHECKING:
-    from flowfabric.worker.attempts.pool import Attempts
+    from flowfabric.worker.context.services import Services
 
 T = TypeVar("T")
 
 
 class WorkerLink:
-    """An attempt and the worker it runs in; handlers in threads call it from there."""
+    """An attempt and its worker. Handlers in threads call it from their threads."""
 
-    __slots__ = ("_attempt", "_home")
+    __slots__ = ("_attempt", "_services")
 
-    def __init__(self, attempt: Attempt, home: Attempts) -> None:
+    def __init__(self, attempt: Attempt, services: Services) -> None:
         self._attempt = attempt
-        self._home = home
+        self._services = services
 
     @property
     def execution_id(self) -> ExecutionId:
@@ -51,19 +51,19 @@ class WorkerLink:
 
     @property
     def namespace(self) -> Namespace:
-        return self._home.settings.namespace
+        return self._services.settings.namespace
 
     @property
     def deadline(self) -> datetime | None:
         timeout_ms = self._attempt.handler.timeout_ms
         if timeout_ms is None:
             return None
-        claimed_at = self._attempt.work.lease_expires_at - self._home.settings.lease_ttl_ms
+        claimed_at = self._attempt.work.lease_expires_at - self._services.settings.lease_ttl_ms
         return datetime.fromtimestamp((claimed_at + timeout_ms) / 1000, UTC)
 
     @property
     def state(self) -> Any:
-        return self._home.state
+        return self._services.state
 
     @property
     def stop(self) -> Stop | None:
@@ -73,13 +73,13 @@ class WorkerLink:
         self._attempt.check()
 
     def journal(self) -> Journal:
-        return Journal(self._attempt, self._home)
+        return Journal(self._attempt, self._services)
 
     def purse(self, records: Callable[[], Journal]) -> Purse:
         return WorkerPurse(records())
 
     def flow(self, records: Callable[[], Journal]) -> GrowingFlow:
-        return GrowingFlow(self._attempt, self._home, records)
+        return GrowingFlow(self._attempt, self._services, records)
 
     @property
     def is_lease_healthy(self) -> bool:
@@ -93,27 +93,27 @@ class WorkerLink:
         args = c.UpdateProgressArgs(
             execution_id=attempt.execution_id, fence=attempt.fence, progress_pct=pct, progress_message=message
         )
-        self._home.loop.call_soon_threadsafe(self._home.calls.progress, attempt, args)
+        self._services.loop.call_soon_threadsafe(self._services.calls.progress, attempt, args)
 
     def emit(self, frame: c.Frame) -> Awaitable[None]:
-        if threading.get_ident() != self._home.thread_id:
-            asyncio.run_coroutine_threadsafe(self._emit(frame), self._home.loop).result()
+        if threading.get_ident() != self._services.thread_id:
+            asyncio.run_coroutine_threadsafe(self._emit(frame), self._services.loop).result()
             return ROOM
-        return self._home.emitter.emit(self._attempt, frame)
+        return self._services.frames.emit(self._attempt, frame)
 
     async def _emit(self, frame: c.Frame) -> None:
-        await self._home.emitter.emit(self._attempt, frame)
+        await self._services.frames.emit(self._attempt, frame)
 
     async def describe(self) -> c.ExecutionSnapshot:
         if self._attempt.suspension is Suspension.DONE:
             self._attempt.check()
-        snapshot = await self._home.backend.describe_execution(self.execution_id)
+        snapshot = await self._services.backend.describe_execution(self.execution_id)
         if snapshot is None:
-            raise ExecutionNotFound(f"{self.execution_id} is not there any more")
+            raise ExecutionNotFound(f"{self.execution_id} no longer exists")
         return snapshot
 
     def wait(self, call: Coroutine[Any, Any, T]) -> T:
-        if threading.get_ident() == self._home.thread_id:
+        if threading.get_ident() == self._services.thread_id:
             call.close()
-            raise InvalidInput("ctx.wait", self.task, "is for handlers in threads; here, await the call itself")
-        return asyncio.run_coroutine_threadsafe(call, self._home.loop).result()
+            raise InvalidInput("ctx.wait", self.task, "is for handlers in threads; here, await the call")
+        return asyncio.run_coroutine_threadsafe(call, self._services.loop).result()

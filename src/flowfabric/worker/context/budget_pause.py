@@ -1,6 +1,6 @@
-"""Waiting for a person's word about a budget: the execution is suspended until somebody signals `budget`.
+"""Suspends an execution over its budget until an operator decides with the signal `budget`.
 
-The payload is true, false or nothing, or an object: approve, reason, and in `raise` new limits by dimension.
+The payload is true, false or null, or an object: approve, reason, and in `raise` new limits by dimension.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SIGNAL: Final = "budget"
 
 
 class Answer(msgspec.Struct, forbid_unknown_fields=True):
-    """What somebody says: try again, perhaps with new hard limits, or not."""
+    """The decision: try again, perhaps with new hard limits, or give up."""
 
     approve: bool = True
     reason: str = ""
@@ -34,7 +34,7 @@ class Answer(msgspec.Struct, forbid_unknown_fields=True):
 
 
 async def decide(journal: Journal, name: str, budget_id: BudgetId) -> str | None:
-    """None to try again, else why not. The handler is unwound until somebody has answered."""
+    """None to try again, else the reason why not. The handler is unwound until the decision comes."""
     key = WaitpointKey(f"budget:{budget_id}")
 
     def pause() -> Wait:
@@ -49,13 +49,13 @@ async def decide(journal: Journal, name: str, budget_id: BudgetId) -> str | None
                 await _raise_limits(journal, budget_id, answer.limits)
                 return None
         except (Fail, Invalid) as error:
-            _logger.warning("%s: the answer about budget %s is asked for again: %s", name, budget_id, error)
+            _logger.warning("%s: unusable decision about budget %s; waiting for another: %s", name, budget_id, error)
             continue
         return f" ({answer.reason})" if answer.reason else ""
 
 
 def _read(end: WaitEnd) -> Answer:
-    """An operator who ended the wait has said to try again."""
+    """An operator who ended the wait without a signal means: try again."""
     if not end.told:
         return Answer()
     said: bool | Answer | None = Signal.read(end.told[0], bool | Answer | None).payload
@@ -63,8 +63,8 @@ def _read(end: WaitEnd) -> Answer:
 
 
 async def _raise_limits(journal: Journal, budget_id: BudgetId, wanted: dict[str, int]) -> None:
-    """Never down: the answer is read again by every later pass, when there may be higher limits. 0 lifts one."""
-    budgets = Budgets(journal.home.backend)
+    """Only raise limits: every later pass reads the decision again, and limits may be higher by then. 0 is no limit."""
+    budgets = Budgets(journal.services.backend)
     now = (await budgets.status(budget_id)).hard_limits if wanted else {}
     higher = {name: limit for name, limit in wanted.items() if name in now and (limit == 0 or limit > now[name])}
     if higher:

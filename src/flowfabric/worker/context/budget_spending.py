@@ -1,7 +1,7 @@
-"""Spending in the worker's own process: what a handler reports counts once, however often it is run again.
+"""Reports and reservations of a handler: each counts once, however often the handler is run again.
 
-In a handler's body a report is known by its amounts and by how many like it came before in this pass; the store counts
-the same one of the same attempt once. What a step spends is really spent each time the step runs.
+A report is identified by its amounts and by how many equal reports came before it in this pass. The store counts each
+report of an attempt once. Reports inside a step count every time the step runs.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class WorkerPurse:
         self._journal = journal
         self._spent = Spent(journal)
         self._budget_ids: tuple[BudgetId, ...] | None = None
-        self._namespace: Namespace | None = None  # of the execution, when its budgets are known
+        self._namespace: Namespace | None = None  # of the execution, once its budgets are known
         self._holds: dict[ReservationId, Occurrence] = {}
 
     async def use(self, amounts: Amounts, budget: str | None) -> Usage:
@@ -50,7 +50,7 @@ class WorkerPurse:
         return usage
 
     async def _report(self, at: Occurrence | None, amounts: Amounts, budget: str | None) -> Usage:
-        """Report to all, again when somebody has made room; who has counted it knows it by its key."""
+        """Report to all budgets, and again after a limit was raised. Budgets recognize a repeated report by its key."""
         attempt, budgets, usage = self._journal.attempt, await self._budgets(budget), Usage()
         key = f"{attempt.execution_id}/{uuid4() if at is None else f'{attempt.attempt_index}/{at}'}"
         while True:
@@ -62,7 +62,7 @@ class WorkerPurse:
             refused = [(each, said) for each, said in told.items() if isinstance(said, c.HardBreach)]
             if not refused:
                 return usage
-            # Nobody is asked in vain: a budget that does not ask has the last word.
+            # Do not ask an operator in vain: a budget that refuses without asking decides.
             await self._make_room(at, *min(refused, key=lambda each: each[1].on_hard_limit == c.OnHardLimit.SUSPEND))
 
     async def _report_to(self, budget_id: BudgetId, amounts: Amounts, key: str) -> c.ReportUsageResult:
@@ -74,7 +74,7 @@ class WorkerPurse:
             dedup_key=key,
             namespace=self._namespace,
         )
-        return _told(budget_id, await self._journal.home.backend.report_usage_and_check(args))
+        return _told(budget_id, await self._journal.services.backend.report_usage_and_check(args))
 
     async def hold(self, amounts: Amounts, budget: str | None) -> Hold:
         at = await self._take("reserve", amounts, budget)
@@ -90,7 +90,7 @@ class WorkerPurse:
         return hold
 
     async def _hold(self, at: Occurrence | None, amounts: Amounts, budgets: tuple[BudgetId, ...]) -> Hold:
-        """Hold on all of them, or on none; again when somebody has made room."""
+        """Reserve on all budgets or on none, and again after a limit was raised."""
         while True:
             hold = Hold(ReservationId.new(), budgets)
             for number, budget_id in enumerate(budgets):
@@ -112,7 +112,7 @@ class WorkerPurse:
             amounts=tuple(amounts.values()),
             namespace=self._namespace,
         )
-        return await self._journal.home.backend.reserve_budget(args)
+        return await self._journal.services.backend.reserve_budget(args)
 
     async def settle(self, hold: Hold, spent: Amounts) -> None:
         at = self._holds.pop(hold.reservation_id, None)
@@ -132,12 +132,12 @@ class WorkerPurse:
             amounts=tuple(spent.values()),
             namespace=self._namespace,
         )
-        _told(budget_id, await self._journal.home.backend.settle_reservation(args))
+        _told(budget_id, await self._journal.services.backend.settle_reservation(args))
 
     async def _make_room(
         self, at: Occurrence | None, budget_id: BudgetId, breach: c.HardBreach | c.BudgetHeldByOthers
     ) -> None:
-        """Come back when somebody has decided to go on; raise otherwise."""
+        """Return if an operator decides to try again; raise otherwise."""
         if isinstance(breach, c.BudgetHeldByOthers) or breach.on_hard_limit != c.OnHardLimit.SUSPEND:
             raise exceeded(budget_id, breach)
         if at is None:
@@ -149,7 +149,7 @@ class WorkerPurse:
     # Which one it is.
 
     async def _take(self, what: str, amounts: Amounts, budget: str | None) -> Occurrence | None:
-        """The place of this one in the handler's pass; None inside of a step."""
+        """The occurrence of this report in the handler's pass; None inside a step."""
         self._journal.attempt.check()
         if is_in_step(self._journal):
             return None
@@ -157,7 +157,7 @@ class WorkerPurse:
         return self._spent.take(what, amounts, budget)
 
     def _not_spent(self, at: Occurrence | None, error: BaseException) -> None:
-        """A refusal is found again by later passes; anything else, and it was not come to."""
+        """Record a refusal for later passes; after any other error the report did not happen."""
         if at is None:
             return
         if isinstance(error, BudgetExceeded):
@@ -169,13 +169,13 @@ class WorkerPurse:
         if budget is not None:
             return (BudgetId(budget),)
         if self._budget_ids is None:
-            found = self._journal.home.backend.explain_execution(self._journal.attempt.execution_id)
+            found = self._journal.services.backend.explain_execution(self._journal.attempt.execution_id)
             known = await self._journal.ask(found)
             self._budget_ids, self._namespace = known.budget_ids, known.namespace
         return self._budget_ids
 
     async def _together(self, calls: Sequence[Awaitable[T]]) -> list[T]:
-        """Calls beside the steps of the handler, and not while it is being suspended."""
+        """Make calls in parallel with steps, but not while the attempt is being suspended."""
 
         async def answers() -> list[Any]:
             return await asyncio.gather(*calls)
@@ -191,7 +191,7 @@ class WorkerPurse:
 
 
 def _told(budget_id: BudgetId, result: c.ReportUsageResult) -> c.ReportUsageResult:
-    """Once for each crossing, which the store tells to one report."""
+    """Log a crossed soft limit; the store tells it to one report only."""
     if isinstance(result, c.SoftBreach) and result.is_crossing:
         numbers = f"{result.current_usage}, above its soft limit of {result.soft_limit}"
         _logger.warning("budget %s: %s is at %s", budget_id, result.dimension, numbers)

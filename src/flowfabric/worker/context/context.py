@@ -1,4 +1,4 @@
-"""What a handler can know about its attempt, and say while it runs."""
+"""The context of a handler: facts about its attempt, and calls it can make while it runs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _logger: Final = logging.getLogger("flowfabric.task")
 
 
 class Link(Protocol):
-    """What stands behind a context: the worker here, or the parent of a process."""
+    """What a context is connected to: the worker, or the parent process."""
 
     @property
     def execution_id(self) -> ExecutionId: ...
@@ -72,7 +72,7 @@ class Link(Protocol):
 
 
 class Flag:
-    """Something that may have happened to the attempt. It can be read, and waited for in a thread."""
+    """Whether the attempt must stop for certain reasons. Threads can wait for it."""
 
     __slots__ = ("_link", "_wanted")
 
@@ -86,16 +86,16 @@ class Flag:
     __bool__ = is_set
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until the attempt is to stop, at most `timeout` seconds; whether it was for this reason."""
+        """Wait until the attempt must stop, at most `timeout` seconds. Returns whether this flag is set."""
         self._link.stopping().wait(timeout)
         return self.is_set()
 
 
 class Context(StreamingContext, DurableContext, SpendingContext):
-    """The first parameter of a handler that asks for it.
+    """The first parameter of a handler, if it is annotated with `Context`.
 
-    The same in async handlers, in threads and in processes. Once the attempt is over, `progress`, `emit` and `check`
-    raise: that is how a thread learns of it, an async handler is cancelled anyway.
+    It is the same in async handlers, threads and processes. Once the attempt is over, `progress`, `emit` and `check`
+    raise, so that a thread can stop; an async handler is cancelled.
     """
 
     __slots__ = ("_flow", "_link", "_log", "_opened_purse", "_snapshot")
@@ -136,22 +136,22 @@ class Context(StreamingContext, DurableContext, SpendingContext):
 
     @property
     def deadline(self) -> datetime | None:
-        """When this attempt times out, by the store's clock; None when the task has no time-out."""
+        """When this attempt times out, by the store's clock; None without a timeout."""
         return self._link.deadline
 
     @property
     def state(self) -> Any:
-        """What the worker's lifespan gave; None without one, and in a process."""
+        """The value of the worker's lifespan; None without a lifespan, and in a process."""
         return self._link.state
 
     @property
     def cancelled(self) -> Flag:
-        """The attempt is to stop, for whatever reason."""
+        """Set when the attempt must stop, for any reason."""
         return Flag(self._link, frozenset(Stop))
 
     @property
     def lease_lost(self) -> Flag:
-        """Another worker may have the execution: nothing that this attempt does counts any more."""
+        """Set when the lease is lost: another worker may run the execution, and this attempt no longer counts."""
         return Flag(self._link, frozenset({Stop.LEASE_LOST}))
 
     @property
@@ -173,34 +173,29 @@ class Context(StreamingContext, DurableContext, SpendingContext):
         return self._log
 
     def progress(self, pct: int | None = None, message: str | None = None) -> None:
-        """Say how far it is: `pct` from 0 to 100, a message, or both. Sent soon; of several in a row, the last."""
+        """Report progress: `pct` from 0 to 100, a message, or both. Sent soon; of several in a row, only the last."""
         self.check()
         self._link.progress(pct, message)
 
     def check(self) -> None:
-        """Raise `Interrupted` when the attempt is over. For threads with long loops."""
+        """Raise `Interrupted` if the attempt is over. For threads with long loops."""
         self._link.check()
 
     async def describe(self) -> c.ExecutionSnapshot:
-        """The execution as the store has it now."""
+        """Read the execution from the store."""
         self._snapshot = await self._link.describe()
         return self._snapshot
 
     async def tags(self) -> dict[str, str]:
-        """The execution's labels, read from the store at the first call."""
+        """The execution's tags, read from the store at the first call."""
         return (self._snapshot or await self.describe()).tags
 
     @property
     def flow(self) -> GrowingFlow:
-        """The flow that it is a member of, to add nodes to: `ctx.flow.add(task, ...)`."""
+        """The flow of this execution, to add nodes to: `ctx.flow.add(task, ...)`."""
         if self._flow is None:
             self._flow = self._link.flow(lambda: self._records)
         return self._flow
-
-    async def _send_additions(self) -> None:
-        """What was added to the flow goes before the end of the handler."""
-        if self._flow is not None:
-            await self._flow.send()
 
     def wait(self, call: Coroutine[Any, Any, T]) -> T:
         """For handlers in threads: run an async call on the worker's loop, `tags = ctx.wait(ctx.tags())`."""
@@ -219,6 +214,17 @@ class Context(StreamingContext, DurableContext, SpendingContext):
         if self._opened_purse is None:
             self._opened_purse = self._link.purse(lambda: self._records)
         return self._opened_purse
+
+
+async def send_additions(context: Context) -> None:
+    """Send the nodes that the handler added to its flow; the worker does it before the attempt's end."""
+    if context._flow is not None:
+        await context._flow.send()
+
+
+def purse_of(context: Context) -> Purse:
+    """The purse of a context, for a handler that runs in a process of its own."""
+    return context._purse
 
 
 class _ExecutionLog(logging.LoggerAdapter[logging.Logger]):

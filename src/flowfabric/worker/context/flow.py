@@ -21,26 +21,28 @@ from flowfabric.worker.durable.child_waits import awaited, have_ended, link, res
 from flowfabric.worker.durable.journal import Journal
 
 if TYPE_CHECKING:
-    from flowfabric.worker.attempts.pool import Attempts
+    from flowfabric.worker.context.services import Services
 
 R = TypeVar("R")
 
 
 class GrowingFlow(FlowBuilder):
-    """The flow of the running member, which is `this`; nodes are added as to `fabric.flow(...)`.
+    """The flow of the running member, which is `this`. Add nodes as in `fabric.flow(...)`.
 
-    What was added is sent at the end of an `async with ctx.flow:`, or before the handler's return is told to the store.
-    Ids follow from the member's own and the nodes' names, so a handler that is run again does not add them twice.
+    New nodes are sent at the end of an `async with ctx.flow:`, or before the worker reports that the handler returned.
+    Their ids derive from the member's id and their names, so a handler that is run again does not add them twice.
     """
 
-    def __init__(self, attempt: Attempt, home: Attempts, records: Callable[[], Journal]) -> None:
+    def __init__(self, attempt: Attempt, services: Services, records: Callable[[], Journal]) -> None:
         mine = attempt.execution_id
-        super().__init__(attempt.handler.name, home.backend.partitions, mine.tag, mine.uuid)
+        super().__init__(attempt.handler.name, services.backend.partitions, mine.tag, mine.uuid)
         self.this: Node[Any] = Node(self, mine.uuid, mine, attempt.handler.task)
         self._attempt = attempt
         self._records = records
-        self._backend = home.backend
-        self._submitter = Submitter(home.backend.partitions, home.settings.namespace, home.settings.worker_instance_id)
+        self._backend = services.backend
+        self._submitter = Submitter(
+            services.backend.partitions, services.settings.namespace, services.settings.worker_instance_id
+        )
         self._flow_id: FlowId | None = None
 
     @property
@@ -61,7 +63,7 @@ class GrowingFlow(FlowBuilder):
         self.children = [child for child in self.children if child.node.is_sent]
 
     async def send(self) -> None:
-        """Add to the flow what was not sent yet."""
+        """Send the nodes that were not sent yet."""
         new = self.unsent
         if not new:
             return
@@ -77,7 +79,7 @@ class GrowingFlow(FlowBuilder):
             await self._backend.grow_flow(c.GrowFlowArgs(flow_id=flow_id, **part._asdict()))
         for child in children:
             await self._send_child(child)
-        for node in new:  # while they were sent, others may have been added
+        for node in new:  # more nodes may have been added while these were sent
             node.is_sent = True
         for each in new_flows:
             each.mark_sent()
@@ -100,18 +102,18 @@ class GrowingFlow(FlowBuilder):
         return cast("R", list(found) if isinstance(given, Join) else found[0])
 
     async def _check_room(self, flow_id: FlowId, parts: list[Graph]) -> None:
-        """Refuse what the flow has no room for before a part of it runs; a single part is refused by the store."""
+        """Refuse too many nodes before any of them runs; the store itself refuses a single part that is too large."""
         flow = await self._backend.describe_flow(flow_id)
         if flow is None:
             return
         new = parts
         while new and await self._backend.get_execution_state(new[0].members[0].execution_id):
-            new = new[1:]  # an earlier run of the handler has sent it
+            new = new[1:]  # an earlier pass of the handler has sent it
         members = flow.node_count + sum(len(part.members) for part in new)
         check_size(members, flow.edge_count + sum(len(part.edges) for part in new))
 
     async def _send_child(self, child: WholeFlow) -> None:
-        """Its node is in a flow that runs, and may have ended by now: then nothing of the child is to run."""
+        """The child's node may have ended by now; then nothing of the child must run."""
         try:
             await send(self._backend, child)
         except Conflict as error:
@@ -122,6 +124,6 @@ class GrowingFlow(FlowBuilder):
         if self._flow_id is None:
             found = await self._backend.describe_execution(self._attempt.execution_id)
             if found is None or found.flow_id is None:
-                raise InvalidInput("ctx.flow", self._attempt.execution_id, "is no member of a flow")
+                raise InvalidInput("ctx.flow", self._attempt.execution_id, "is not a member of a flow")
             self._flow_id = found.flow_id
         return self._flow_id

@@ -1,4 +1,4 @@
-"""What a handler spends: reported to its budgets, or held before it is spent."""
+"""Budgets in a handler: report usage, or reserve amounts before they are spent."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from flowfabric.errors import BudgetExceeded, InvalidInput
 T = TypeVar("T")
 
 Amounts: TypeAlias = Mapping[str, int]
-Wait: TypeAlias = Callable[[Coroutine[Any, Any, Any]], Any]  # how a thread waits for a call
+Wait: TypeAlias = Callable[[Coroutine[Any, Any, Any]], Any]  # waits for a call from a thread
 
 
 class Usage(msgspec.Struct, frozen=True):
-    """What became of a report that was counted: the soft limits that it passed, by budget."""
+    """The result of a report: the soft limits that it crossed, by budget."""
 
     soft_breaches: dict[BudgetId, c.SoftBreach] = {}
 
 
 class Hold(msgspec.Struct, frozen=True):
-    """Amounts that are held on some budgets under one id; on none, when an earlier pass has settled them."""
+    """A reservation on some budgets under one id; on none if an earlier pass has settled it."""
 
     reservation_id: ReservationId
     budget_ids: tuple[BudgetId, ...] = ()
 
 
 class Held:
-    """What a handler has reserved, and says to have used of it."""
+    """The reserved amounts, and how much of them was used."""
 
     __slots__ = ("amounts", "spent")
 
@@ -41,13 +41,13 @@ class Held:
         self.spent: dict[str, int] = {}
 
     def used(self, **amounts: int) -> None:
-        """So much was really spent; several calls add up. It counts in full, also beyond what was reserved."""
+        """Report used amounts; several calls add up. They count in full, even beyond the reservation."""
         for name, amount in checked(amounts).items():
             self.spent[name] = self.spent.get(name, 0) + amount
 
 
 class Purse(Protocol):
-    """What stands behind the spending of a context."""
+    """Makes the reports and reservations of a context."""
 
     async def use(self, amounts: Amounts, budget: str | None) -> Usage: ...
 
@@ -57,7 +57,7 @@ class Purse(Protocol):
 
 
 class Reservation:
-    """Amounts that are held for the length of a block."""
+    """Amounts that are reserved for the length of a block."""
 
     __slots__ = ("_budget", "_held", "_hold", "_purse", "_wait")
 
@@ -73,7 +73,7 @@ class Reservation:
         return self._held
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> None:
-        # What ends the attempt is no Exception: then the store returns the hold.
+        # If the attempt is over (not an Exception), the store releases the reservation.
         if self._hold is not None and (error is None or isinstance(error, Exception)):
             await self._purse.settle(self._hold, self._held.spent)
 
@@ -87,24 +87,24 @@ class Reservation:
 
 
 class SpendingContext(ABC):
-    """Budgets are those of the execution, its lane, its namespace and its flow, as they were at the first use."""
+    """Uses the budgets of the execution, its lane, its namespace and its flow, as of the first use."""
 
     __slots__ = ()
 
     async def use(self, budget: str | None = None, **amounts: int) -> Usage:
-        """Report what is spent, `await ctx.use(tokens=120)`, to all budgets of the execution, or to one.
+        """Report usage, `await ctx.use(tokens=120)`, to all budgets of the execution, or to one.
 
-        Each budget counts it where it fits. Where it does not, BudgetExceeded names the budget and its numbers, or by
-        the budget's policy the execution is suspended until somebody answers. Outside of steps a report counts once in
-        an attempt, however often the handler is run again after a wait.
+        If it exceeds a hard limit, BudgetExceeded names the budget and its numbers, or the budget's policy suspends
+        the execution until an operator decides. Outside of steps a report counts once per attempt, however often the
+        handler is run again after a wait.
         """
         return await self._purse.use(checked(amounts), budget)
 
     def reserve(self, budget: str | None = None, **amounts: int) -> Reservation:
-        """Hold amounts before they are spent: `async with ctx.reserve(tokens=4000) as held: ... held.used(tokens=n)`.
+        """Reserve amounts before they are spent: `async with ctx.reserve(tokens=4000) as held: held.used(tokens=n)`.
 
-        What `held.used` said counts at the end of the block, the rest returns; all of it does when nothing was said,
-        and when the attempt ends within the block. In threads and processes it is a plain `with`.
+        At the end of the block the used amounts count and the rest is released. If the attempt ends within the block,
+        everything is released. In threads and processes use a plain `with`.
         """
         return Reservation(self._purse, Held(checked(amounts)), budget, self.wait)
 
@@ -117,7 +117,7 @@ class SpendingContext(ABC):
 
 
 def checked(amounts: Amounts) -> dict[str, int]:
-    """At least one, all of them whole; the names are checked by what is sent."""
+    """At least one amount, all whole numbers; the contract checks the names."""
     if not amounts:
         raise InvalidInput("amounts", amounts, "must name at least one dimension, like tokens=120")
     for name, amount in amounts.items():
@@ -129,6 +129,6 @@ def checked(amounts: Amounts) -> dict[str, int]:
 def exceeded(budget_id: BudgetId, breach: c.HardBreach | c.BudgetHeldByOthers, because: str = "") -> BudgetExceeded:
     """The error for a handler whose report or reservation a budget refused."""
     name, used, limit = breach.dimension, breach.current_usage, breach.hard_limit
-    held = ", some of it held by others, who may settle it soon" if isinstance(breach, c.BudgetHeldByOthers) else ""
+    held = ", part of it reserved by others" if isinstance(breach, c.BudgetHeldByOthers) else ""
     message = f"budget {budget_id}: {name} is at {used} of {limit}{held}{because}; raise its limit or reset it"
     return BudgetExceeded(message, budget_id=str(budget_id), dimension=name, used=used, limit=limit)

@@ -1,4 +1,4 @@
-"""What an attempt has spent before it was suspended, so that the pass after it does not report it again."""
+"""Reports of an attempt before its suspension, so that the next pass does not repeat them."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ _DIGEST_LENGTH: Final = 16
 
 
 class Refusal(msgspec.Struct, frozen=True):
-    """What a budget said to one of them."""
+    """The refusal of a report by a budget."""
 
     message: str
     details: dict[str, Detail]
 
 
 class _Record(msgspec.Struct):
-    counts: dict[str, int]  # how many of each name, one after the other
-    refused: dict[str, Refusal]  # those of them that were refused
+    counts: dict[str, int]  # consecutive reports of each name
+    refused: dict[str, Refusal]  # the refused ones
 
 
 class Spent:
@@ -42,7 +42,7 @@ class Spent:
         self._before = _Record({}, {})
         self._done: defaultdict[str, set[int]] = defaultdict(set)
         self._refused: dict[str, Refusal] = {}
-        self._is_loaded = journal.attempt.work.attempt_type is not None  # only one that goes on has a past
+        self._is_loaded = journal.attempt.work.attempt_type is not None  # only a resumed attempt has earlier passes
         journal.keepers.append(self._keep)
 
     async def loaded(self) -> None:
@@ -55,12 +55,12 @@ class Spent:
         self._is_loaded = True
 
     def take(self, what: str, amounts: Amounts, budget: str | None) -> Occurrence:
-        """The next one like this."""
+        """The next occurrence of these amounts."""
         digest = digest_of((budget, sorted(amounts.items())))[:_DIGEST_LENGTH]
         return self._journal.take(f"{RESERVED}{what}:{digest}")
 
     def has(self, at: Occurrence) -> bool:
-        """Whether an earlier pass has done it. What was refused then is refused again."""
+        """Whether an earlier pass has made this report. A refusal of then is raised again."""
         if at.number >= self._before.counts.get(at.name, 0):
             return False
         refusal = self._before.refused.get(str(at))
@@ -75,12 +75,12 @@ class Spent:
             self._refused[str(at)] = refusal
 
     async def _keep(self) -> None:
-        """Ahead of a suspension. Too much to be kept is left to the store, which knows each report for a day."""
+        """Record before a suspension. If that is too large, rely on the store, which recognizes reports for a day."""
         if not self._done:
             return
         payload = to_msgpack(_Record({name: _in_a_row(done) for name, done in self._done.items()}, self._refused))
         if len(payload) > limits.STEP_RESULT_MAX_BYTES:
-            _logger.warning("%s reports too many different amounts to be kept", self._journal.attempt.execution_id)
+            _logger.warning("%s reports too many different amounts to record them", self._journal.attempt.execution_id)
             return
         await self._journal.keep_packed(_NAME, self._journal.attempt.attempt_index, payload)
 

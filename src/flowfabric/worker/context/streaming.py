@@ -1,4 +1,4 @@
-"""What a handler emits while it runs: the streaming part of its context."""
+"""Streaming from a handler: the part of the context that emits frames."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from flowfabric.client.tasks import payloads
 from flowfabric.client.tasks.options import Duration, ms
 from flowfabric.core import contracts as c
 from flowfabric.errors import InvalidInput
-from flowfabric.worker.loop.end_calls import like
+from flowfabric.worker.reporting.requests import like
 
 if TYPE_CHECKING:
     from flowfabric.worker.context.context import Link
@@ -24,7 +24,7 @@ OUTPUT: Final = "output"  # the type of a frame that was given none
 
 
 class StreamingContext:
-    """Frames go out in the background, in their order, and before the attempt's end."""
+    """Sends frames in the background, in order, and before the attempt's end."""
 
     __slots__ = ()
 
@@ -41,22 +41,23 @@ class StreamingContext:
         correlation_id: str | None = None,
         source: str | None = None,
     ) -> Awaitable[None]:
-        """Add a frame to the attempt's stream: text and bytes as they are, anything else as JSON.
+        """Append a frame to the attempt's stream: text and bytes as they are, anything else as JSON.
 
-        On the loop it is awaited, which takes no time unless the store is slower than the handler. In threads and
-        processes the call itself waits. A "summary" frame is a JSON merge patch of the attempt's summary; of
-        "best_effort" frames only the newest stay, with a `ttl` about as many as come within twice that time.
+        Await it in async handlers; it waits only if the store is slower than the handler. In threads and processes
+        the call itself waits. A "summary" frame is a JSON merge patch of the attempt's summary. Of "best_effort"
+        frames only the newest are kept, with a `ttl` about as many as come within twice that time.
         """
         if mode is c.StreamMode.DURABLE and not (metadata or correlation_id or source or ttl):
             payload, encoding = frame_values.encode(value)
-            frame = like(_template(type, encoding))  # nearly every frame: what is the same in all of them was checked
+            frame = like(_template(type, encoding))  # the common case: the template was validated once
             force_setattr(frame, "payload", payload)
             return self._link.emit(frame)
         return self._link.emit(_frame(value, type, mode, ttl, metadata, correlation_id, source))
 
-    def emit_frame(self, frame: c.Frame) -> Awaitable[None]:
-        """The same for a frame that is made already."""
-        return self._link.emit(frame)
+
+def emit_frame(context: StreamingContext, frame: c.Frame) -> Awaitable[None]:
+    """Emit a frame that a handler in another process has made."""
+    return context._link.emit(frame)
 
 
 @lru_cache(maxsize=1_000)
@@ -74,7 +75,7 @@ def _frame(
     source: str | None,
 ) -> c.Frame:
     if ttl is not None and mode != c.StreamMode.BEST_EFFORT:
-        raise InvalidInput("ttl", ttl, "is for best_effort frames; others stay as long as the stream's retention says")
+        raise InvalidInput("ttl", ttl, "is for best_effort frames; the stream's retention limits the others")
     if mode == c.StreamMode.SUMMARY:
         payload, encoding = _patch(value), frame_values.JSON
     else:
@@ -94,5 +95,5 @@ def _frame(
 def _patch(value: object) -> bytes:
     payload = frame_values.encode_json(value)
     if payload[:1] != b"{":
-        raise InvalidInput("value", type(value), "must be an object: it is a patch of the summary")
+        raise InvalidInput("value", type(value), "must be an object: a summary frame is a patch")
     return payload

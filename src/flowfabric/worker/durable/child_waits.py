@@ -1,7 +1,7 @@
-"""Waiting inside a handler for nodes that it has added to its flow: edges lead from them to the running member.
+"""A handler waits for nodes that it added to its flow: edges lead from them to the running member.
 
-It gives its lease back until they have ended, and its handler is run again then. Each end satisfies the edges, so that
-the handler decides what a failure means.
+The attempt hands its lease back until the nodes have ended; then its handler is run again. Any outcome of a node
+satisfies its edge, so the handler decides how to treat a failure.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ _ENDED = frozenset(ENDINGS.values())
 
 
 def awaited(flow: GrowingFlow, given: Given[Any]) -> tuple[Upstream, ...]:
-    """The nodes that are waited for; what can never come is refused."""
+    """The nodes to wait for; refuses nodes that can never end before this handler."""
     flow.check_given("node", given)
     if isinstance(given, Join) and given.needed is not None:
-        problem = "cannot be waited for by a handler; add a node that joins them, and wait for that"
+        problem = "has a count, which a handler cannot wait for; add a node that joins them and wait for that node"
         raise InvalidInput("node", given, problem)
     if len(given.upstreams) > MOST_UPSTREAMS:
         raise InvalidInput("node", given, f"must be at most {MOST_UPSTREAMS} nodes")
     for node, kind in given.upstreams:
         if kind is DependencyKind.ON_FAILURE:
-            raise InvalidInput("node", given, "leaves no result; wait for node.ended")
+            raise InvalidInput("node", given, "has no result; wait for node.ended")
         if _needs(node, flow.this):
-            raise InvalidInput("node", node.name, "waits for the end of this handler, which cannot wait for it")
+            raise InvalidInput("node", node.name, "depends on this handler, so this handler cannot wait for it")
     return given.upstreams
 
 
@@ -76,12 +76,12 @@ async def result_of(backend: EngineBackend, upstream: Upstream) -> Any:
 
 
 async def wait_until_ended(journal: Journal) -> None:
-    """active -> waiting_children, and `Suspended` unwinds the handler; it goes on when all have ended meanwhile."""
+    """active -> waiting_children, and `Suspended` unwinds the handler. Returns if all nodes have ended meanwhile."""
     async with journal.gate.alone():
         journal.attempt.check()
         await journal.keep()
         try:
-            await journal.ask(journal.home.move_to_waiting_children(journal.attempt))
+            await journal.ask(journal.services.suspender.move_to_waiting_children(journal.attempt))
         except FlowFabricError as refusal:
             if refusal.code != "not_blocked_by_deps":
                 raise
@@ -89,7 +89,7 @@ async def wait_until_ended(journal: Journal) -> None:
 
 
 async def link(backend: EngineBackend, flow_id: FlowId, this: ExecutionId, upstreams: Sequence[Upstream]) -> None:
-    """Edges from the nodes to this member, also from those that have ended; an earlier pass may have made them."""
+    """Add edges from the nodes to this member, unless an earlier pass has added them."""
     known = {edge.upstream_execution_id async for edge in _edges_into(backend, flow_id, this)}
     new = [each.node.id for each in upstreams if each.node.id not in known]
     if not new:

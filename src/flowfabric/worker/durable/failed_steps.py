@@ -1,8 +1,8 @@
-"""Steps that failed and from which the handler went on: every later pass of the attempt gets the same failures.
+"""Failed steps that the handler recovered from: every later pass of the attempt gets the same failures.
 
-They are recorded ahead of a suspension, with the number of their step: as many as a pass has met come again before the
-step's own record, or the step itself. A failure that ends the attempt is not recorded, and those of earlier attempts do
-not count, so that a retry tries again.
+They are recorded before a suspension, with the number of their step. A later pass raises them again before it uses the
+record of the step or runs it. A failure that ends the attempt is not recorded, and failures of earlier attempts do not
+count, so a retry runs the step again.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from flowfabric.worker.durable.occurrences import Occurrence
 if TYPE_CHECKING:
     from flowfabric.worker.durable.journal import Journal
 
-FAILED_STEPS: Final = "ff:failed:"  # with the name of the step
+FAILED_STEPS: Final = "ff:failed:"  # followed by the name of the step
 
 _ATTRIBUTES_MAX_BYTES: Final = 16_384
 
@@ -32,12 +32,12 @@ Key: TypeAlias = tuple[str, int]
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
-    """What a step raised."""
+    """An exception that a step raised."""
 
     module: str
     qualname: str
     message: str
-    attributes: dict[str, Any] = msgspec.field(default_factory=dict)  # those that JSON gives back as they were
+    attributes: dict[str, Any] = msgspec.field(default_factory=dict)  # those that survive a JSON round trip
 
     @staticmethod
     def of(error: Exception) -> Failure:
@@ -50,10 +50,10 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def error(self, step: Occurrence) -> Exception:
-        """The same again, made without its __init__, whose arguments nobody knows; or what stands in for it."""
+        """The same exception, made without its __init__, whose arguments are unknown; or else StepFailed."""
         kind = _loaded(self.module, self.qualname)
         if kind is not None:
-            with suppress(Exception):  # of a __new__ that wants something else
+            with suppress(Exception):  # __new__ may need other arguments
                 error: Exception = kind.__new__(kind, self.message)
                 error.args = (self.message,)
                 error.__dict__.update(self.attributes)
@@ -62,13 +62,13 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Met(msgspec.Struct, kw_only=True):
-    """The failures of one step in one attempt, as its handler met them; of very many the first ones."""
+    """The failures of one step in one attempt, in order; if they are too many, only the first ones."""
 
     attempt_index: int
     failures: list[Failure] = msgspec.field(default_factory=list)
 
     def to_json(self) -> bytes:
-        """As much as a record may hold."""
+        """As many failures as fit in a record."""
         count = len(self.failures)
         while len(kept := payloads.to_json(Met(attempt_index=self.attempt_index, failures=self.failures[:count]))) > (
             limits.STEP_RESULT_MAX_BYTES
@@ -78,13 +78,13 @@ class Met(msgspec.Struct, kw_only=True):
 
 
 class Failures:
-    """Those of one execution, for one pass of its handler."""
+    """The failed steps of one execution, for one pass of its handler."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
         self._earlier: dict[Key, tuple[str, Met]] = {}  # of earlier passes, with the digest of the step's inputs
         self._met: defaultdict[Key, list[Failure]] = defaultdict(list)  # in this pass
-        self._unrecorded: dict[Key, str] = {}  # those that have met more than is recorded
+        self._unrecorded: dict[Key, str] = {}  # steps with failures that are not recorded
         self._leads_elsewhere = False
 
     def learn(self, records: Iterable[c.StepRecord]) -> None:
@@ -94,7 +94,7 @@ class Failures:
                 self._earlier[each.name.removeprefix(FAILED_STEPS), each.occurrence] = (each.input_digest, met)
 
     def raise_next(self, step: Occurrence, digest: str, was: str | None) -> None:
-        """Raise what an earlier pass of this attempt met here, unless this one has; other inputs are another step."""
+        """Raise the next failure that an earlier pass of this attempt had here; other inputs make it another step."""
         key = (step.name, step.number)
         recorded, met = self._earlier.get(key) or self._earlier.get((was or "", step.number)) or ("", None)
         if met is None or met.attempt_index != self._journal.attempt.attempt_index:
@@ -108,19 +108,19 @@ class Failures:
             raise failure.error(step)
 
     def leads_elsewhere(self, step: Occurrence) -> bool:
-        """Whether a step was tried again that had failed: those that were recorded after it may be others now."""
+        """Whether a failed step was run again: the steps recorded after it may not apply any more."""
         self._leads_elsewhere = self._leads_elsewhere or (step.name, step.number) in self._earlier
         return self._leads_elsewhere
 
     def note(self, step: Occurrence, digest: str, error: Exception) -> None:
-        """A step has raised it; what is said to the worker on purpose is no failure."""
+        """Note a failure of a step; an outcome such as Retry is not a failure."""
         if not isinstance(spoken(error), Outcome):
             key = (step.name, step.number)
             self._met[key].append(Failure.of(error))
             self._unrecorded[key] = digest
 
     async def keep(self) -> None:
-        """Record what this pass has met, ahead of a suspension."""
+        """Record the failures of this pass before a suspension."""
         for key, digest in list(self._unrecorded.items()):
             name, number = key
             met = Met(attempt_index=self._journal.attempt.attempt_index, failures=self._met[key])
@@ -134,11 +134,11 @@ def _message(error: Exception) -> str:
     try:
         return str(error)
     except Exception:
-        return "(its message cannot be made)"
+        return "(str() of the exception failed)"
 
 
 def _attributes(error: Exception) -> dict[str, Any]:
-    """A status, a code and the like, for handlers that look at them. Too much of it is left out."""
+    """Attributes such as a status or a code, for handlers that read them; none if they are too large."""
     found = {name: value for name, value in vars(error).items() if _survives(value)}
     return found if len(msgspec.json.encode(found)) <= _ATTRIBUTES_MAX_BYTES else {}
 
@@ -151,7 +151,7 @@ def _survives(value: object) -> bool:
 
 
 def _loaded(module: str, qualname: str) -> type[Exception] | None:
-    """The class of that name, if its module is loaded; nothing is imported for it."""
+    """The class of that name, if its module is loaded; nothing is imported."""
     found: Any = sys.modules.get(module)
     for name in qualname.split("."):
         found = getattr(found, name, None)

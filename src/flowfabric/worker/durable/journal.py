@@ -1,7 +1,7 @@
-"""What a handler has done already, for one pass through it: the recorded steps of its execution, and its latest wait.
+"""The journal of an execution for one pass of its handler: its recorded steps, and its latest wait.
 
-It is read at the first use. A first attempt that was never interrupted has nothing to read; one that goes on was told
-of its latest wait when it was claimed.
+It is read at the first use. An initial attempt has nothing to read; a resumed attempt got its latest wait with the
+claim.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ from flowfabric.worker.durable.occurrences import Gate, Occurrence, Occurrences
 from flowfabric.worker.durable.signals import WaitEnd, Waitpoint
 
 if TYPE_CHECKING:
-    from flowfabric.worker.attempts.pool import Attempts
+    from flowfabric.worker.context.services import Services
 
 T = TypeVar("T")
 
-RESERVED: Final = "ff:"  # names of records that are no steps of the user begin with it
+RESERVED: Final = "ff:"  # prefix of records that are not steps of the user
 CHANGED_STEPS_TAG: Final = "flowfabric.changed_steps"
 
 _PACKED: Final = "msgpack"
 _PAGE: Final = limits.SCAN_LIMIT_MAX
-# After one of these the store takes nothing more from the attempt.
+# After one of these errors the store refuses every call of the attempt.
 _LOST: Final = frozenset(
     {"stale_lease", "lease_expired", "lease_revoked", "execution_not_active", "no_active_lease", "execution_not_found"}
 )
 
-# Whose step is being run: what a step does is recorded as a whole, so it cannot have records of its own.
+# The journal whose step is running: a step is recorded as a whole, so it cannot contain other records.
 _running: Final[ContextVar[Journal | None]] = ContextVar("flowfabric_step", default=None)
 
 
@@ -51,39 +51,39 @@ def is_in_step(journal: Journal) -> bool:
 
 
 class LatestWait(NamedTuple):
-    """The wait that a handler had last, in whichever pass; the store keeps one, so it is recorded before the next."""
+    """The latest wait of any pass. The store keeps only one, so it is recorded before the next wait."""
 
     pointer: str
     end: WaitEnd
 
 
 class Journal:
-    """The records of one execution, as one pass of its handler reads and adds to them."""
+    """The records of one execution, read and extended by one pass of its handler."""
 
-    def __init__(self, attempt: Attempt, home: Attempts) -> None:
+    def __init__(self, attempt: Attempt, services: Services) -> None:
         self.attempt = attempt
-        self.home = home
+        self.services = services
         self.gate = Gate()
-        self.waitpoints: dict[WaitpointKey, Waitpoint] = {}  # that were made, the last one of each key
-        self.making: set[str | None] = set()  # the keys of those that are being made
-        self.used: set[WaitpointId] = set()  # those that were waited at
+        self.waitpoints: dict[WaitpointKey, Waitpoint] = {}  # made by this execution, the last one of each key
+        self.making: set[str | None] = set()  # keys of waitpoints that are being made
+        self.used: set[WaitpointId] = set()  # waitpoints that were waited on
         self._latest: LatestWait | None = None
-        self._ends: dict[str, WaitEnd] = {}  # of those that were the latest, by pointer
+        self._ends: dict[str, WaitEnd] = {}  # by pointer, of waits that were the latest
         self._occurrences = Occurrences()
         self._called: set[tuple[str, int]] = set()
         self._records: dict[tuple[str, int], c.StepRecord] = {}
-        self._steps: list[tuple[str, int]] = []  # those of the user, in the order of recording
+        self._steps: list[tuple[str, int]] = []  # steps of the user, in the order of recording
         self._is_loaded = attempt.work.attempt_type is AttemptType.INITIAL
         self._loading = asyncio.Lock()
         self._choice: ChangedSteps | None = None
         self.failures = Failures(self)
-        self.keepers: list[Callable[[], Awaitable[None]]] = [self.failures.keep]  # of what else a later pass must find
+        self.keepers: list[Callable[[], Awaitable[None]]] = [self.failures.keep]  # record what a later pass must find
         if told := attempt.work.resumption:
             self._learn(told.latest, told.latest.signals)
             self._is_loaded = told.step_count == 0
 
     def check(self, what: str) -> None:
-        """Refuse to go on when the attempt is over, and in the middle of a step."""
+        """Raise if the attempt is over, or inside a step."""
         self.attempt.check()
         if is_in_step(self):
             raise InvalidInput(what, "inside a step", "must be called by the handler: a step is recorded as a whole")
@@ -100,7 +100,7 @@ class Journal:
     # Which one it is.
 
     def take(self, name: str, like: object = None, was: str | None = None) -> Occurrence:
-        """The next one of this name; `was` is a name that it may have been recorded under."""
+        """The next occurrence of this name; it may be recorded under the older name `was`."""
         taken = self._occurrences.take(name, like)
         self._called.add((name, taken.number))
         if was is not None:
@@ -111,12 +111,12 @@ class Journal:
         self._occurrences.give_back(occurrence)
 
     def find(self, occurrence: Occurrence, was: str | None = None) -> c.StepRecord | None:
-        """Its record, if an earlier pass made one; there may be one under an older name."""
+        """The record of an earlier pass, under its name or the older name."""
         names = (occurrence.name,) if was is None else (occurrence.name, was)
         return next((found for name in names if (found := self._records.get((name, occurrence.number)))), None)
 
     def left_over(self) -> str | None:
-        """The next step that an earlier pass recorded after all those that this one has come to."""
+        """The first recorded step after all steps that this pass has reached."""
         later = None
         for key in reversed(self._steps):
             if key in self._called:
@@ -126,7 +126,7 @@ class Journal:
 
     @property
     def open_waitpoints(self) -> dict[WaitpointKey, Waitpoint]:
-        """Those that can still be waited at, as far as this pass knows."""
+        """Waitpoints that can still be waited on, as far as this pass knows."""
         return {key: made for key, made in self.waitpoints.items() if made.id not in self.used}
 
     # Reading.
@@ -152,17 +152,17 @@ class Journal:
         cursor: int | None = 0
         while cursor is not None:
             args = c.ReadStepsArgs(execution_id=self.attempt.execution_id, cursor=cursor, limit=_PAGE)
-            page = await self.ask(self.home.backend.read_steps(args))
+            page = await self.ask(self.services.backend.read_steps(args))
             found.update(((each.name, each.occurrence), each) for each in page.steps)
             cursor = page.next_cursor
         return found
 
     async def read_latest(self) -> None:
-        """Learn of the latest wait, if it was a handler's and has ended."""
+        """Read the latest wait, if a handler made it and it has ended."""
         signals: list[c.ResumeSignal] = []
         args = c.ListResumeSignalsArgs(execution_id=self.attempt.execution_id, limit=_PAGE)
         while True:
-            page = await self.ask(self.home.backend.list_resume_signals(args))
+            page = await self.ask(self.services.backend.list_resume_signals(args))
             signals += page.signals
             if page.next_cursor is None:
                 break
@@ -176,7 +176,7 @@ class Journal:
             self._ends[self._latest.pointer] = end
 
     def end_of(self, wait: Occurrence) -> WaitEnd | None:
-        """How a wait of this execution ended, if it has: as it was recorded, or as the store has it of the latest."""
+        """How a wait of this execution ended, from its record or, for the latest wait, from the store."""
         pointer = str(wait)
         if pieces := self._pieces(pointer):
             return WaitEnd.joined(pieces)
@@ -189,9 +189,9 @@ class Journal:
         return found
 
     async def changed_steps(self) -> ChangedSteps:
-        """What to do about a step that has changed: the execution's own choice, else the task's."""
+        """How to treat a changed step: the execution's choice, else the task's."""
         if self._choice is None:
-            snapshot = await self.ask(self.home.backend.describe_execution(self.attempt.execution_id))
+            snapshot = await self.ask(self.services.backend.describe_execution(self.attempt.execution_id))
             tag = snapshot.tags.get(CHANGED_STEPS_TAG) if snapshot else None
             self._choice = changed_steps(CHANGED_STEPS_TAG, tag) if tag else self.attempt.handler.changed_steps
         return self._choice
@@ -199,7 +199,7 @@ class Journal:
     # Recording.
 
     async def once(self, what: str, name: str, make: Callable[[Occurrence], Awaitable[bytes]]) -> bytes:
-        """What `make` gave to the pass that came here first."""
+        """The recorded result of `make`, which only the first pass calls."""
         self.check(f"ctx.{what}")
         taken = self.take(RESERVED + name)
         try:
@@ -214,24 +214,24 @@ class Journal:
             raise
 
     async def record(self, step: Occurrence, payload: bytes, *, digest: str = "", replace: bool = False) -> bytes:
-        """Record a result as JSON; answers what counts from now on, which may have been recorded before."""
+        """Record a result as JSON. Returns the result that counts, which may be an earlier record."""
         return await self._record(step.name, step.number, payload, ENCODING, digest, replace)
 
     async def keep(self) -> None:
-        """Record what the next pass cannot learn otherwise, ahead of a suspension."""
+        """Before a suspension, record what the next pass cannot learn otherwise."""
         for keep in (self._keep_latest, *self.keepers):
             await keep()
 
     async def keep_packed(self, name: str, number: int, payload: bytes) -> None:
-        """Record something that is no step, in place of what was recorded before."""
+        """Record something that is not a step; replaces an earlier record."""
         await self._record(name, number, payload, _PACKED, replace=True)
 
     async def keep_json(self, name: str, number: int, payload: bytes, digest: str = "") -> None:
-        """The same of what is JSON."""
+        """Like keep_packed, for JSON."""
         await self._record(name, number, payload, ENCODING, digest, replace=True)
 
     async def _keep_latest(self) -> None:
-        """How the latest wait ended. The first piece goes last: with it, all are there."""
+        """Record how the latest wait ended. The first piece goes last: if it exists, all pieces exist."""
         latest = self._latest
         if latest is None or self._pieces(latest.pointer):
             return
@@ -239,7 +239,7 @@ class Journal:
             await self._record(RESERVED + latest.pointer, number, piece, _PACKED)
 
     async def keep_form(self, wait: Occurrence, form: WaitForm) -> None:
-        """Record what a person is asked, ahead of the wait; the latest pass knows best."""
+        """Record the form for a person before the wait; the latest pass replaces it."""
         await self.keep_json(FORM_STEPS + wait.name, wait.number, to_json(form))
 
     async def _record(
@@ -254,15 +254,15 @@ class Journal:
             input_digest=digest,
             replace=replace,
         )
-        result = await self.ask(self.home.calls.see_through(lambda: self.home.backend.record_step(args)))
+        result = await self.ask(self.services.tasks.see_through(lambda: self.services.backend.record_step(args)))
         return result.result.payload if isinstance(result, c.StepAlreadyRecorded) else payload
 
     async def ask(self, call: Coroutine[Any, Any, T]) -> T:
-        """A call of this attempt. A refusal that means that its lease is gone ends the attempt."""
+        """Make a call of this attempt. If the store says that the lease is gone, the attempt is over."""
         try:
             return await call
         except FlowFabricError as refusal:
             if refusal.code not in _LOST:
                 raise
-            self.home.lose(self.attempt, stop_for(refusal))
+            self.services.stopper.lose(self.attempt, stop_for(refusal))
             raise Interrupted(f"{self.attempt.execution_id}: {refusal}") from refusal

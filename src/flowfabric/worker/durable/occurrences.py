@@ -1,4 +1,4 @@
-"""The order of a handler's steps and waits in one pass: how many of a name came before, and what runs beside what."""
+"""The order of steps and waits in one pass: numbers per name, and what may run in parallel."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class Occurrence(NamedTuple):
-    """The n-th step or wait of a name in this pass, counted from 0; `like` tells a repetition from another one."""
+    """The n-th step or wait of a name in this pass, counted from 0; `like` identifies repetitions."""
 
     name: str
     number: int
@@ -19,10 +19,10 @@ class Occurrence(NamedTuple):
 
 
 class Occurrences:
-    """Numbers what a handler comes to.
+    """Numbers the steps and waits of a pass.
 
-    A step that failed and is tried again, with the same function and inputs, keeps its number: the later pass, in which
-    it does not fail, has to find its record there.
+    A failed step that is called again with the same function and inputs keeps its number, so that a later pass finds
+    its record there.
     """
 
     def __init__(self) -> None:
@@ -39,12 +39,12 @@ class Occurrences:
         return Occurrence(name, number, like)
 
     def give_back(self, occurrence: Occurrence) -> None:
-        """It gave nothing that could be recorded."""
+        """It failed without a record: the next equal call gets its number."""
         self._failed[occurrence.name].append(occurrence)
 
 
 class Gate:
-    """Steps go beside each other; a suspension goes alone, when no step is under way whose result would be lost."""
+    """Steps may run in parallel; a suspension runs alone, so that no result of a running step is lost."""
 
     def __init__(self) -> None:
         self._steps = 0

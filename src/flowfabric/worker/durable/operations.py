@@ -1,4 +1,4 @@
-"""What a handler does once, however often it is run again, and how it waits: the durable part of its context."""
+"""Steps and waits: the durable part of the context."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ _DAY_S: Final = 86_400
 
 
 class DurableContext(TaskContext, ABC):
-    """A wait ends the pass: the execution is suspended, no worker is held, and the handler is run again from its top.
+    """A wait ends the pass: the execution is suspended, holds no worker, and the handler is run again from its top.
 
-    What it has done by then it finds again by name: the n-th step, or wait, of a name in one pass is the n-th of it in
-    every pass. In threads these calls are made with `ctx.wait(...)`.
+    Steps and waits are found again by name: the n-th step or wait of a name in one pass is the n-th of that name in
+    every pass. In threads, make these calls with `ctx.wait(...)`.
     """
 
     __slots__ = ("_journal",)
 
     def __init__(self) -> None:
-        self._journal: Journal | None = None  # made at the first use: most handlers have none
+        self._journal: Journal | None = None  # made at the first use: most handlers need none
 
     @overload
     def step(
@@ -47,29 +47,29 @@ class DurableContext(TaskContext, ABC):
     def step(  # type: ignore[misc]  # to the type checker nothing accepts *Ts but *Ts
         self, name: str, fn: Any, *args: Any, returns: Any = None, was: str | None = None
     ) -> Any:
-        """Call `fn`, in a thread unless it is async, and record what it returns; later passes get the record.
+        """Call `fn`, in a thread unless it is async, and record its result; later passes get the record.
 
-        `returns` is the type of the result where `fn` does not say it, `was` the name under which earlier versions
-        recorded the step. What `fn` raises is recorded, too, when the handler goes on from it; see StepFailed.
+        `returns` is the type of the result if `fn` has no annotation, `was` the name under which earlier versions
+        recorded the step. An exception of `fn` is recorded too if the handler recovers from it; see StepFailed.
         """
         return steps.begin(self._records, name, fn, args, returns, was)
 
     async def now(self) -> datetime:
-        """The store's time, as well as the worker knows it; the same on every pass."""
+        """The store's time, as the worker estimates it; the same on every pass."""
         return await values.now(self._records)
 
     async def random(self) -> float:
-        """A number from 0 to 1, without 1; the same on every pass."""
+        """A random number in [0, 1); the same on every pass."""
         return await values.chance(self._records)
 
     async def sleep(self, duration: Duration) -> None:
-        """Wait so long; an operator can end it."""
+        """Suspend for `duration`; an operator can end it early."""
         await signal_waits.sleep(self._records, duration)
 
     async def waitpoint(self, key: str | None = None, *, expires_in: Duration = _DAY_S) -> Waitpoint:
-        """A place for signals, ahead of the wait for them: its link can be given away, and what comes early is kept.
+        """Make a waitpoint before the wait: share its link; signals that come before the wait are kept.
 
-        It is good for one wait, which must begin within `expires_in`; another one of the same key can be made after it.
+        It is good for one wait, which must begin within `expires_in`. After that wait the key can be used again.
         """
         return await values.waitpoint(self._records, key, expires_in)
 
@@ -93,10 +93,10 @@ class DurableContext(TaskContext, ABC):
         at: Waitpoint | None = None,
         **options: Unpack[WaitOptions],
     ) -> Signal[Any]:
-        """A signal of this name, its payload as `type`; at a waitpoint of its own, or at one that was made before.
+        """Wait for a signal of this name, its payload as `type`, on a new waitpoint or on `at`.
 
-        Options: `timeout`, `on_timeout` and `reason`. A time-out raises SignalTimeout unless `on_timeout` has something
-        else happen to the execution. ResumedWithoutSignal: an operator ended the wait.
+        Options: `timeout`, `on_timeout`, `reason` and `question`. A timeout raises SignalTimeout, unless `on_timeout`
+        chooses something else. Raises ResumedWithoutSignal if an operator ended the wait.
         """
         return await signal_waits.wait_for_signal(self._records, name, type, at, options)
 
@@ -117,9 +117,9 @@ class DurableContext(TaskContext, ABC):
         type: Any = Any,  # noqa: A002
         **options: Unpack[WaitOptions],
     ) -> tuple[Signal[Any], ...]:
-        """The signals that meet the condition, as they came; none when an operator ended the wait.
+        """Wait for signals that meet the condition; returned in order, empty if an operator ended the wait.
 
-        Waitpoints that `waitpoint` made are found by their keys; for other keys of the condition there are new ones.
+        Waitpoints from `waitpoint` are found by their keys; other keys of the condition get new waitpoints.
         """
         return await signal_waits.wait_for(self._records, condition, type, options)
 

@@ -1,6 +1,6 @@
-"""Waiting inside a handler, for signals or for a time: the execution is suspended, and its worker free.
+"""A handler waits for signals or for a time: the execution is suspended and holds no worker.
 
-The handler is run again when the wait is over; the suspension carries the name of the wait, by which it is found then.
+The handler is run again when the wait is over. The suspension carries the name of the wait, by which it is found then.
 """
 
 from __future__ import annotations
@@ -40,22 +40,21 @@ _BEHAVIORS: Final[dict[str, TimeoutBehavior]] = {
     "expire": TimeoutBehavior.EXPIRE,
     "escalate": TimeoutBehavior.ESCALATE,
 }
-# What the fields of a suspension are to the handler that waits.
+# Fields of a suspension, as the handler's keyword arguments.
 _KEYWORDS: Final = {
     "resume_condition": "condition",
     "waitpoints": "condition",
     "reason_code": "reason",
     "timeout_ms": "timeout",
 }
-# Refusals of a waitpoint that was made before the wait.
+# Refusals of a pending waitpoint.
 _UNUSABLE: Final = frozenset({"pending_waitpoint_expired", "waitpoint_not_pending", "waitpoint_not_found"})
 
 
 class WaitOptions(TypedDict, total=False):
-    """How long a handler waits, what happens then, and why it waits; without `timeout` it waits until it is told.
+    """Options of a wait. Without `timeout` it never times out.
 
-    `on_timeout` needs a `timeout`, which may be given as None. `question` is what the page of the waitpoint's link asks
-    a person.
+    `on_timeout` needs a `timeout`, which may be None. The page of the waitpoint's link shows `question` to a person.
     """
 
     timeout: Duration | None
@@ -65,7 +64,7 @@ class WaitOptions(TypedDict, total=False):
 
 
 class Terms(NamedTuple):
-    """The same as the store has it."""
+    """The options in the store's terms."""
 
     reason: Reason = c.SuspensionReasonCode.WAITING_FOR_SIGNAL
     timeout_ms: int | None = None
@@ -86,14 +85,14 @@ def _terms(
     if behavior is None:
         raise InvalidInput("on_timeout", on_timeout, f"must be one of {', '.join(_BEHAVIORS)}")
     if timeout is ... and on_timeout is not None:
-        raise InvalidInput("on_timeout", on_timeout, "needs timeout; without one the wait is never over by itself")
+        raise InvalidInput("on_timeout", on_timeout, "needs timeout; without it the wait never times out")
     if timeout is None or timeout is ...:
         return Terms(reason, question=question)
     return Terms(reason, ms("timeout", timeout, low=1), behavior, question)
 
 
 class Wait(NamedTuple):
-    """What is waited for, and where."""
+    """A wait: its condition, its waitpoints and its terms."""
 
     condition: ResumeCondition
     waitpoints: tuple[c.WaitpointBinding, ...]
@@ -101,9 +100,9 @@ class Wait(NamedTuple):
     kind: Any = Any  # of the payload
 
     def form(self) -> WaitForm | None:
-        """What a person is asked, where a person is: at a waitpoint that was given away, or who must approve.
+        """The form for a person: for a waitpoint whose link was shared, or for an approval.
 
-        For the other waits nothing is kept: programs know what to say.
+        Other waits have no form: programs know what to send.
         """
         if self.kind is Any and not self.terms.question:
             return None
@@ -122,7 +121,7 @@ class Wait(NamedTuple):
 async def wait_for_signal(
     journal: Journal, name: str, kind: Any, at: Waitpoint | None, options: WaitOptions
 ) -> Signal[Any]:
-    """The signal of this name, at a new waitpoint unless one was made before."""
+    """Wait for the signal of this name, on a new waitpoint unless `at` is given."""
     terms = _terms(**options)
 
     def wait() -> Wait:
@@ -132,7 +131,7 @@ async def wait_for_signal(
 
     end = await wait_until_over(journal, "ctx.wait_for_signal", f"signal:{name}", wait)
     if at is not None:
-        journal.used.add(at.id)  # its end has closed it
+        journal.used.add(at.id)  # the end of the wait closed it
     if end.is_timeout:
         raise SignalTimeout(f"no signal {name!r} came in time")
     told = end.told
@@ -144,13 +143,13 @@ async def wait_for_signal(
 async def wait_for(
     journal: Journal, condition: ResumeCondition, kind: Any, options: WaitOptions
 ) -> tuple[Signal[Any], ...]:
-    """The signals that met the condition, as they came; none when an operator ended the wait."""
+    """The signals that met the condition, in order; empty if an operator ended the wait."""
     terms = _terms(**options)
     places = bindings(condition, journal.open_waitpoints)
     end = await wait_until_over(journal, "ctx.wait_for", "condition", lambda: Wait(condition, places, terms, kind))
     journal.used.update(place.waitpoint_id for place in places)
     if end.is_timeout:
-        raise SignalTimeout("the signals that were waited for did not come in time")
+        raise SignalTimeout("not enough signals came in time")
     return tuple(Signal.read(each, kind) for each in end.told)
 
 
@@ -164,7 +163,7 @@ async def sleep(journal: Journal, duration: Duration) -> None:
 
 
 def bindings(condition: ResumeCondition, made: Mapping[WaitpointKey, Waitpoint]) -> tuple[c.WaitpointBinding, ...]:
-    """The waitpoints that a condition names: those that were made before, and new ones; one if it names none."""
+    """The waitpoints of a condition, pending or new; one new waitpoint if it names none."""
     keys = referenced_waitpoint_keys(condition)
     if not keys:
         return (c.FreshWaitpoint.new(),)
@@ -173,12 +172,12 @@ def bindings(condition: ResumeCondition, made: Mapping[WaitpointKey, Waitpoint])
 
 def _made_before(at: Waitpoint) -> c.PendingWaitpoint:
     if not isinstance(at, Waitpoint):
-        raise InvalidInput("at", type(at), "must be a waitpoint that ctx.waitpoint gave")
+        raise InvalidInput("at", type(at), "must be a waitpoint from ctx.waitpoint")
     return c.PendingWaitpoint(waitpoint_id=at.id, waitpoint_key=at.key)
 
 
 async def wait_until_over(journal: Journal, what: str, name: str, make: Callable[[], Wait]) -> WaitEnd:
-    """How the wait ended; while it has not, the execution is suspended, and `Suspended` unwinds the handler."""
+    """How the wait ended. Until then the execution is suspended, and `Suspended` unwinds the handler."""
     journal.check(what)
     at = journal.take(name)
     try:
@@ -190,7 +189,7 @@ async def wait_until_over(journal: Journal, what: str, name: str, make: Callable
 
 
 async def _suspend(journal: Journal, at: Occurrence, wait: Wait) -> WaitEnd:
-    """active -> suspended; when early signals suffice, the attempt goes on at once."""
+    """active -> suspended; if early signals meet the condition, the attempt continues at once."""
     try:
         args = _suspension(journal, at, wait)
     except InvalidInput as error:
@@ -201,7 +200,7 @@ async def _suspend(journal: Journal, at: Occurrence, wait: Wait) -> WaitEnd:
         if form := wait.form():
             await journal.keep_form(at, form)
         try:
-            await journal.ask(journal.home.suspend(journal.attempt, args))
+            await journal.ask(journal.services.suspender.suspend(journal.attempt, args))
         except FlowFabricError as refusal:
             if refusal.code not in _UNUSABLE:
                 raise
@@ -228,7 +227,7 @@ def _suspension(journal: Journal, at: Occurrence, wait: Wait) -> c.SuspendExecut
         timeout_behavior=terms.behavior,
         continuation_metadata_pointer=pointer,
         idempotency_key=pointer,
-        issue_tokens=False,  # this pass ends, so nobody would read them
+        issue_tokens=False,  # this pass ends, so no one would read them
     )
 
 
@@ -236,5 +235,5 @@ def _unusable(journal: Journal, wait: Wait) -> InvalidInput:
     made = [place for place in wait.waitpoints if isinstance(place, c.PendingWaitpoint)]
     keys = ", ".join(str(place.waitpoint_key) for place in made)
     if any(place.waitpoint_id in journal.used for place in made):
-        return InvalidInput("waitpoint", keys, "was waited at before; make another one with ctx.waitpoint")
-    return InvalidInput("waitpoint", keys, "expired before it was waited at; raise expires_in of ctx.waitpoint")
+        return InvalidInput("waitpoint", keys, "was already used by a wait; make another one with ctx.waitpoint")
+    return InvalidInput("waitpoint", keys, "expired before the wait began; raise expires_in of ctx.waitpoint")

@@ -1,4 +1,4 @@
-"""What a handler gets from the world outside: signals, the waitpoints they come to, and waits that end without any."""
+"""Signals, waitpoints, and the ends of waits, as a handler sees them."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ from flowfabric.worker.executors.handler_codec import reader
 T = TypeVar("T")
 
 _AS_IT_IS: Final = (Any, bytes)
-_TIMED_OUT: Final = "timed_out"  # how the reasons of ends begin that a time-out brought
+_TIMED_OUT: Final = "timed_out"  # prefix of the close reasons of timeouts
 
 
 class SignalTimeout(TimeoutError):
-    """Nothing, or not enough, was signalled in time."""
+    """Not enough signals came before the timeout."""
 
 
 class ResumedWithoutSignal(Exception):
-    """An operator ended the wait; there is no signal."""
+    """An operator ended the wait without a signal."""
 
 
 @dataclass(frozen=True, slots=True)
 class Signal(Generic[T]):
-    """What somebody told the execution: the payload, who says to have sent it, and where and when it arrived."""
+    """A signal: its payload, its claimed sender, its waitpoint, and when it arrived."""
 
     name: str
     payload: T
@@ -49,7 +49,7 @@ class Signal(Generic[T]):
 
     @classmethod
     def read(cls, signal: c.ResumeSignal, kind: Any) -> Signal[Any]:
-        """The signal with its payload as this type."""
+        """The signal with its payload decoded as `kind`."""
         return cls(
             name=signal.signal_name,
             payload=_payload(signal, kind),
@@ -62,7 +62,7 @@ class Signal(Generic[T]):
 
 
 def _payload(signal: c.ResumeSignal, kind: Any) -> Any:
-    """JSON becomes the type, no payload is JSON's null; what is no JSON stays as it is."""
+    """Decode JSON as `kind`; no payload counts as null, and other encodings stay bytes."""
     field = f"payload of signal {signal.signal_name!r}"
     if signal.payload is not None and signal.payload_encoding not in (ENCODING, None):
         if kind in _AS_IT_IS:
@@ -76,7 +76,7 @@ def _payload(signal: c.ResumeSignal, kind: Any) -> Any:
 
 
 class Waitpoint(msgspec.Struct, frozen=True):
-    """A place where signals for this execution arrive, made before the wait. Its token shows in no repr."""
+    """A waitpoint made before its wait. Its token does not show in its repr."""
 
     execution_id: ExecutionId
     id: WaitpointId
@@ -85,7 +85,7 @@ class Waitpoint(msgspec.Struct, frozen=True):
     base: str
 
     def link(self, signal_name: str | None = None) -> str:
-        """The URL that delivers a signal here, of this name unless its sender says otherwise. It holds the token."""
+        """The URL that delivers a signal here, by default of this name. It contains the token."""
         found = SignalLink(
             execution_id=self.execution_id, waitpoint_id=self.id, token=self.token, signal_name=signal_name
         )
@@ -104,11 +104,11 @@ class WaitEnd(msgspec.Struct, frozen=True):
 
     @property
     def told(self) -> tuple[c.ResumeSignal, ...]:
-        """The signals of others; a time-out leaves one of its own."""
+        """The signals without the one that a timeout adds."""
         return tuple(each for each in self.signals if each.signal_name != TIMEOUT_SIGNAL_NAME)
 
     def pieces(self) -> Iterator[bytes]:
-        """All of it in as many pieces as one record can take each: signals may be many and large."""
+        """Split into pieces that fit in one record each; signals may be many and large."""
         packed = to_msgpack(self)
         for start in range(0, len(packed), limits.STEP_RESULT_MAX_BYTES):
             yield packed[start : start + limits.STEP_RESULT_MAX_BYTES]

@@ -1,6 +1,6 @@
-"""Durable steps: what a function returns is recorded once in the life of an execution; later passes get the record.
+"""Durable steps: the result of a function is recorded once per execution; later passes get the record.
 
-What becomes of a step that has changed since it was recorded is the run's choice: `keep`, `rerun` or `fail`.
+`changed_steps` decides about a step that has changed since it was recorded: `keep`, `rerun` or `fail`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _NAME_MAX_BYTES: Final = limits.STEP_NAME_MAX_BYTES - len(FAILED_STEPS)
 def begin(
     journal: Journal, name: str, function: Any, args: tuple[Any, ...], returns: Any, was: str | None
 ) -> Coroutine[Any, Any, Any]:
-    """Number the step, now, and answer what runs it or finds its record."""
+    """Number the step now; the returned coroutine runs it or finds its record."""
     journal.check("ctx.step")
     _check_name("name", name)
     if was is not None:
@@ -77,7 +77,7 @@ class _Step:
             raise
 
     async def _run(self, *, replace: bool = False) -> Any:
-        """Run the function and record its result. What it raises is the handler's; a later pass may have to know it."""
+        """Run the function and record its result. Note an exception, which a later pass may have to raise again."""
         async with self._journal.gate.beside():
             self._journal.attempt.check()
             with tracing.span("step", self._at.name):
@@ -89,7 +89,7 @@ class _Step:
 
     async def _run_and_record(self, replace: bool) -> Any:
         payload = self._encoded(await self._call())
-        kept = self._decoded(payload)  # before it is recorded: what cannot be read must not be kept
+        kept = self._decoded(payload)  # first: a result that cannot be decoded must not be recorded
         recorded = await self._record(payload, replace)
         return kept if recorded == payload else self._decoded(recorded)
 
@@ -97,7 +97,7 @@ class _Step:
         with self._journal.running_step():
             if is_async(self._function):
                 return await self._function(*self._args)
-            value = await self._journal.home.threads.run(lambda: self._function(*self._args))
+            value = await self._journal.services.threads.run(lambda: self._function(*self._args))
             return await value if inspect.isawaitable(value) else value
 
     def _encoded(self, value: Any) -> bytes:
@@ -115,13 +115,13 @@ class _Step:
     async def _record(self, payload: bytes, replace: bool) -> bytes:
         try:
             return await self._journal.record(self._at, payload, digest=self._digest, replace=replace)
-        except Invalid as error:  # such as one step too many: it has run, and no retry may run it again
+        except Invalid as error:  # such as too many steps: it has run, so no retry may run it again
             raise _unusable(error) from error
 
     # Changes between versions.
 
     async def _settle(self, record: c.StepRecord) -> Any:
-        """The recorded result, unless it is to be made again."""
+        """The recorded result, unless the step changed and must be run again."""
         try:
             value, unreadable = payloads.decode(record.payload, self._decode, self._field), None
         except InvalidInput as error:
@@ -135,17 +135,17 @@ class _Step:
         problem = f"cannot be read as recorded ({unreadable})" if unreadable else "was recorded with other inputs"
         if choice == "fail" or unreadable is not None:
             raise self._changed(problem, choice)
-        _logger.warning("step %s of %s %s; the record counts", self._at, self._journal.attempt.execution_id, problem)
+        _logger.warning("step %s of %s %s; using the record", self._at, self._journal.attempt.execution_id, problem)
         return value
 
     async def _check_order(self) -> None:
-        """With `fail`, a step without a record must not come before recorded ones: some name has changed."""
+        """With `fail`, a step without a record must not come before recorded steps: a name has changed."""
         if self._journal.failures.leads_elsewhere(self._at) or self._journal.left_over() is None:
             return
-        await sleep(0)  # those that go beside it may be about to be called
+        await sleep(0)  # parallel steps may be about to be called
         later = self._journal.left_over()
         if later is not None and await self._journal.changed_steps() == "fail":
-            raise self._changed(f"has no record, while step {later!r} is recorded and was not come to", "fail")
+            raise self._changed(f"has no record, while step {later!r} is recorded and was not reached", "fail")
 
     def _changed(self, problem: str, choice: str) -> Fail:
         advice = f"with the tag {CHANGED_STEPS_TAG} the execution chooses keep, rerun or fail"
@@ -154,7 +154,7 @@ class _Step:
 
 
 class _Call:
-    """A function and its inputs, compared within one pass only; functions made on the spot by what they hold."""
+    """A function and its inputs, compared within one pass only; closures are compared by their contents."""
 
     __slots__ = ("_digest", "_function", "_held")
 
@@ -180,13 +180,13 @@ def _held_by(function: Any) -> list[Any]:
         return []
     held = list(function.__defaults__ or ())
     for cell in function.__closure__ or ():
-        with suppress(ValueError):  # it holds nothing yet
+        with suppress(ValueError):  # an empty cell
             held.append(cell.cell_contents)
     return held
 
 
 def _result_type(function: Callable[..., Any], returns: Any) -> Any:
-    """The given type, else what the function says it returns."""
+    """The given type, else the function's return annotation."""
     if returns is not None:
         return returns
     if isinstance(function, type):
@@ -204,7 +204,7 @@ def _result_type(function: Callable[..., Any], returns: Any) -> Any:
 
 
 def digest_of(args: tuple[Any, ...]) -> str:
-    """What tells whether the inputs are still the same; "" when they cannot be compared."""
+    """A digest of the inputs; "" if they cannot be compared."""
     try:
         return hashlib.sha256(_comparable(args)).hexdigest()
     except payloads.UNWRITABLE:
@@ -212,7 +212,7 @@ def digest_of(args: tuple[Any, ...]) -> str:
 
 
 def _stand_in(value: object) -> object:
-    """For what JSON does not know by itself; clients, files and the like are told apart by their types only."""
+    """For values without a JSON form: clients, files and the like count by their types only."""
     try:
         return msgspec.Raw(payloads.to_json(value))
     except payloads.UNWRITABLE:
@@ -225,7 +225,7 @@ _comparable: Final = msgspec.json.Encoder(enc_hook=_stand_in, order="determinist
 def _check_name(field: str, name: str) -> None:
     limits.label(field, name, 1, _NAME_MAX_BYTES)
     if name.startswith(RESERVED):
-        raise InvalidInput(field, name, f"must not begin with {RESERVED!r}, as the records of waits do")
+        raise InvalidInput(field, name, f"must not begin with {RESERVED!r}, which is reserved")
 
 
 def _unusable(error: Invalid) -> Fail:

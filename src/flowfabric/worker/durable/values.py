@@ -1,4 +1,4 @@
-"""What a handler asks for and gets again on every pass: the time, chance, and waitpoints of its own."""
+"""Recorded values, the same on every pass: the time, random numbers, and waitpoints."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _KEY_MAX_BYTES: Final = limits.STEP_NAME_MAX_BYTES - len(RESERVED + _WAITPOINT)
 
 
 async def now(journal: Journal) -> datetime:
-    """The store's time, as well as the worker knows it, when the first pass came here."""
+    """The store's time when the first pass came here, as the worker estimates it."""
 
     async def make(_: Occurrence) -> bytes:
-        return payloads.to_json(journal.home.store_now_ms())
+        return payloads.to_json(journal.services.clock.now_ms())
 
     return datetime.fromtimestamp(payloads.decode_any(await journal.once("now", "now", make)) / 1000, UTC)
 
@@ -40,13 +40,13 @@ async def chance(journal: Journal) -> float:
 
 
 async def waitpoint(journal: Journal, key: str | None, expires_in: Duration) -> Waitpoint:
-    """Where signals can be sent from now on, ahead of the wait."""
+    """Make a waitpoint before the wait; signals can be sent to it from now on."""
     expires_in_ms = ms("expires_in", expires_in, low=1)
     journal.check("ctx.waitpoint")
     if key is not None:
         limits.label("key", key, 1, _KEY_MAX_BYTES)
         if key in journal.open_waitpoints or key in journal.making:
-            problem = "is that of a waitpoint that was not waited at yet; wait at that one, or choose another key"
+            problem = "already names an open waitpoint; wait on it or choose another key"
             raise InvalidInput("key", key, problem)
 
     async def make(at: Occurrence) -> bytes:
@@ -63,18 +63,18 @@ async def waitpoint(journal: Journal, key: str | None, expires_in: Duration) -> 
 
 
 async def _make_waitpoint(journal: Journal, at: Occurrence, key: str | None, expires_in_ms: int) -> Waitpoint:
-    """The id is always the same here: when a crash kept it from being recorded, it is found again, and not doubled."""
+    """The id is deterministic: after a crash before its record, the same waitpoint is found again."""
     usual = WaitpointId(str(uuid5(NAMESPACE_URL, f"{journal.attempt.execution_id}/{at}")))
     try:
         return await _create(journal, usual, key, expires_in_ms)
     except Conflict as refusal:
         if refusal.code != "waitpoint_already_exists":
             raise
-        return await _create(journal, WaitpointId.new(), key, expires_in_ms)  # used up before a replay
+        return await _create(journal, WaitpointId.new(), key, expires_in_ms)  # used before a replay
 
 
 async def _create(journal: Journal, waitpoint_id: WaitpointId, key: str | None, expires_in_ms: int) -> Waitpoint:
-    attempt, home = journal.attempt, journal.home
+    attempt, services = journal.attempt, journal.services
     args = c.CreatePendingWaitpointArgs(
         execution_id=attempt.execution_id,
         fence=attempt.fence,
@@ -83,6 +83,6 @@ async def _create(journal: Journal, waitpoint_id: WaitpointId, key: str | None, 
         waitpoint_key=WaitpointKey(key or f"wpk:{waitpoint_id}"),
         expires_in_ms=expires_in_ms,
     )
-    made = await journal.ask(home.backend.create_pending_waitpoint(args))
+    made = await journal.ask(services.backend.create_pending_waitpoint(args))
     issued = (made.waitpoint_id, made.waitpoint_key, made.waitpoint_token)
-    return Waitpoint(attempt.execution_id, *issued, home.callback_url)
+    return Waitpoint(attempt.execution_id, *issued, services.callback_url)

@@ -1,4 +1,4 @@
-"""Notices a handler that blocks the event loop, and says where."""
+"""Detects a handler that blocks the event loop, and logs its stack."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _RUN: Final[CodeType] = Handler.run.__code__
 
 
 class BlockedLoopDetector:
-    """A thread that asks the worker's loop for a sign of life while attempts run.
+    """A thread that pings the worker's event loop while attempts run.
 
-    A loop that does not answer within the threshold is in somebody's hands: the stack of its thread tells whose.
+    If the loop does not answer within the threshold, the stack of its thread shows which handler blocks it.
     """
 
     def __init__(self, threshold_ms: int, held: set[Attempt]) -> None:
@@ -50,7 +50,7 @@ class BlockedLoopDetector:
         try:
             self._loop.call_soon_threadsafe(answered.set)
         except RuntimeError:
-            return  # it is closed
+            return  # the loop is closed
         while not answered.wait(self._threshold_s) and not self._enough.is_set():
             self._look(time.monotonic() - asked_at)
 
@@ -61,8 +61,8 @@ class BlockedLoopDetector:
             return
         self._warned.add(attempt.handler.name)
         _logger.warning(
-            "task %r has blocked the event loop for %.1f s, and all other handlers wait; as a plain function it would "
-            "run in a thread, with cpu=True in a process. It is here:\n%s",
+            "task %r has blocked the event loop for %.1f s and all other handlers with it; make it a plain function "
+            "to run it in a thread, or use cpu=True to run it in a process. Stack:\n%s",
             attempt.handler.name,
             seconds,
             "".join(traceback.format_stack(frame, limit=10)),
@@ -70,7 +70,7 @@ class BlockedLoopDetector:
 
 
 def _attempt_in(frame: FrameType | None) -> Attempt | None:
-    """The attempt whose handler is somewhere on this stack."""
+    """The attempt whose handler is on this stack."""
     while frame is not None:
         if frame.f_code is _RUN:
             found = frame.f_locals.get("attempt")

@@ -1,11 +1,11 @@
-"""How the handlers of tasks are run: on the loop, in threads, in processes; and what stands around them."""
+"""Runs the handlers of tasks: on the event loop, in threads or in processes, with middleware around them."""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from flowfabric import tracing
 from flowfabric.client.tasks.options import ms
@@ -13,24 +13,23 @@ from flowfabric.client.tasks.task import Task
 from flowfabric.errors import InvalidInput
 from flowfabric.worker.attempts.attempt import Attempt
 from flowfabric.worker.attempts.outcomes import Interrupted
-from flowfabric.worker.context.context import Context
+from flowfabric.worker.context.context import Context, purse_of, send_additions
+from flowfabric.worker.context.streaming import emit_frame
 from flowfabric.worker.executors.handler_codec import completed_payload, decoded, encoded
 from flowfabric.worker.executors.process_child import Emitted, Job, Said
 from flowfabric.worker.executors.process_spending import spoken
-from flowfabric.worker.executors.processes import ProcessDied, Processes, died
-from flowfabric.worker.executors.threads import Threads, is_async
+from flowfabric.worker.executors.processes import ProcessDied, died
+from flowfabric.worker.executors.threads import is_async
+
+if TYPE_CHECKING:
+    from flowfabric.worker.context.services import Services
 
 CallNext: TypeAlias = Callable[[], Awaitable[Any]]
 Middleware: TypeAlias = Callable[[Context, CallNext], Awaitable[Any]]
 
 
-class Home(Protocol):
-    """Where attempts run, and are reported to."""
-
-    threads: Threads
-    processes: Processes
-
-    def context_of(self, attempt: Attempt) -> Context: ...
+class Reports(Protocol):
+    """Where handlers report how their attempts ended."""
 
     def completed(self, attempt: Attempt, payload: bytes) -> None: ...
 
@@ -38,28 +37,31 @@ class Home(Protocol):
 
 
 class Handler:
-    """The function of one task on the loop; the base of the other kinds.
+    """Runs the async function of one task on the event loop; the base of the other kinds.
 
-    waits: whether an attempt of it has ever waited for something.
+    waits: whether an attempt of it has ever awaited something that was not ready.
     """
 
     waits = False
 
-    def __init__(self, task: Task[..., Any], home: Home, middleware: Sequence[Middleware] = ()) -> None:
+    def __init__(
+        self, task: Task[..., Any], services: Services, reports: Reports, middleware: Sequence[Middleware] = ()
+    ) -> None:
         self.task = task
         self.name = task.name
         self.timeout_ms = None if task.options.timeout is None else ms("timeout", task.options.timeout)
         self.changed_steps = task.options.changed_steps
-        self._home = home
+        self._services = services
+        self._reports = reports
         self._function = task.function
         self._takes_context = task.takes_context
         self._middleware = tuple(middleware)
 
     async def run(self, attempt: Attempt) -> None:
         """Run the attempt and report its end; never raises."""
-        home = self._home
-        if attempt.stop is not None:  # it came before the first step
-            home.raised(attempt, asyncio.CancelledError())
+        reports = self._reports
+        if attempt.stop is not None:  # stopped before it started
+            reports.raised(attempt, asyncio.CancelledError())
             return
         attempt.started = True
         try:
@@ -71,27 +73,27 @@ class Handler:
                 value = await self.call(attempt, args, kwargs)
             payload = encoded(self.task, value)
             if attempt.context is not None:
-                await attempt.context._send_additions()
+                await send_additions(attempt.context)
         except (KeyboardInterrupt, GeneratorExit):
             raise
-        except BaseException as error:  # whatever it is, the attempt has an end
-            home.raised(attempt, error)
+        except BaseException as error:  # every attempt must end
+            reports.raised(attempt, error)
         else:
-            home.completed(attempt, payload)
+            reports.completed(attempt, payload)
 
     def call(self, attempt: Attempt, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Awaitable[Any]:
         """Call the function itself."""
         if self._takes_context:
-            return self._function(self._home.context_of(attempt), *args, **kwargs)  # type: ignore[no-any-return]
+            return self._function(self._services.context_of(attempt), *args, **kwargs)  # type: ignore[no-any-return]
         return self._function(*args, **kwargs)  # type: ignore[no-any-return]
 
     def interrupt(self, attempt: Attempt) -> None:
-        """Have the function end; on the loop by cancelling it."""
+        """Stop the function, here by cancelling its asyncio task."""
         if attempt.handle is not None and attempt.started:
             attempt.handle.cancel(str(attempt.stop))
 
     async def _through_middleware(self, attempt: Attempt, *call: Any) -> Any:
-        context = self._home.context_of(attempt)
+        context = self._services.context_of(attempt)
 
         def layer(depth: int) -> Awaitable[Any]:
             if depth == len(self._middleware):
@@ -102,14 +104,14 @@ class Handler:
 
 
 class ThreadHandler(Handler):
-    """A plain function, in a thread. It cannot be stopped from outside: its context tells it."""
+    """Runs a plain function in a thread. It cannot be stopped from outside; its context tells it to stop."""
 
     waits = True
 
     async def call(self, attempt: Attempt, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if self._takes_context:
-            args = (self._home.context_of(attempt), *args)
-        value = await self._home.threads.run(lambda: self._function(*args, **kwargs))
+            args = (self._services.context_of(attempt), *args)
+        value = await self._services.threads.run(lambda: self._function(*args, **kwargs))
         return await value if inspect.isawaitable(value) else value
 
     def interrupt(self, attempt: Attempt) -> None:
@@ -117,12 +119,14 @@ class ThreadHandler(Handler):
 
 
 class ProcessHandler(Handler):
-    """A function that computes, in a process, which is killed when the attempt is over."""
+    """Runs a CPU-bound function in a process, which is killed when the attempt is over."""
 
     waits = True
 
-    def __init__(self, task: Task[..., Any], home: Home, middleware: Sequence[Middleware] = ()) -> None:
-        super().__init__(task, home, middleware)
+    def __init__(
+        self, task: Task[..., Any], services: Services, reports: Reports, middleware: Sequence[Middleware] = ()
+    ) -> None:
+        super().__init__(task, services, reports, middleware)
         self._module, self._qualname = check_importable(task)
 
     async def run(self, attempt: Attempt) -> None:
@@ -132,22 +136,22 @@ class ProcessHandler(Handler):
             await super().run(attempt)
 
     async def _run_encoded(self, attempt: Attempt) -> None:
-        """Without middleware nobody here needs to see the arguments or the value."""
+        """Without middleware this process does not need to decode the arguments or the result."""
         attempt.started = True
         try:
             payload = await self._in_process(attempt)
         except (KeyboardInterrupt, GeneratorExit):
             raise
         except BaseException as error:
-            self._home.raised(attempt, error)
+            self._reports.raised(attempt, error)
         else:
-            self._home.completed(attempt, payload)
+            self._reports.completed(attempt, payload)
 
     async def call(self, attempt: Attempt, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return self.task.decode_result(await self._in_process(attempt))
 
     async def _in_process(self, attempt: Attempt) -> bytes:
-        context = self._home.context_of(attempt)
+        context = self._services.context_of(attempt)
         job = Job(
             module=self._module,
             qualname=self._qualname,
@@ -164,19 +168,21 @@ class ProcessHandler(Handler):
 
         def started(kill: Callable[[], None] | None) -> None:
             if kill is None and attempt.stop is not None:
-                raise Interrupted(attempt.stop)  # it waited for a process meanwhile
+                raise Interrupted(attempt.stop)  # stopped while it waited for a process
             attempt.kill = kill
             if kill is not None and attempt.stop is not None:
                 kill()
 
         def said(message: Said) -> None:
             if isinstance(message, Emitted):
-                context.emit_frame(message.frame)
+                emit_frame(context, message.frame)
             else:
                 context.progress(message.pct, message.message)
 
         try:
-            return await self._home.processes.run(job, started, said, lambda spend: spoken(context._purse, spend))
+            return await self._services.processes.run(
+                job, started, said, lambda spend: spoken(purse_of(context), spend)
+            )
         except ProcessDied as error:
             raise died(error) from error
 
@@ -185,19 +191,21 @@ class ProcessHandler(Handler):
             attempt.kill()
 
 
-def make_handler(task: Task[..., Any], home: Home, middleware: Sequence[Middleware], *, cpu: bool) -> Handler:
+def make_handler(
+    task: Task[..., Any], services: Services, reports: Reports, middleware: Sequence[Middleware], *, cpu: bool
+) -> Handler:
     """The right kind of handler for a task."""
     if cpu:
-        return ProcessHandler(task, home, middleware)
+        return ProcessHandler(task, services, reports, middleware)
     kind = Handler if is_async(task.function) else ThreadHandler
-    return kind(task, home, middleware)
+    return kind(task, services, reports, middleware)
 
 
 def check_importable(task: Task[..., Any]) -> tuple[str, str]:
-    """Module and name by which another process finds the function of a CPU task."""
+    """Module and name by which a child process imports the function of a CPU task."""
     module, qualname = task.function.__module__, task.function.__qualname__
     if "<" in qualname:
-        problem = "must be a function at the top of a module, so that a process can import it"
+        problem = "must be a function at the top level of a module, so that a process can import it"
         raise InvalidInput("cpu", task.name, problem)
     if is_async(task.function):
         raise InvalidInput("cpu", task.name, "must be a plain function; async ones run on the loop")

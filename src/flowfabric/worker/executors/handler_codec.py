@@ -1,4 +1,4 @@
-"""Values in and out of a handler; what cannot be read or written is a failure that no retry mends."""
+"""Decode arguments, encode results; codec errors are not retryable."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from flowfabric.worker.attempts.outcomes import INVALID_PAYLOAD, INVALID_RESULT,
 def decoded(
     task: Task[..., Any], payload: bytes, encoding: str | None, inputs: Sequence[ExecutionInput] = ()
 ) -> Arguments:
-    """The arguments in a payload, with what other members of a flow give; an empty payload is a call without any."""
+    """The arguments in a payload, with results of upstream members filled in; an empty payload has no arguments."""
     _check_encoding("payload", encoding)
     try:
         return task.decode_arguments(payload or b"{}", _given(inputs) if inputs else None)
@@ -28,7 +28,7 @@ def decoded(
 
 
 def completed_payload(payload: bytes, inputs: Sequence[ExecutionInput]) -> bytes:
-    """The payload with what other members of a flow give."""
+    """The payload with results of upstream members filled in."""
     try:
         return filled(payload, _given(inputs)) if inputs and payload else payload
     except InvalidInput as error:
@@ -43,7 +43,7 @@ def _given(inputs: Sequence[ExecutionInput]) -> Inputs:
 
 
 def _as_json(given: ExecutionInput) -> bytes | None:
-    """What a worker of another program returned says no encoding."""
+    """Workers of other languages may send no encoding: accept JSON and text."""
     if not given.payload or given.encoding is not None:
         return given.payload
     text = payloads.as_json(given.payload)
@@ -67,10 +67,10 @@ def encoded(task: Task[..., Any], value: Any) -> bytes:
 
 
 def reader(kind: Any, field: str) -> payloads.Decode:
-    """What turns JSON into a value of this type; those of types that were asked for before are kept."""
+    """A cached decoder from JSON to this type."""
     try:
         return _kept_reader(kind, field)
-    except TypeError:  # a type that cannot be a key
+    except TypeError:  # an unhashable type
         return payloads.decoder(kind, field)
 
 

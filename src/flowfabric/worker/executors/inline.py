@@ -1,9 +1,9 @@
-"""Runs handlers that do not wait for anything, one after the other in one asyncio task.
+"""Runs handlers that never wait one after the other in one asyncio task.
 
-A task for each attempt costs more than such a handler does. Whether a handler waits shows when it runs, so the first
-that does keeps the task it was begun in, and those behind it go on in another; its later attempts have a task of their
-own from the start. So every handler has a current task that can be cancelled, as time-outs and task groups need it, and
-each attempt has its own copy of the context variables.
+A task for each attempt costs more than running such a handler. Whether a handler waits shows when it runs: the first
+attempt that waits keeps the task it started in, and the attempts behind it continue in another task. Later attempts of
+that handler get their own task from the start. So every handler has a current task that can be cancelled, as timeouts
+and task groups need, and each attempt has its own copy of the context variables.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from flowfabric.worker.attempts.attempt import Attempt
 
 
 class SharedTask:
-    """Attempts in line, and the task that runs them."""
+    """A queue of attempts, and the task that runs them."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._line: deque[Attempt] = deque()
         self._is_served = False
-        self._task: asyncio.Task[None] | None = None  # the last one; the loop itself does not hold it
+        self._task: asyncio.Task[None] | None = None  # the latest; the event loop keeps no strong reference
 
     def run(self, attempt: Attempt) -> None:
-        """Run its handler soon; if that waits for something, the task is the attempt's `handle`."""
+        """Run the handler soon; if it waits, the task becomes the attempt's `handle`."""
         self._line.append(attempt)
         if not self._is_served:
             self._serve_line()
@@ -46,7 +46,7 @@ class SharedTask:
 
     @coroutine
     def _run_all(self) -> Generator[Any, Any, None]:
-        """Those in line now. Who comes meanwhile is next, after the others on this loop."""
+        """Run the attempts that are queued now; attempts that come meanwhile run in the next round."""
         task = asyncio.current_task()
         assert task is not None
         for _ in range(len(self._line)):
@@ -55,7 +55,7 @@ class SharedTask:
             try:
                 awaited = context.run(run.send, None)
             except StopIteration:
-                if task.cancelling():  # it cancelled itself, and not those behind it
+                if task.cancelling():  # it cancelled itself; do not cancel the attempts behind it
                     return
                 continue
             attempt.handler.waits = True
@@ -66,7 +66,7 @@ class SharedTask:
 
 
 def _go_on(run: Coroutine[Any, Any, None], context: Context, awaited: Any) -> Generator[Any, Any, None]:
-    """The rest of a coroutine that has begun to wait, every step in its context, as a task of its own does it."""
+    """Continue a coroutine that has started to wait, every step in its context, as its own task would."""
     try:
         while True:
             try:

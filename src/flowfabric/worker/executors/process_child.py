@@ -1,6 +1,6 @@
-"""The program of a process that runs CPU handlers: one call after the other, told and answered over a pipe.
+"""The child process that runs CPU handlers: one call after the other, over a pipe.
 
-Messages are MessagePack, never pickle. The handler is found by its module and name, as the parent found it.
+Messages are MessagePack, never pickle. The handler is found by its module and name, as in the parent.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from flowfabric.worker.context.spending import Purse
 from flowfabric.worker.durable.journal import Journal
 from flowfabric.worker.executors.handler_codec import decoded, encoded
 from flowfabric.worker.executors.process_spending import PipePurse, Spend, Spoken
-from flowfabric.worker.loop.frame_sender import ROOM
+from flowfabric.worker.reporting.outgoing_frames import ROOM
 
 T = TypeVar("T")
 
@@ -50,7 +50,7 @@ class Job(msgspec.Struct, array_like=True):
     deadline: datetime | None
     payload: bytes
     encoding: str | None
-    trace: dict[str, str]  # names the span that it runs in
+    trace: dict[str, str]  # identifies the parent span
 
 
 class Ready(msgspec.Struct, tag="ready", array_like=True):
@@ -101,7 +101,7 @@ class _ParentLink:
 
     @property
     def stop(self) -> Stop | None:
-        return None  # a process is not told, it is ended
+        return None  # a process is not told to stop; it is killed
 
     @property
     def is_lease_healthy(self) -> bool:
@@ -114,11 +114,11 @@ class _ParentLink:
         send(self._pipe, Progress(pct, message))
 
     def emit(self, frame: c.Frame) -> Awaitable[None]:
-        send(self._pipe, Emitted(frame))  # waits while the pipe is full
+        send(self._pipe, Emitted(frame))  # blocks while the pipe is full
         return ROOM
 
     def check(self) -> None:
-        """It would be ended before it could ask."""
+        """A process whose attempt is over is killed, so there is nothing to check."""
 
     async def describe(self) -> c.ExecutionSnapshot:
         raise self._no_connection()
@@ -133,15 +133,15 @@ class _ParentLink:
         raise self._no_connection()
 
     def _no_connection(self) -> InvalidInput:
-        return InvalidInput("ctx", self.task, "a CPU handler has no connection; pass what it needs as arguments")
+        return InvalidInput("ctx", self.task, "a CPU handler has no connection; pass the values it needs as arguments")
 
     def wait(self, call: Coroutine[Any, Any, T]) -> T:
         return asyncio.run(call)
 
 
 def serve(pipe: Connection) -> None:
-    """Answer calls until the parent is gone."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all; the parent decides what it means
+    """Serve calls until the parent is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all processes; the parent handles it
     threading.Thread(target=_leave_with_the_parent, daemon=True).start()
     send(pipe, Ready())
     while True:
@@ -178,7 +178,7 @@ def _answer(job: Job, pipe: Connection) -> Answer:
 
 
 def find_task(module: str, qualname: str, name: str) -> Task[..., Any]:
-    """The task that a module holds under this name, or the function it was made of."""
+    """The task of this name in a module, or a task made of the function."""
     found: Any = importlib.import_module(module)
     for part in qualname.split("."):
         found = getattr(found, part)

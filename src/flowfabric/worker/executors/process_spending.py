@@ -1,4 +1,4 @@
-"""Spending of a CPU handler: asked of the worker over the pipe, which does it with the context that it has there."""
+"""Budgets in a CPU handler: the child asks the worker over the pipe, which uses its own context."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from flowfabric.worker.context.spending import Amounts, Hold, Purse, Usage
 
 
 class Spend(msgspec.Struct, tag="spend", array_like=True):
-    """What the process asks for: `what` is a method of Purse."""
+    """A request of the child; `what` is a method of Purse."""
 
     what: str
     amounts: dict[str, int]
@@ -22,7 +22,7 @@ class Spend(msgspec.Struct, tag="spend", array_like=True):
 
 
 class Spoken(msgspec.Struct, array_like=True):
-    """The answer: what the method gave, or the error it raised."""
+    """The reply: the result of the method, or its error."""
 
     usage: Usage | None = None
     hold: Hold | None = None
@@ -32,7 +32,7 @@ class Spoken(msgspec.Struct, array_like=True):
 
 
 class Pipe(Protocol):
-    """The two ways of the process's pipe that are used here."""
+    """The part of the pipe that is used here."""
 
     def recv_bytes(self) -> bytes: ...
 
@@ -41,7 +41,7 @@ _answer = msgspec.msgpack.Decoder(Spoken, dec_hook=decode_id)
 
 
 class PipePurse:
-    """In the process: one call after the other, each waits for its answer."""
+    """In the child: one call after the other, each waits for its reply."""
 
     def __init__(self, pipe: Pipe, tell: Callable[[Spend], None]) -> None:
         self._pipe = pipe
@@ -68,7 +68,7 @@ class PipePurse:
 
 
 async def spoken(purse: Purse, spend: Spend) -> Spoken:
-    """In the worker: do what a process asks for. What ends the attempt is raised, and ends the process, too."""
+    """In the worker: serve a request of a child. An exception that ends the attempt also ends the process."""
     try:
         match spend.what, spend.hold:
             case "settle", Hold() as hold:

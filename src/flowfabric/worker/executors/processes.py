@@ -1,6 +1,6 @@
-"""Processes for CPU handlers, each with a pipe to it. One whose attempt is over is killed and replaced.
+"""Child processes for CPU handlers, each with a pipe. A process whose attempt is over is killed and replaced.
 
-A thread talks to each of them, so that a slow start or a large payload never holds up the loop.
+A thread talks to each process, so that a slow start or a large payload never blocks the event loop.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ OnSaid = Callable[[Said], None]
 
 
 class ProcessDied(Exception):
-    """The process of a handler is gone: killed by us, by the kernel, or by a fault in native code."""
+    """The process of a handler died: killed by the worker, by the kernel, or by a crash in native code."""
 
 
 class Child:
@@ -46,7 +46,7 @@ class Child:
     def __init__(self) -> None:
         context = multiprocessing.get_context("spawn")
         self._pipe, theirs = context.Pipe()
-        # A daemon is ended with us.
+        # A daemon process ends with its parent.
         self._process: BaseProcess = context.Process(target=serve, args=(theirs,), daemon=True)
         self._process.start()
         theirs.close()
@@ -57,7 +57,7 @@ class Child:
         return self._process.is_alive()
 
     def call(self, job: Job, on_said: OnSaid, on_spend: Callable[[Spend], Spoken]) -> Returned | Raised:
-        """Have it run a job; blocks, so it is called in a thread."""
+        """Run a job in the process. Blocks, so call it in a thread."""
         try:
             if not self.ready:
                 self._receive()
@@ -70,7 +70,7 @@ class Child:
                     send(self._pipe, on_spend(answer))
         except (EOFError, OSError) as cause:
             self._process.join()
-            raise ProcessDied(f"the process ended with {self._process.exitcode}") from cause
+            raise ProcessDied(f"the process ended with exit code {self._process.exitcode}") from cause
         return answer
 
     def _receive(self) -> Answer:
@@ -81,7 +81,7 @@ class Child:
         self._process.kill()
 
     def end(self) -> None:
-        """Stop it and wait for it; blocks."""
+        """Kill the process and wait for it. Blocks."""
         self._process.kill()
         self._process.join()
         self._process.close()
@@ -99,9 +99,9 @@ class Processes:
         self._closed = False
 
     async def run(self, job: Job, on_start: OnStart, on_said: OnSaid, on_spend: OnSpend) -> bytes:
-        """The encoded result of a job; what it raised is raised here.
+        """The encoded result of a job; raises the exception of the handler.
 
-        `on_start` is given what kills the process, and None before there is one; when it raises, nothing is run.
+        `on_start` gets None before a process is chosen, then a function that kills it. If it raises, no job runs.
         """
         loop = asyncio.get_running_loop()
 
@@ -147,7 +147,7 @@ class Processes:
 
 
 def as_raised(raised: Raised) -> Exception:
-    """What the handler raised, as the same outcome, or as an error that tells its type and message."""
+    """The exception of the handler: the same outcome, or a RemoteError with its type and message."""
     match raised.kind:
         case "Retry":
             after = None if raised.after_ms is None else raised.after_ms / 1000

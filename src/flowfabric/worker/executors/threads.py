@@ -1,6 +1,6 @@
 """Threads for handlers that are plain functions.
 
-They are daemons: a handler that never returns cannot be stopped, and must not keep the process from ending either.
+They are daemon threads: a handler that never returns cannot be stopped, and must not keep the process alive.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ _numbers: Final = itertools.count(1)
 
 
 def is_async(function: Callable[..., Any]) -> bool:
-    """Whether it runs on the loop; everything else is called in a thread."""
+    """Whether it runs on the event loop; other functions run in a thread."""
     called = getattr(function, "__call__", None)  # noqa: B004 - an object whose __call__ is async
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(called)
 
 
 class Threads:
-    """Starts threads as they are needed, and uses them again."""
+    """Starts threads as needed, and reuses them."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -35,7 +35,7 @@ class Threads:
         self._busy = 0
 
     async def run(self, function: Callable[[], T]) -> T:
-        """Call the function in a thread, with the caller's context variables. What is called goes on to its end."""
+        """Call the function in a thread, with the caller's context variables. A call always runs to its end."""
         done: asyncio.Future[tuple[T | None, BaseException | None]] = self._loop.create_future()
         context = contextvars.copy_context()
         self._jobs.put(lambda: self._call(lambda: context.run(function), done))
@@ -48,7 +48,7 @@ class Threads:
         return value  # type: ignore[return-value]
 
     def close(self) -> None:
-        """Let go of the threads; those that are busy end after what they do."""
+        """End the threads; busy threads end after their current call."""
         for _ in range(self._started):
             self._jobs.put(None)
 
@@ -65,12 +65,12 @@ class Threads:
         outcome: tuple[Any, BaseException | None]
         try:
             outcome = (function(), None)
-        except BaseException as error:  # it is the handler's; the thread goes on with the next one
+        except BaseException as error:  # report it; the thread continues with the next job
             outcome = (None, error)
         try:
             self._loop.call_soon_threadsafe(self._tell, done, outcome)
         except RuntimeError:
-            return  # the loop is closed, and nobody waits
+            return  # the loop is closed; no one waits for the result
 
     def _tell(self, done: asyncio.Future[Any], outcome: tuple[Any, BaseException | None]) -> None:
         self._busy -= 1

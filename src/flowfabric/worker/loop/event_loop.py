@@ -1,4 +1,4 @@
-"""The event loop of a process that is a worker: uvloop's where that is installed, which spares it some work."""
+"""The event loop of a worker process: uvloop if it is installed, which needs less CPU time."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ T = TypeVar("T")
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:
-    """`asyncio.run` on the quickest loop there is; what other loops the process makes is not changed."""
+    """`asyncio.run` on uvloop if it is installed; other event loops of the process are not affected."""
     gc.collect()
-    gc.freeze()  # what is there by now stays; the collector would look at it again and again, while work waits
+    gc.freeze()  # objects made so far stay alive; do not scan them in every collection
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         return runner.run(main)
 

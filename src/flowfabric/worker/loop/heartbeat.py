@@ -1,7 +1,7 @@
-"""Keeps what a worker holds, in a thread with an event loop and a connection of its own.
+"""Renews leases and sends heartbeats in a thread with its own event loop and connection.
 
-So a handler that blocks the worker's loop, or a busy processor, loses no lease: the leases are renewed, and the worker
-shows that it lives. What the store says about a lease reaches the attempt: cancelled, or lost.
+A handler that blocks the worker's event loop therefore loses no lease. When the store refuses a renewal, the attempt is
+ordered to stop: it was cancelled, or its lease is lost.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from flowfabric.core.contracts import batch as b
 from flowfabric.core.partition import Partition, PartitionFamily
 from flowfabric.errors import Conflict, FlowFabricError, NotFound
 from flowfabric.worker.attempts.attempt import Attempt, Stop, stop_for
-from flowfabric.worker.loop.claim_loop import PER_CALL
-from flowfabric.worker.loop.end_calls import renewal
+from flowfabric.worker.reporting.outbox import PER_CALL
+from flowfabric.worker.reporting.requests import renewal
 from flowfabric.worker.settings import WorkerSettings
 
 _logger: Final = logging.getLogger("flowfabric.worker")
@@ -32,18 +32,18 @@ OnStop = Callable[[Attempt], None]
 
 
 class Duty(Protocol):
-    """Something else that must go on while the worker's loop is blocked."""
+    """A task that must run even while the worker's event loop is blocked."""
 
     async def run(self, backend: EngineBackend) -> None: ...
 
 
 class Renewals:
-    """Renews leases in batches, and orders attempts to stop that have none any more."""
+    """Renews leases in batches, and orders attempts to stop when their lease is gone."""
 
     def __init__(self, held: set[Attempt], settings: WorkerSettings, on_stop: OnStop) -> None:
         self._held = held
         self._settings = settings
-        self._on_stop = on_stop  # called in this thread; the attempt has been ordered
+        self._on_stop = on_stop  # called in this thread after the order
 
     async def run(self, backend: EngineBackend) -> None:
         while True:
@@ -51,12 +51,12 @@ class Renewals:
             await asyncio.sleep(self._settings.renew_every_ms / 2000)
 
     async def once(self, backend: EngineBackend) -> None:
-        """Renew what is due; what could not be renewed in its time is lost."""
+        """Renew the leases that are due; a lease that could not be renewed before it expired is lost."""
         now = time.monotonic()
         by_partition: defaultdict[int, list[Attempt]] = defaultdict(list)
-        for attempt in self._held.copy():  # in one step, as the worker's thread changes it
+        for attempt in self._held.copy():  # atomic: the worker's thread changes the set
             if attempt.lease_until <= now:
-                self._order(attempt, Stop.LEASE_LOST, "it could not be renewed in time")
+                self._order(attempt, Stop.LEASE_LOST, "its lease expired before it could be renewed")
             elif attempt.renew_at <= now:
                 by_partition[attempt.execution_id.partition_index].append(attempt)
         await asyncio.gather(
@@ -74,7 +74,7 @@ class Renewals:
         try:
             result = await backend.finish_executions(b.FinishExecutionsArgs(partition=partition, renew=renew))
         except FlowFabricError as error:
-            _logger.warning("%d leases of %s were not renewed: %s", len(attempts), partition.tag, error)
+            _logger.warning("could not renew %d leases of %s: %s", len(attempts), partition.tag, error)
             self._note_failures(attempts)
             return
         for attempt, outcome in zip(attempts, result.renewed, strict=True):
@@ -91,7 +91,7 @@ class Renewals:
 
     def _refused(self, attempt: Attempt, error: FlowFabricError) -> None:
         if not isinstance(error, Conflict | NotFound):
-            _logger.warning("the lease of %s was not renewed: %s", attempt.execution_id, error)
+            _logger.warning("could not renew the lease of %s: %s", attempt.execution_id, error)
             self._note_failures([attempt])
             return
         self._order(attempt, stop_for(error), str(error))
@@ -99,13 +99,13 @@ class Renewals:
     def _order(self, attempt: Attempt, cause: Stop, why: str) -> None:
         self._held.discard(attempt)
         if attempt.settled or attempt.suspension or not attempt.order(cause):
-            return  # its end or its suspension is on its way, or it stops already
-        _logger.warning("%s attempt %d is to stop: %s", attempt.execution_id, attempt.attempt_index, why)
+            return  # its end or suspension is being sent, or it is already stopping
+        _logger.warning("stopping %s attempt %d: %s", attempt.execution_id, attempt.attempt_index, why)
         self._on_stop(attempt)
 
 
 class Keeper:
-    """Runs duties in a thread, or on the caller's loop where there is no connection to open."""
+    """Runs duties in a thread, or on the caller's event loop if no second connection can be opened."""
 
     def __init__(self, duties: Iterable[Duty], open_: Open | None, shared: EngineBackend) -> None:
         self._duties = tuple(duties)
@@ -119,7 +119,7 @@ class Keeper:
         self._death.add_done_callback(_log_death)
 
     async def start(self) -> None:
-        """Begin; in a thread, when its connection is open."""
+        """Start the duties. With a thread, return when its connection is open."""
         if self._open is None:
             self._tasks = [asyncio.create_task(duty.run(self._shared)) for duty in self._duties]
             for task in self._tasks:
@@ -132,13 +132,13 @@ class Keeper:
         await started
 
     async def failed(self) -> None:
-        """Return only by raising, when a duty has died."""
+        """Wait until a duty fails, then raise its error."""
         await asyncio.shield(self._death)
 
     async def stop(self) -> None:
         if self._thread is not None and self._thread.is_alive():
             if self._loop is not None and self._enough is not None:
-                with contextlib.suppress(RuntimeError):  # its loop is closed: it is on its way out
+                with contextlib.suppress(RuntimeError):  # its loop is closed: the thread is ending
                     self._loop.call_soon_threadsafe(self._enough.set)
             await asyncio.to_thread(self._thread.join)
         for task in self._tasks:
@@ -154,7 +154,7 @@ class Keeper:
 
         try:
             asyncio.run(self._serve(lambda: loop.call_soon_threadsafe(tell, None)))
-        except BaseException as error:  # who starts us must not wait for ever
+        except BaseException as error:  # `start` must not wait forever
             loop.call_soon_threadsafe(tell, error)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
@@ -173,11 +173,11 @@ class Keeper:
             for task in (*tasks, ending):
                 task.cancel()
             for task in done - {ending}:
-                task.result()  # a duty never ends by itself
+                task.result()  # duties do not return: raise the error
         finally:
             await backend.close()
 
 
 def _log_death(death: asyncio.Future[None]) -> None:
     if not death.cancelled() and (error := death.exception()) is not None:
-        _logger.error("the keeper of the leases has died; the leases will be lost", exc_info=error)
+        _logger.error("the heartbeat thread failed; leases will expire", exc_info=error)

@@ -1,8 +1,8 @@
-"""Where work was heard of, and whose turn it is: weighted fair sharing between the lanes of one worker.
+"""Places that may have work, and weighted fair sharing between the lanes of one worker.
 
-A place is a lane in a partition. It is remembered from the moment work was announced there until a claim comes back
-with less than it asked for. Every lane has a virtual time that grows with what it was given, divided by its weight; the
-lane that is furthest behind goes first, so nobody starves. What a lane does not use while it has no work is not saved.
+A place is a lane in a partition. It is remembered from the announcement of work until a claim returns less than it
+asked for. Every lane has a virtual time that grows with the number of claimed attempts divided by its weight. The lane
+with the lowest virtual time goes first, so no lane starves. A lane without work does not save up its share.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from flowfabric.core.ids import LaneId
 from flowfabric.core.partition import Partition
 
-# Claims of one place that may be out at once: a second one only where the last was answered in full.
+# Claims of one place that may be out at once: a second one only if the last one got all it asked for.
 _AT_ONCE = 2
 
 
@@ -25,10 +25,10 @@ class Place:
         self.lane = lane
         self.partition = partition
         self.tag = partition.tag
-        self.heard = 0  # how often; a claim that was out meanwhile proves nothing
+        self.heard = 0  # announcements; a claim sent before the latest one does not prove an empty place
         self.asked = 0  # claims that are out
-        self.rich = False  # the last claim was answered in full
-        self.paused = False  # a claim failed; it is asked again later
+        self.rich = False  # the last claim got all it asked for
+        self.paused = False  # a claim failed; wait for `resume`
 
     @property
     def worth_asking(self) -> bool:
@@ -36,7 +36,7 @@ class Place:
 
 
 class Lane:
-    """One lane: its weight, what it was given, and the places to remember, the next one first."""
+    """One lane: its weight, its virtual time, and the places that may have work, the next one first."""
 
     __slots__ = ("known", "lane_id", "places", "virtual_time", "weight")
 
@@ -60,7 +60,7 @@ class Lane:
         self.places[tag] = place
 
     def next_place(self) -> Place | None:
-        """A place worth asking; it goes to the end of the line."""
+        """The next place to claim at; it moves to the end of the queue."""
         for place in self.places.values():
             if place.worth_asking:
                 if len(self.places) > 1:
@@ -70,7 +70,7 @@ class Lane:
 
 
 class Ask:
-    """A claim that is out: how many were asked for, where, and what had been heard by then."""
+    """A claim that is out: place, count, and the announcements up to then."""
 
     __slots__ = ("count", "for_slots", "heard", "place")
 
@@ -86,7 +86,7 @@ class Lanes:
 
     def __init__(self, weights: Mapping[LaneId, int], *, largest: int) -> None:
         self._lanes = {lane_id: Lane(lane_id, weight) for lane_id, weight in weights.items()}
-        self._largest = largest  # how many one claim may ask for
+        self._largest = largest  # most attempts of one claim
 
     def hear(self, where: Iterable[tuple[LaneId, Partition]]) -> None:
         for lane_id, partition in where:
@@ -102,11 +102,11 @@ class Lanes:
         return any(lane.has_work for lane in self._lanes.values())
 
     def next(self, free: int) -> Ask | None:
-        """The next claim to make with so many free slots; None when there is none to make."""
+        """The next claim for this many free slots, or None."""
         waiting = [lane for lane in self._lanes.values() if lane.has_work]
         if not waiting:
             return None
-        # A lane whose claims are out must not be overtaken by more than a claim.
+        # Other lanes must not overtake a lane whose claims are out by more than one claim.
         behind = min(lane.virtual_time for lane in waiting)
         for lane in sorted(waiting, key=lambda lane: lane.virtual_time):
             if lane.virtual_time - behind > self._largest / lane.weight:
@@ -124,7 +124,7 @@ class Lanes:
         return min(free, self._largest, -(-free * lane.weight // whole))
 
     def ask_for_slots(self, place: Place, count: int) -> Ask:
-        """A claim of the slots that endings leave; its answer says nothing about the work there."""
+        """A claim for slots that ends have freed; its answer does not tell whether the place is empty."""
         return self._ask(place, count, for_slots=True)
 
     def _ask(self, place: Place, count: int, *, for_slots: bool = False) -> Ask:
@@ -132,7 +132,7 @@ class Lanes:
         return Ask(place, count, for_slots=for_slots)
 
     def answered(self, ask: Ask, got: int) -> None:
-        """A claim came back with so many."""
+        """A claim returned `got` attempts."""
         place, missing = ask.place, ask.count - got
         if ask.for_slots:
             place.lane.virtual_time -= missing / place.lane.weight
@@ -147,7 +147,7 @@ class Lanes:
             place.lane.places.pop(place.tag, None)
 
     def failed(self, ask: Ask) -> None:
-        """A claim had no answer; the place is left alone until `resume`."""
+        """A claim failed; the place is paused until `resume`."""
         place = ask.place
         place.asked -= not ask.for_slots
         place.lane.virtual_time -= ask.count / place.lane.weight
@@ -158,7 +158,7 @@ class Lanes:
         place.paused = False
 
     def _catch_up(self, lane: Lane) -> None:
-        """Start where the others are: a lane that had no work has no claim on what they got."""
+        """Set the virtual time to that of the other lanes: a lane without work does not save up its share."""
         others = [each.virtual_time for each in self._lanes.values() if each is not lane and each.has_work]
         if others:
             lane.virtual_time = max(lane.virtual_time, min(others))

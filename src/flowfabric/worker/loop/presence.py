@@ -1,4 +1,4 @@
-"""The worker in the store's list of workers: registered, alive, and taken off when it stops."""
+"""The worker's entry in the store's list of workers: register, heartbeat, remove."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _logger: Final = logging.getLogger("flowfabric.worker")
 
 
 class Presence:
-    """Shows that the worker lives."""
+    """Registers the worker and sends its heartbeats."""
 
     def __init__(self, settings: WorkerSettings) -> None:
         self._settings = settings
@@ -42,7 +42,7 @@ class Presence:
             await self.beat(backend)
 
     async def beat(self, port: WorkerPort) -> None:
-        """A sign of life; who was taken for dead registers again."""
+        """Send a heartbeat; register again if the store has removed the worker."""
         args = c.HeartbeatWorkerArgs(
             namespace=self._settings.namespace, worker_instance_id=self._settings.worker_instance_id
         )
@@ -50,7 +50,7 @@ class Presence:
             if isinstance(await port.heartbeat_worker(args), c.WorkerNotRegistered):
                 await self.register(port)
         except FlowFabricError as error:
-            _logger.warning("the worker could not show that it lives: %s", error)
+            _logger.warning("heartbeat failed: %s", error)
 
     async def leave(self, port: WorkerPort) -> None:
         args = c.MarkWorkerDeadArgs(
@@ -61,4 +61,4 @@ class Presence:
         try:
             await port.mark_worker_dead(args)
         except FlowFabricError as error:
-            _logger.warning("the worker could not take itself off the list: %s", error)
+            _logger.warning("could not remove the worker from the list of workers: %s", error)

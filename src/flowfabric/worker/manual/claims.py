@@ -1,4 +1,4 @@
-"""Leases by hand: for programs that take grants from a scheduler. `Worker` does all of this by itself."""
+"""Claim attempts by hand, for programs that get grants from a scheduler. `Worker` does this by itself."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from flowfabric.worker.manual.task import ClaimedTask
 
 
 class Claims:
-    """Uses grants in the name of one worker instance. With `renew` the leases are renewed until they are given up."""
+    """Uses grants for one worker instance. With `renew`, leases are renewed in the background until the task ends."""
 
     def __init__(
         self,
@@ -30,7 +30,7 @@ class Claims:
         self._renew = renew
 
     async def claim_from_grant(self, lane_id: LaneId, grant: c.ClaimGrant) -> ClaimedTask:
-        """Start a new attempt with the grant, or go on with the interrupted one if there is one."""
+        """Start a new attempt with the grant, or resume the interrupted one."""
         request = self._request(grant.execution_id, lane_id)
         claimed: c.ClaimedExecution | c.ClaimedResumedExecution
         try:
@@ -42,7 +42,7 @@ class Claims:
         return await self._task(lane_id, claimed.execution_id, claimed.attempt_index, claimed.fence)
 
     async def claim_from_resume_grant(self, grant: c.ResumeGrant) -> ClaimedTask:
-        """Go on with the interrupted attempt that the grant is for."""
+        """Resume the interrupted attempt that the grant is for."""
         args = c.ClaimResumedExecutionArgs(**self._request(grant.execution_id, grant.lane_id))
         claimed = await self._backend.claim_resumed_execution(args)
         return await self._task(grant.lane_id, claimed.execution_id, claimed.attempt_index, claimed.fence)
@@ -50,7 +50,10 @@ class Claims:
     async def claim_from_reclaim_grant(
         self, grant: c.ReclaimGrant, *, max_reclaim_count: int | None = None
     ) -> ClaimedTask | c.NotReclaimable | c.ReclaimCapExceeded | c.GrantNotFound:
-        """Replace the attempt whose lease was lost; the other outcomes have changed nothing, or ended it at the cap."""
+        """Replace the attempt whose lease was lost.
+
+        ReclaimCapExceeded: the execution has ended. NotReclaimable and GrantNotFound: nothing changed.
+        """
         request = self._request(grant.execution_id, grant.lane_id)
         result = await self._backend.reclaim_execution(
             c.ReclaimExecutionArgs(**request, attempt_id=AttemptId.new(), max_reclaim_count=max_reclaim_count)

@@ -1,10 +1,8 @@
-"""One attempt by hand: its holder ends it once, and is told when the lease is gone. `Worker` does that by itself."""
+"""One attempt driven by hand: the caller renews its lease and ends it once. `Worker` does both by itself."""
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import weakref
 from collections.abc import Coroutine, Sequence
 from typing import Any, Final, TypedDict, TypeVar, Unpack
 
@@ -21,9 +19,9 @@ from flowfabric.core.ids import (
     WaitpointKey,
 )
 from flowfabric.core.policy import TimeoutBehavior
-from flowfabric.errors import Conflict, FlowFabricError, InvalidInput, NotFound, Unavailable
-from flowfabric.worker.attempts.attempt import UNHEALTHY_AFTER
+from flowfabric.errors import FlowFabricError, InvalidInput, Unavailable
 from flowfabric.worker.durable.signal_waits import bindings
+from flowfabric.worker.manual.lease import ManualLease
 
 T = TypeVar("T")
 
@@ -33,7 +31,7 @@ _DAY_MS: Final = 86_400_000
 
 
 class SuspendOptions(TypedDict, total=False):
-    """The rest of a suspension, as SuspendExecutionArgs has it."""
+    """Further fields of SuspendExecutionArgs."""
 
     resume_policy: c.ResumePolicy
     reason_code: c.SuspensionReasonCode
@@ -47,7 +45,7 @@ class SuspendOptions(TypedDict, total=False):
 
 
 class FrameOptions(TypedDict, total=False):
-    """The rest of a frame, as AppendFrameArgs has it."""
+    """Further fields of AppendFrameArgs."""
 
     encoding: str | None
     correlation_id: str | None
@@ -60,7 +58,7 @@ class FrameOptions(TypedDict, total=False):
 
 
 class ClaimedTask:
-    """An attempt that its holder drives. It is ended once; after that every call is refused here already."""
+    """An attempt that the caller drives and ends once; every later call raises InvalidInput without a store call."""
 
     def __init__(
         self,
@@ -72,53 +70,32 @@ class ClaimedTask:
         context: c.ExecutionContext,
         lease_ttl_ms: int,
     ) -> None:
-        self._ended = False  # before anything can fail: __del__ reads it
-        self._renewal: asyncio.Task[None] | None = None
+        self._ended = True  # until everything is set: __del__ reads it
         self._backend = backend
-        self._context = context
-        self._lease_ttl_ms = lease_ttl_ms
-        self._failures = 0
-        self._lost: FlowFabricError | None = None
-        self.execution_id = execution_id
-        self.attempt_index = attempt_index
-        self.fence = fence
-        self.lane_id = lane_id
-
-    @property
-    def attempt_id(self) -> AttemptId:
-        return self.fence.attempt_id
-
-    @property
-    def lease_id(self) -> LeaseId:
-        return self.fence.lease_id
-
-    @property
-    def lease_epoch(self) -> int:
-        return self.fence.lease_epoch
-
-    @property
-    def input_payload(self) -> bytes:
-        return self._context.input_payload
-
-    @property
-    def execution_kind(self) -> str:
-        return self._context.execution_kind
-
-    @property
-    def tags(self) -> dict[str, str]:
-        return dict(self._context.tags)
+        self._lease = ManualLease(backend, execution_id, attempt_index, fence, lease_ttl_ms)
+        self.execution_id: ExecutionId = execution_id
+        self.execution_kind: str = context.execution_kind
+        self.input_payload: bytes = context.input_payload
+        self.tags: dict[str, str] = dict(context.tags)
+        self.lane_id: LaneId = lane_id
+        self.attempt_index: int = attempt_index
+        self.attempt_id: AttemptId = fence.attempt_id
+        self.lease_id: LeaseId = fence.lease_id
+        self.lease_epoch: int = fence.lease_epoch
+        self.fence: c.LeaseFence = fence
+        self._ended = False
 
     @property
     def is_lease_healthy(self) -> bool:
-        """Look at it before anything that cannot be undone: False once the lease is lost, or three renewals failed."""
-        return self._lost is None and self._failures < UNHEALTHY_AFTER
+        """Check it before a side effect that cannot be undone: False once the lease is lost, or 3 renewals failed."""
+        return self._lease.is_healthy
 
     @property
     def consecutive_renewal_failures(self) -> int:
-        return self._failures
+        return self._lease.failures
 
     async def inputs(self) -> list[c.ExecutionInput]:
-        """What the upstreams of a flow's member give to it, in the order of its edges; nothing outside of flows."""
+        """The results of the upstream members in a flow, in the order of the edges; empty outside of flows."""
         return await self._backend.read_execution_inputs(self.execution_id)
 
     async def complete(
@@ -152,7 +129,7 @@ class ClaimedTask:
         return await self._end(self._backend.cancel_execution(args))
 
     async def delay_execution(self, delay_until: int) -> c.DelayExecutionResult:
-        """active -> delayed; the same attempt goes on later."""
+        """active -> delayed; the same attempt resumes at `delay_until`."""
         args = c.DelayExecutionArgs(execution_id=self.execution_id, fence=self.fence, delay_until=delay_until)
         return await self._end(self._backend.delay_execution(args))
 
@@ -169,10 +146,10 @@ class ClaimedTask:
         suspension_id: SuspensionId | None = None,
         **options: Unpack[SuspendOptions],
     ) -> c.SuspendExecutionResult:
-        """active -> suspended, which ends the task; when early signals suffice, it goes on with its lease.
+        """active -> suspended, which ends the task; if early signals satisfy the condition, it keeps its lease.
 
-        Without `waitpoints` there is a new one for each key that the condition names. To be able to say it again after
-        a lost connection, give it an idempotency key.
+        Without `waitpoints` a new one is made for each key in the condition. Pass an idempotency key to be able to
+        repeat the call after a lost connection.
         """
         self._check_open()
         args = c.SuspendExecutionArgs(
@@ -184,8 +161,8 @@ class ClaimedTask:
             resume_condition=resume_condition,
             **options,
         )
-        was_renewed = self._renewal is not None
-        self.stop_renewal()  # one that comes behind it would be refused
+        was_renewed = self._lease.is_renewed
+        self.stop_renewal()  # a renewal after the suspension would be refused
         try:
             result = await self._backend.suspend_execution(args)
             if isinstance(result, c.ExecutionSuspended):
@@ -198,7 +175,7 @@ class ClaimedTask:
     async def create_pending_waitpoint(
         self, waitpoint_key: str | None = None, *, expires_in_ms: int = _DAY_MS
     ) -> c.CreatePendingWaitpointResult:
-        """A waitpoint ahead of the suspension: bind it there with PendingWaitpoint, and what came early counts."""
+        """Make a waitpoint before the suspension. Bind it there with PendingWaitpoint; signals may come before that."""
         self._check_open()
         waitpoint_id = WaitpointId.new()
         args = c.CreatePendingWaitpointArgs(
@@ -212,7 +189,7 @@ class ClaimedTask:
         return await self._backend.create_pending_waitpoint(args)
 
     async def resume_signals(self) -> tuple[c.ResumeSignal, ...]:
-        """The signals that ended the latest suspension of this attempt; none when something else did."""
+        """The signals that ended the latest suspension of this attempt; empty if it ended otherwise."""
         found: list[c.ResumeSignal] = []
         after = None
         while True:
@@ -226,23 +203,9 @@ class ClaimedTask:
                 return tuple(found)
 
     async def renew_lease(self) -> c.RenewLeaseResult:
-        """Keep the lease for another `lease_ttl_ms`."""
+        """Extend the lease by `lease_ttl_ms` from now."""
         self._check_open()
-        args = c.RenewLeaseArgs(
-            execution_id=self.execution_id,
-            attempt_index=self.attempt_index,
-            fence=self.fence,
-            lease_ttl_ms=self._lease_ttl_ms,
-        )
-        try:
-            result = await self._backend.renew_lease(args)
-        except FlowFabricError as error:
-            self._failures += 1
-            if isinstance(error, Conflict | NotFound):
-                self._lost = error
-            raise
-        self._failures = 0
-        return result
+        return await self._lease.renew()
 
     async def update_progress(self, pct: int | None = None, message: str | None = None) -> c.UpdateProgressResult:
         self._check_open()
@@ -255,7 +218,7 @@ class ClaimedTask:
     async def append_frame(
         self, frame_type: str, payload: bytes, metadata_json: str | None = None, **options: Unpack[FrameOptions]
     ) -> c.AppendFrameResult:
-        """Add a frame to the attempt's stream; repeated, it adds another."""
+        """Append a frame to the attempt's stream; a repeated call appends another frame."""
         self._check_open()
         return await self._backend.append_frame(
             c.AppendFrameArgs(
@@ -270,17 +233,14 @@ class ClaimedTask:
         )
 
     def start_renewal(self) -> None:
-        """Renew in the background, three times within the life of the lease, until it is ended or lost."""
-        if self._renewal is None:
-            self._renewal = asyncio.create_task(_renew(weakref.ref(self), self._lease_ttl_ms / 3000))
+        """Renew in the background, three times per lease lifetime, until the task ends or the lease is lost."""
+        self._lease.start_renewal()
 
     def stop_renewal(self) -> None:
-        if self._renewal is not None:
-            self._renewal.cancel()
-            self._renewal = None
+        self._lease.stop_renewal()
 
     async def _end(self, call: Coroutine[Any, Any, T]) -> T:
-        """An end that the store has answered is the end, even a refusal; after a lost connection it can be repeated."""
+        """Any answer of the store ends the task, a refusal too; after a lost connection the call can be repeated."""
         try:
             self._check_open()
         except InvalidInput:
@@ -301,24 +261,9 @@ class ClaimedTask:
 
     def _check_open(self) -> None:
         if self._ended:
-            raise InvalidInput("task", self.execution_id, "has been ended; claim it again to go on")
+            raise InvalidInput("task", self.execution_id, "has ended; claim it again to continue")
 
     def __del__(self) -> None:
         if not self._ended:
             _logger.warning("%s was dropped without an end; its lease will expire", self.execution_id)
-        if self._renewal is not None and not self._renewal.get_loop().is_closed():
-            self._renewal.cancel()
-
-
-async def _renew(task: weakref.ref[ClaimedTask], every_s: float) -> None:
-    """Renew while somebody has the task; it does not keep the task alive, so that a dropped one is noticed."""
-    while True:
-        await asyncio.sleep(every_s)
-        held = task()
-        if held is None or held._lost is not None:
-            return
-        try:
-            await held.renew_lease()
-        except FlowFabricError as error:
-            _logger.warning("the lease of %s was not renewed: %s", held.execution_id, error)
-        del held
+            self._lease.stop_renewal()

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
 
 import pytest
 
@@ -11,51 +10,9 @@ from flowfabric.core import contracts as c
 from flowfabric.core.contracts import batch as b
 from flowfabric.core.partition import Partition, PartitionFamily
 from flowfabric.errors import BackendUnavailable, ScriptFault
-from flowfabric.worker.attempts.attempt import Attempt
-from flowfabric.worker.loop import claim_loop
-from flowfabric.worker.loop.claim_loop import Ending, Rounds
-from flowfabric.worker.loop.end_calls import completion
-from flowfabric.worker.loop.lanes import Ask
-from flowfabric.worker.stats import WorkerStats
-from tests.worker_fakes import HERE, LANE, FakeBatches, accepted, claimed_work, settings, settle
+from tests.worker_fakes import HERE, FakeBatches, Floor, accepted, claimed_work, settle
 
 ELSEWHERE = Partition(PartitionFamily.FLOW, 8)
-
-
-class Floor:
-    """Takes what is claimed, and holds it until the test ends it."""
-
-    def __init__(self, port: FakeBatches, **changes: Any) -> None:
-        self.running: list[Attempt] = []
-        self.answers: list[b.FinishOutcome] = []
-        self.rounds = Rounds(
-            port,  # type: ignore[arg-type]
-            settings(**changes),
-            WorkerStats(),
-            occupied=lambda: len(self.running),
-            on_claimed=self._claimed,
-            on_finished=self._finished,
-            on_return=lambda: None,
-        )
-
-    def _claimed(self, works: Sequence[b.ClaimedWork], ask: Ask, sent_at: float) -> None:
-        self.running += [attempt_of(work) for work in works]
-
-    def _finished(self, endings: Sequence[Ending], results: Sequence[b.FinishOutcome]) -> None:
-        self.answers += results
-
-    def hear(self, partition: Partition = HERE) -> None:
-        self.rounds.lanes.hear([(LANE, partition)])
-        self.rounds.turn_soon()
-
-    def end(self, count: int, payload: bytes = b"null") -> None:
-        for _ in range(count):
-            attempt = self.running.pop(0)
-            self.rounds.finish(attempt, completion(attempt.execution_id, attempt.fence, payload))
-
-
-def attempt_of(work: b.ClaimedWork) -> Attempt:
-    return Attempt(work, None, LANE, 0.0, 0.0)  # type: ignore[arg-type]
 
 
 def plenty(args: b.FinishExecutionsArgs) -> b.FinishExecutionsResult:
@@ -79,10 +36,10 @@ def some(count: int) -> Callable[[b.FinishExecutionsArgs], b.FinishExecutionsRes
 async def test_nothing_is_sent_while_nothing_happens() -> None:
     port = FakeBatches()
     floor = Floor(port)
-    floor.rounds.turn_soon()
+    floor.turns.soon()
     await settle()
     assert port.calls == []
-    assert floor.rounds.is_quiet
+    assert floor.loop.is_quiet
 
 
 async def test_announced_work_is_claimed_up_to_the_free_slots() -> None:
@@ -160,7 +117,7 @@ async def test_at_most_two_calls_of_a_partition_are_out_and_the_rest_waits_toget
     assert [len(call.finish) for call in port.calls] == [1, 1]
     await port.let_one_go()
     assert [len(call.finish) for call in port.calls] == [1, 1, 4]
-    await floor.rounds.close()
+    await floor.loop.close()
 
 
 async def test_partitions_are_called_apart() -> None:
@@ -183,18 +140,17 @@ async def test_no_more_is_claimed_once_claiming_has_stopped() -> None:
     floor = Floor(port, concurrency=4)
     floor.hear()
     await settle()
-    floor.rounds.claiming = False
+    floor.planner.claiming = False
     port.calls.clear()
     floor.end(4)
     await settle()
     assert [call.claim for call in port.calls] == [None]
-    assert floor.rounds.is_quiet
+    assert floor.loop.is_quiet
 
 
-async def test_endings_that_the_store_could_not_take_are_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(claim_loop, "_PAUSE_S", 0)
+async def test_endings_that_the_store_could_not_take_are_sent_again() -> None:
     port = FakeBatches(some(2))
-    floor = Floor(port, concurrency=4)
+    floor = Floor(port, concurrency=4, retry_pause_ms=0)
     floor.hear()
     await settle()
     port.answer = lambda _: BackendUnavailable("gone", sent=True)
@@ -202,18 +158,17 @@ async def test_endings_that_the_store_could_not_take_are_sent_again(monkeypatch:
     while len(port.calls) < 4:
         await settle()
     assert floor.answers == []
-    assert not floor.rounds.is_quiet
+    assert not floor.loop.is_quiet
     port.answer = accepted
     while not floor.answers:
         await settle()
     assert len(floor.answers) == 2
-    assert floor.rounds.is_quiet
+    assert floor.loop.is_quiet
 
 
-async def test_an_ending_that_breaks_a_call_spoils_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(claim_loop, "_PAUSE_S", 0)
+async def test_an_ending_that_breaks_a_call_spoils_no_other() -> None:
     port = FakeBatches(some(3))
-    floor = Floor(port, concurrency=4)
+    floor = Floor(port, concurrency=4, retry_pause_ms=0)
     floor.hear()
     await settle()
     poison = floor.running[1].execution_id
@@ -228,13 +183,12 @@ async def test_an_ending_that_breaks_a_call_spoils_no_other(monkeypatch: pytest.
         await settle()
     assert sum(isinstance(answer, c.ExecutionCompleted) for answer in floor.answers) == 2
     assert sum(isinstance(answer, ScriptFault) for answer in floor.answers) == 1
-    assert floor.rounds.is_quiet
+    assert floor.loop.is_quiet
 
 
-async def test_a_claim_that_failed_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(claim_loop, "_PAUSE_S", 0)
+async def test_a_claim_that_failed_is_made_again() -> None:
     port = FakeBatches(lambda _: BackendUnavailable("gone", sent=False))
-    floor = Floor(port, concurrency=4)
+    floor = Floor(port, concurrency=4, retry_pause_ms=0)
     floor.hear()
     while len(port.calls) < 3:
         await settle()
@@ -251,14 +205,14 @@ async def test_a_store_that_takes_no_endings_gets_no_more_to_end() -> None:
     port.holding = True
     for _ in range(60):
         floor.end(len(floor.running))
-        floor.running += [attempt_of(claimed_work()) for _ in range(4)]
+        floor.run(*(claimed_work() for _ in range(4)))
         await settle()
     assert sum(len(call.finish) for call in port.calls) < 60 * 4
     calls = len(port.calls)
     floor.end(4)
     await settle()
     assert len(port.calls) == calls
-    await floor.rounds.close()
+    await floor.loop.close()
 
 
 @pytest.mark.parametrize("limited", [True, False])

@@ -1,7 +1,7 @@
-"""What is sent for an attempt, made without checking again what came from the store.
+"""Arguments of store calls, made without validating values that came from the store.
 
-A contract checks each of its fields when it is built, which costs more than running a small handler. The values here
-are those of a claim, so they are put into a copy of one that was checked.
+A contract validates each field when it is built, which costs more than running a small handler. The values here come
+from a claim, so they are set in a copy of a validated template.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def like(template: T) -> T:
 
 
 def completion(execution_id: ExecutionId, fence: c.LeaseFence, payload: bytes) -> c.CompleteExecutionArgs:
-    """`payload` is what Task.encode_result answered, which has checked its size."""
+    """`payload` comes from Task.encode_result, which has checked its size."""
     args = like(_COMPLETE)
     force_setattr(args, "execution_id", execution_id)
     force_setattr(args, "fence", fence)
@@ -59,7 +59,7 @@ def renewal(execution_id: ExecutionId, attempt_index: int, fence: c.LeaseFence, 
 def frames_of(
     execution_id: ExecutionId, attempt_index: int, fence: c.LeaseFence, first_number: int, frames: tuple[c.Frame, ...]
 ) -> c.AppendFramesArgs:
-    """`frames` are within their bounds."""
+    """`frames` must be within their bounds."""
     args = like(_APPEND)
     force_setattr(args, "execution_id", execution_id)
     force_setattr(args, "attempt_index", attempt_index)
@@ -70,7 +70,7 @@ def frames_of(
 
 
 def claim_for(template: b.ClaimExecutionsArgs, count: int, park: int | None) -> b.ClaimExecutionsArgs:
-    """The same claim for other counts, which are within their bounds."""
+    """The same claim for other counts, which must be within their bounds."""
     args = like(template)
     force_setattr(args, "count", count)
     force_setattr(args, "park", park)

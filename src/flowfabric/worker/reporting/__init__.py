@@ -1,0 +1,1 @@
+"""Everything a worker sends for its attempts: ends, progress, frames."""
