@@ -14,9 +14,9 @@ async def summarise(topic: str, words: int) -> str:
 
 async def main() -> None:
     async with (
-        Fabric.connect("embedded://") as fabric,  # a Valkey of its own; or valkey://host:6379
-        Engine(fabric.backend),  # retries, time-outs, lost workers; elsewhere: `flowfabric engine`
-        worker.working(fabric.backend),  # elsewhere: `flowfabric worker`, in as many processes as you like
+        Fabric.connect("embedded://") as fabric,  # a private Valkey; or valkey://host:6379
+        Engine(fabric.backend),  # retries, timeouts, lost workers; or `flowfabric engine`
+        worker.working(fabric.backend),  # or `flowfabric worker`, in many processes
     ):
         handle = await fabric.submit(summarise, "tides", words=4)
         print(await handle.result(timeout=10))
