@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
 
 from flowfabric.backends.valkey.library.bundle import LIBRARY_VERSION, build, bundle
-from flowfabric.backends.valkey.library.contract import parse_contract, uses_of
+from flowfabric.backends.valkey.library.contract import FunctionSpec, parse_contract, uses_of
 from flowfabric.errors import CODES
 from tests.lua.sources import FUNCTIONS, MODULES, code_of
 
@@ -40,62 +41,71 @@ FOLLOWING = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("operation", FUNCTIONS)
-def test_every_code_a_header_names_is_known(operation: str) -> None:
-    assert set(bundle().functions[operation].errors) <= CODES.keys()
+def beyond_headers(written: Callable[[str], set[str]], named: Callable[[FunctionSpec], Iterable[str]]) -> set[str]:
+    """What functions write and their headers do not name, as `operation: word`."""
+    return {
+        f"{operation}: {word}"
+        for operation in FUNCTIONS
+        for word in written(code_of(FUNCTIONS[operation])) - set(named(bundle().functions[operation]))
+    }
 
 
-@pytest.mark.parametrize("operation", FUNCTIONS)
-def test_every_code_a_function_writes_is_in_its_header(operation: str) -> None:
-    written = set(re.findall(r'reply\.refuse\("(\w+)"', code_of(FUNCTIONS[operation])))
-    assert written <= set(bundle().functions[operation].errors)
+def test_every_code_a_header_names_is_known() -> None:
+    assert not {code for spec in bundle().functions.values() for code in spec.errors} - CODES.keys()
 
 
-@pytest.mark.parametrize("operation", FUNCTIONS)
-def test_every_event_a_function_writes_is_in_its_header(operation: str) -> None:
-    code = code_of(FUNCTIONS[operation])
-    written = set(re.findall(r'event = "(\w+)"', code)) | set(re.findall(r'event\.append\(x, "(\w+)"', code))
-    assert written <= set(bundle().functions[operation].events)
+def test_every_code_a_function_writes_is_in_its_header() -> None:
+    assert not beyond_headers(lambda code: set(re.findall(r'reply\.refuse\("(\w+)"', code)), lambda spec: spec.errors)
 
 
-@pytest.mark.parametrize("operation", FUNCTIONS)
-def test_whoever_can_end_an_execution_names_what_follows_in_its_flow(operation: str) -> None:
-    events = set(bundle().functions[operation].events)
-    if events & {"completed", "failed", "cancelled", "expired", "skipped"}:
-        assert events >= FOLLOWING
+def test_every_event_a_function_writes_is_in_its_header() -> None:
+    def written(code: str) -> set[str]:
+        return set(re.findall(r'event = "(\w+)"', code)) | set(re.findall(r'event\.append\(x, "(\w+)"', code))
+
+    assert not beyond_headers(written, lambda spec: spec.events)
 
 
-@pytest.mark.parametrize("name", [*FUNCTIONS, *MODULES])
-def test_uses_lists_exactly_the_modules_a_file_uses(name: str) -> None:
-    source = FUNCTIONS.get(name) or MODULES[name]
-    code = code_of(source)
-    used = {module for module in MODULES if re.search(rf"(?<![\w.]){module}\.\w", code) and module != name}
-    assert set(uses_of(source)) == used
+def test_whoever_can_end_an_execution_names_what_follows_in_its_flow() -> None:
+    ends = {"completed", "failed", "cancelled", "expired", "skipped"}
+    ending = {name: set(spec.events) for name, spec in bundle().functions.items() if ends & set(spec.events)}
+    assert ending
+    assert not {name: FOLLOWING - events for name, events in ending.items() if not events >= FOLLOWING}
 
 
-@pytest.mark.parametrize("name", MODULES)
-def test_only_the_clock_asks_for_the_time(name: str) -> None:
-    asks = '"TIME"' in MODULES[name]
-    assert asks == (name == "clock")
+def test_uses_lists_exactly_the_modules_a_file_uses() -> None:
+    wrong = {}
+    for name in (*FUNCTIONS, *MODULES):
+        source = FUNCTIONS.get(name) or MODULES[name]
+        code = code_of(source)
+        used = {module for module in MODULES if re.search(rf"(?<![\w.]){module}\.\w", code) and module != name}
+        if set(uses_of(source)) != used:
+            wrong[name] = set(uses_of(source)) ^ used
+    assert not wrong
 
 
-@pytest.mark.parametrize("operation", PUBLIC_ARITY)
-def test_public_positions_are_kept(operation: str) -> None:
-    keys, args = PUBLIC_ARITY[operation]
-    spec = bundle().functions[operation]
-    assert len(spec.keys) == keys
-    appended = spec.args[args:]
-    assert all(arg.optional or arg.default is not None or arg.rest for arg in appended)
+def test_only_the_clock_asks_for_the_time() -> None:
+    assert [name for name in MODULES if '"TIME"' in MODULES[name]] == ["clock"]
 
 
-@pytest.mark.parametrize("operation", FUNCTIONS)
-def test_a_function_refuses_before_it_writes(operation: str) -> None:
+def test_public_positions_are_kept() -> None:
+    wrong = []
+    for operation, (keys, args) in PUBLIC_ARITY.items():
+        spec = bundle().functions[operation]
+        appended = spec.args[args:]
+        if len(spec.keys) != keys or not all(arg.optional or arg.default is not None or arg.rest for arg in appended):
+            wrong.append(operation)
+    assert not wrong
+
+
+def test_a_function_refuses_before_it_writes() -> None:
     """Four paragraphs: after the first write no refusal follows."""
-    body = code_of(FUNCTIONS[operation]).rpartition("return function(")[2]
-    write = re.search(r"(transition\.apply|terminal\.finish|record\.(write|change)|\.consume\(|\.issue\()", body)
-    if write:
-        assert "reply.refuse" not in body[write.start() :]
-        assert "reply.invalid" not in body[write.start() :]
+    wrong = []
+    for operation, source in FUNCTIONS.items():
+        body = code_of(source).rpartition("return function(")[2]
+        write = re.search(r"(transition\.apply|terminal\.finish|record\.(write|change)|\.consume\(|\.issue\()", body)
+        if write and re.search(r"reply\.(refuse|invalid)", body[write.start() :]):
+            wrong.append(operation)
+    assert not wrong
 
 
 @pytest.mark.parametrize(
