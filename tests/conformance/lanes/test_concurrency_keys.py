@@ -369,7 +369,8 @@ async def test_items_of_one_batch_are_counted(driver: Driver) -> None:
 
 
 async def test_ten_thousand_of_one_key_do_not_delay_others(driver: Driver) -> None:
-    await submit(driver, [{"concurrency_key": "k"} for _ in range(10_000)])
+    for _ in range(10):  # a server takes so many at once
+        await submit(driver, [{"concurrency_key": "k"} for _ in range(1_000)])
     await driver.clock.advance(1)
     others = await submit(driver, [{} for _ in range(3)])
     taken = await ids_of(await driver.take(4))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from typing import Any
 
 import pytest
 
@@ -154,35 +153,6 @@ class TestConcurrency:
         assert [(await limits.quota_status(quota, kind)).running for kind in ("a", "b")] == [1, 1]
         await finish(limits, taken[0])
         assert len(await limits.driver.take(3)) == 1
-
-    async def test_a_lost_answer_to_an_offer_costs_no_slot(self, limits: Limits) -> None:
-        """The worker dies after the quota admitted it and before it claimed."""
-        quota = await limits.quota(max_concurrent=1)
-        x = await limits.submit(quotas=(quota,))
-        asking = limits.backend.ask_limits
-        limits.backend.ask_limits = dying(asking)  # type: ignore[method-assign]
-        with pytest.raises(Killed):
-            await limits.driver.take(1)
-        limits.backend.ask_limits = asking  # type: ignore[method-assign]
-        assert (await limits.quota_status(quota)).running == 1
-        assert await limits.driver.take(1) == [], "it is on offer to somebody"
-        await limits.driver.clock.advance(5_001)
-        drained = await limits.drain(x)
-        assert (await limits.quota_status(quota)).running == 0
-        assert drained.next_at_ms is None
-        assert ids(await limits.driver.take(1)) == [x.execution_id]
-
-
-class Killed(BaseException):
-    pass
-
-
-def dying(ask: Any) -> Any:
-    async def killed(*args: Any) -> Any:
-        await ask(*args)
-        raise Killed
-
-    return killed
 
 
 class TestDebts:
