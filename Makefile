@@ -63,7 +63,7 @@ constraints: ## write the versions that CI and `make setup` install: the newest 
 	rm -rf $(VENV)-newest
 
 soak: setup ## the long runs: many seeds of the model and race tests, crash loops
-	FLOWFABRIC_SOAK=1 $(BIN)/$(PYTEST) tests/conformance tests/integration tests/server -k "schemathesis or fuzz or model or race or composite or crash or failover or starvation or capabilities or stream_load or quota or accounting" -x
+	FLOWFABRIC_SOAK=1 $(BIN)/$(PYTEST) tests/conformance tests/valkey tests/integration tests/server -k "schemathesis or fuzz or model or race or composite or crash or failover or starvation or capabilities or stream_load or quota or accounting" -x
 
 bench: setup ## run the benchmarks: the price of a job, its growth, throughput and latency beside others, waits, streams, flows, idling
 	$(BIN)/python -m benchmarks.lifecycle

@@ -35,7 +35,7 @@ def state_machine() -> str:
         "# The state machine",
         "",
         "Printed from `flowfabric.core.rules.transitions`; `make docs` writes it, `make lint` compares it, and",
-        "`tests/conformance/test_state_table.py` calls every operation in every situation.",
+        "`tests/conformance/execution/test_state_table.py` calls every operation in every situation.",
         "",
         "## What the public sees",
         "",

@@ -1,38 +1,27 @@
-"""The servers of a test run, and the stores on them. Every test finds an empty store."""
+"""The stores of a test run. Every test finds an empty store; servers are started when a test first asks for one.
+
+Nothing heavy is imported here: a test of plain functions starts at once.
+"""
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-import valkey
-from hypothesis import HealthCheck, settings
 
-from flowfabric.backends.valkey.backend import ValkeyBackend
-from flowfabric.backends.valkey.embedded.server import EmbeddedServer
-from flowfabric.backends.valkey.library.bundle import bundle
-from flowfabric.config import Settings
-from flowfabric.core.partition import PartitionConfig
-from flowfabric.testing import ManualClock
-from tests.conformance.batched import BatchedBackend
-from tests.conformance.over_http import OverHttp
-from tests.http_server import stop_servers
-from tests.servers import (
-    TestCluster,
-    TestServer,
-    start_one_node_cluster,
-    start_standalone,
-    start_three_node_cluster,
-)
+if TYPE_CHECKING:
+    import valkey
+
+    from flowfabric.backends.valkey.backend import ValkeyBackend
+    from flowfabric.testing import ManualClock
+    from tests.servers import TestCluster, TestServer
+    from tests.stores.kinds import Stores
+    from tests.stores.probe import Probe, Store
 
 pytest_plugins = ["tests.secrets_in_logs", "tests.suites"]
-
-# How long an example takes says more about the machine than about the code.
-settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("patient")
 
 
 @pytest.hookimpl(optionalhook=True)  # whoever runs one test may do without xdist
@@ -41,13 +30,21 @@ def pytest_xdist_auto_num_workers() -> int:
     return (os.cpu_count() or 1) + 1
 
 
-# Where the conformance suites run: one server, one-node and three-node clusters, and the batch surface.
-TOPOLOGIES = ("embedded", "batched", "cluster", "three_nodes", "http")
+def pytest_pycollect_makemodule(module_path: Path) -> None:
+    """How long an example takes says more about the machine than about the code."""
+    if "hypothesis" in module_path.read_text():
+        from hypothesis import HealthCheck, settings
+
+        settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+        settings.load_profile("patient")
 
 
 @pytest.fixture(scope="session")
 def wire_server() -> Iterator[TestServer]:
     """A plain server with the released library, for callers that know only FCALL."""
+    from flowfabric.backends.valkey.library.bundle import bundle
+    from tests.servers import start_standalone
+
     with start_standalone() as server:
         server.call("FUNCTION", "LOAD", bundle().text)
         yield server
@@ -55,6 +52,9 @@ def wire_server() -> Iterator[TestServer]:
 
 @pytest.fixture(scope="session")
 def wire_cluster() -> Iterator[TestCluster]:
+    from flowfabric.backends.valkey.library.bundle import bundle
+    from tests.servers import start_one_node_cluster
+
     with start_one_node_cluster() as cluster:
         cluster.nodes[0].call("FUNCTION", "LOAD", bundle().text)
         yield cluster
@@ -63,6 +63,8 @@ def wire_cluster() -> Iterator[TestCluster]:
 @pytest.fixture(params=["standalone", "cluster"])
 def wire(request: pytest.FixtureRequest) -> Iterator[valkey.Valkey]:
     """Another program's connection, to a standalone server and to a one-node cluster that refuses cross-slot keys."""
+    import valkey
+
     if request.param == "standalone":
         port = request.getfixturevalue("wire_server").port
     else:
@@ -74,58 +76,34 @@ def wire(request: pytest.FixtureRequest) -> Iterator[valkey.Valkey]:
 
 
 @pytest.fixture(scope="session")
-def embedded_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    directory: Path = tmp_path_factory.mktemp("embedded")
-    server = asyncio.run(EmbeddedServer.join(directory))
-    yield f"embedded://{directory}"
-    asyncio.run(server.leave())
+def stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stores]:
+    from tests.stores.kinds import Stores
+
+    opened = Stores(tmp_path_factory.mktemp("stores"))
+    yield opened
+    opened.stop()
 
 
 @pytest.fixture(scope="session")
-def cluster_url() -> Iterator[str]:
-    with start_one_node_cluster() as cluster:
-        yield cluster.url
-
-
-@pytest.fixture(scope="session")
-def three_nodes_url() -> Iterator[str]:
-    with start_three_node_cluster() as cluster:
-        yield cluster.url
-
-
-@pytest.fixture(scope="session")
-def batched_url(embedded_url: str) -> str:
-    return embedded_url
-
-
-@pytest.fixture(scope="session")
-def http_url(embedded_url: str) -> Iterator[str]:
-    yield embedded_url
-    stop_servers()
-
-
-@pytest.fixture(params=TOPOLOGIES)
-def topology(request: pytest.FixtureRequest) -> str:
-    name: str = request.param
-    return name
-
-
-@pytest.fixture
-def store_url(request: pytest.FixtureRequest, topology: str) -> str:
-    url: str = request.getfixturevalue(f"{topology}_url")
+def embedded_url(stores: Stores) -> str:
+    url: str = stores.get("embedded").url
     return url
 
 
-def kind_of(topology: str) -> type[ValkeyBackend]:
-    return {"batched": BatchedBackend, "http": OverHttp}.get(topology, ValkeyBackend)
+@pytest.fixture
+def topology() -> str:
+    """The kind of store; suites that run on several give a fixture of this name with parameters."""
+    return "embedded"
 
 
-async def open_clean(url: str, kind: type[ValkeyBackend] = ValkeyBackend) -> ValkeyBackend:
-    """An empty store whose library has the manual clock, with one partition a lane on every topology."""
-    backend = await kind.open(Settings(url=url), bundle(manual_clock=True))
-    await backend.client.execute_on_primaries("FLUSHALL")
-    backend.partitions = PartitionConfig()  # the store's record went with the rest
-    return backend
+@pytest.fixture
+def store(stores: Stores, topology: str) -> Store:
+    return stores.get(topology)
+
+
+@pytest.fixture
+def store_url(store: Store) -> str:
+    return store.url
 
 
 @pytest.fixture
@@ -135,16 +113,18 @@ def lane_shards() -> int:
 
 
 @pytest.fixture
-async def backend(store_url: str, topology: str, lane_shards: int) -> AsyncIterator[ValkeyBackend]:
-    opened = await open_clean(store_url, kind_of(topology))
-    if lane_shards > 1:
-        await opened.close()
-        settings = Settings(url=store_url, lane_shards=lane_shards)
-        opened = await kind_of(topology).open(settings, bundle(manual_clock=True))
+async def probe(request: pytest.FixtureRequest, store: Store, lane_shards: int) -> AsyncIterator[Probe]:
+    """The store of this test, empty. Its time stands still for a test that has its clock."""
+    opened = await store.open(lane_shards=lane_shards, holds_clock="clock" in request.fixturenames)
     yield opened
     await opened.close()
 
 
 @pytest.fixture
-async def clock(backend: ValkeyBackend) -> ManualClock:
-    return await ManualClock.start(backend.client)
+def backend(probe: Probe) -> ValkeyBackend:
+    return probe.backend
+
+
+@pytest.fixture
+def clock(probe: Probe) -> ManualClock:
+    return probe.clock

@@ -13,16 +13,17 @@ from scripts.ci import in_ci
 _NOT_RUN = "not run: "
 _TOPOLOGIES = ("embedded", "batched", "cluster", "three_nodes", "http", "standalone")
 _SUITES = {
-    "conformance/test_state_table": "state table",
-    "conformance/test_model": "model",
-    "conformance/test_races": "races",
-    "conformance/test_bad_input": "bad input",
-    "conformance/test_events": "events",
+    "/test_state_table": "state table",
+    "/test_model": "model",
+    "/test_races": "races",
+    "/test_bad_input": "bad input",
+    "/test_events.py": "events",
     "conformance/": "conformance",
-    "lua/test_refusals": "refusals write nothing",
-    "lua/test_public_wire": "public wire, plain FCALL",
+    "refusals/": "refusals write nothing",
+    "valkey/wire/": "public wire, plain FCALL",
     "lua/test_library": "library handshake",
-    "lua/": "lua modules and headers",
+    "valkey/lua/": "lua modules and headers",
+    "valkey/": "valkey: keys, wire, listening",
     "integration/cluster/": "clusters, failover, migration",
     "integration/store/test_access": "ACL and TLS",
     "integration/worker/": "workers",
@@ -43,6 +44,13 @@ def not_run(reason: str) -> NoReturn:
     if in_ci():
         pytest.fail(f"{_NOT_RUN}{reason}; in CI everything runs", pytrace=False)
     pytest.skip(_NOT_RUN + reason)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "every_store: where the store's shape matters; runs on every kind of store")
+    config.addinivalue_line(
+        "markers", "needs(capability): left out on a store that lacks it; see tests/stores/probe.py"
+    )
 
 
 class Row:
@@ -93,3 +101,15 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Iterat
         terminalreporter.section("suites")
     for (suite, topology), row in sorted(rows.items()):
         terminalreporter.write_line(f"{suite:<28}{topology:<14}{row}", red=row.wanting)
+    if counted := _conformance(terminalreporter):
+        told = ", ".join(f"{topology} {counted[topology]}" for topology in _TOPOLOGIES if counted[topology])
+        terminalreporter.write_line(f"conformance tests per store: {told}")
+
+
+def _conformance(terminalreporter: pytest.TerminalReporter) -> Counter[str]:
+    """How many conformance tests ran on each kind of store."""
+    reports = [
+        each for found in terminalreporter.stats.values() for each in found if isinstance(each, pytest.TestReport)
+    ]
+    ran = [each.nodeid for each in reports if each.when == "call" and "conformance/" in each.nodeid]
+    return Counter(_row_of(nodeid)[1] for nodeid in ran)

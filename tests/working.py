@@ -17,7 +17,7 @@ from flowfabric.core.ids import ExecutionId, LaneId, Namespace
 from flowfabric.core.partition import lane_partitions
 from flowfabric.core.states import PublicState
 from flowfabric.testing import ManualClock
-from tests.conftest import open_clean
+from tests.valkey.probe import open_clean
 
 ENDS_WITHIN_MS = 60_000
 

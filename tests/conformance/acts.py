@@ -9,7 +9,6 @@ import msgspec
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, run_state_machine_as_test
 
-from flowfabric.backends.valkey.backend import ValkeyBackend
 from flowfabric.core import contracts as c
 from flowfabric.core.policy import ExecutionPolicy, FixedBackoff, RetryPolicy
 from flowfabric.core.rules.transitions import SITUATIONS, Situation
@@ -22,11 +21,9 @@ from flowfabric.core.states import (
     TerminalOutcome,
 )
 from flowfabric.errors import FlowFabricError
-from flowfabric.testing import ManualClock
 from tests.conformance.driver import Driver, Subject
-from tests.conformance.invariants import check_store
 from tests.conformance.model import MAX_RECLAIMS, MAX_REPLAYS, MAX_RETRIES, Execution
-from tests.conftest import kind_of, open_clean
+from tests.stores.probe import Store
 
 TTL, TIMEOUT, BACKOFF, DEADLINE = 1_000, 2_500, 300, 20_000
 POLICY = ExecutionPolicy(
@@ -40,22 +37,21 @@ REFUSED = "refused"
 class Acts(RuleBasedStateMachine):
     """What workers, operators and the engine do, each act on the store and on the model alike."""
 
-    url = ""
-    kind: type[ValkeyBackend] = ValkeyBackend
+    store: Store
 
     def __init__(self) -> None:
         super().__init__()
         self.runner = asyncio.Runner()
-        self.backend = self.run(open_clean(self.url, self.kind))
-        self.clock = self.run(ManualClock.start(self.backend.client))
-        self.driver = Driver(self.backend, self.clock)
+        self.probe = self.run(self.store.open())
+        self.backend, self.clock = self.probe.backend, self.probe.clock
+        self.driver = Driver(self.probe)
         self.model: dict[str, Execution] = {}
 
     def run(self, awaitable: Any) -> Any:
         return self.runner.run(awaitable)
 
     def teardown(self) -> None:
-        self.run(self.backend.close())
+        self.run(self.probe.close())
         self.runner.close()
 
     @property
@@ -244,7 +240,7 @@ class Acts(RuleBasedStateMachine):
 
     @invariant()
     def store_and_model_agree(self) -> None:
-        states = self.run(check_store(self.backend.client))
+        states = self.run(self.probe.check())
         assert states == {execution_id: m.state for execution_id, m in self.model.items()}
 
     @invariant()
@@ -254,9 +250,9 @@ class Acts(RuleBasedStateMachine):
             assert [attempt.attempt_index for attempt in attempts] == list(range(m.attempts))
 
 
-def agree(machine: type[Acts], url: str, topology: str, *, max_examples: int, step_count: int) -> None:
+def agree(machine: type[Acts], store: Store, *, max_examples: int, step_count: int) -> None:
     """Run the machine on this store."""
-    here = type(machine.__name__, (machine,), {"url": url, "kind": kind_of(topology)})
+    here = type(machine.__name__, (machine,), {"store": store})
     run_state_machine_as_test(
         here,
         settings=settings(

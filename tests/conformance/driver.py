@@ -6,8 +6,7 @@ import uuid
 from dataclasses import dataclass, field
 from typing import Any
 
-from flowfabric.backends.valkey.backend import ValkeyBackend
-from flowfabric.backends.valkey.library import keys
+from flowfabric.backends.ports import EngineBackend
 from flowfabric.core import contracts as c
 from flowfabric.core.contracts import batch as b
 from flowfabric.core.ids import (
@@ -21,10 +20,11 @@ from flowfabric.core.ids import (
     WorkerId,
     WorkerInstanceId,
 )
+from flowfabric.core.partition import Partition, lane_partitions
 from flowfabric.core.policy import ExecutionPolicy, FixedBackoff, RetryPolicy
 from flowfabric.core.rules.transitions import Situation
 from flowfabric.core.states import BlockingReason, StateVector
-from flowfabric.testing import ManualClock
+from tests.stores.probe import Probe
 
 LANE = LaneId("default")
 WORKER, INSTANCE = WorkerId("worker"), WorkerInstanceId("worker-1")
@@ -32,7 +32,6 @@ TTL = 30_000
 ATTEMPT_TIMEOUT = 20_000
 DEADLINE_IN = 3_600_000
 BACKOFF = 5_000
-_FLOW = FlowId("11111111-1111-4111-8111-111111111111")  # one without a record, for open dependencies
 RETRIES_JSON = f'{{"max_retries":100,"backoff":{{"type":"fixed","delay_ms":{BACKOFF}}}}}'
 RETRYING = ExecutionPolicy(retry_policy=RetryPolicy(max_retries=100, backoff=FixedBackoff(delay_ms=BACKOFF)))
 
@@ -59,9 +58,11 @@ class Subject:
 class Driver:
     """A worker, an operator and an engine in one, on a store whose clock we hold."""
 
-    def __init__(self, backend: ValkeyBackend, clock: ManualClock) -> None:
-        self.backend = backend
-        self.clock = clock
+    def __init__(self, probe: Probe, backend: EngineBackend | None = None) -> None:
+        """On the probe's own client, or on another one of the same store."""
+        self.probe = probe
+        self.backend = backend or probe.backend
+        self.clock = probe.clock
 
     def mint(self, lane: LaneId = LANE) -> ExecutionId:
         return ExecutionId.deterministic_for_lane(lane, self.backend.partitions, str(uuid.uuid4()))
@@ -158,22 +159,11 @@ class Driver:
 
     async def place_grant(self, x: Subject) -> None:
         """A grant for our worker, whatever the execution's state: claims must look for themselves."""
-        key = keys.claim_grant(x.execution_id)
-        fields = (
-            "worker_id",
-            WORKER,
-            "worker_instance_id",
-            INSTANCE,
-            "grant_expires_at",
-            self.clock.now_ms + 60_000,
-        )
-        await self.backend.client.execute("HSET", key, *fields, key=key)
+        await self.probe.place_grant(x.execution_id, WORKER, INSTANCE, self.clock.now_ms + 60_000)
 
     async def withdraw_grant(self, x: Subject) -> None:
         """As if none had been given; the record says until when one is out."""
-        key, core = keys.claim_grant(x.execution_id), keys.core(x.execution_id)
-        await self.backend.client.execute("DEL", key, key=key)
-        await self.backend.client.execute("HDEL", core, "claim_grant_until", key=core)
+        await self.probe.withdraw_grant(x.execution_id)
 
     async def run(self, x: Subject, **overrides: Any) -> Subject:
         """Grant and claim."""
@@ -269,13 +259,10 @@ class Driver:
 
     async def open_dependency(self, x: Subject) -> None:
         """Make it a member of some flow, with an edge into it that nothing resolves."""
-        core, group = keys.core(x.execution_id), keys.edge_group(x.execution_id.tag, _FLOW, x.execution_id)
-        await self.backend.client.execute("HSET", core, "flow_id", _FLOW, key=core)
-        await self.backend.client.execute("HSET", group, "n", 1, key=group)
+        await self.probe.open_dependency(x.execution_id)
 
     async def close_dependency(self, x: Subject) -> None:
-        group = keys.edge_group(x.execution_id.tag, _FLOW, x.execution_id)
-        await self.backend.client.execute("HSET", group, "group_state", "satisfied", key=group)
+        await self.probe.close_dependency(x.execution_id)
 
     def _owned(self, x: Subject, claimed: Any) -> Any:
         x.fence = claimed.fence
@@ -287,3 +274,8 @@ class Driver:
         from tests.conformance.situations import reach  # which knows how to suspend, on top of this module
 
         return await reach(self, situation, **given)
+
+
+def home(driver: Driver, lane: LaneId = LANE) -> Partition:
+    """The first partition of the lane."""
+    return lane_partitions(lane, driver.backend.partitions)[0]

@@ -10,8 +10,6 @@ from flowfabric.core import contracts as c
 from flowfabric.core.ids import EdgeId, ExecutionId, FlowId
 from flowfabric.core.states import PublicState
 from tests.conformance.driver import LANE, Driver, Subject
-from tests.conformance.flow_invariants import check_flows
-from tests.conformance.invariants import check_store
 
 # How an edge is drawn between two names.
 ARROWS = {
@@ -42,6 +40,7 @@ class Graph:
     def __init__(self, driver: Driver, flow_id: FlowId | None = None) -> None:
         self.driver = driver
         self.backend = driver.backend
+        self.probe = driver.probe
         self.flow_id = flow_id or FlowId(str(uuid.uuid4()))
         self.held: dict[str, Subject] = {}
         self.ids: dict[str, ExecutionId] = {}
@@ -135,8 +134,8 @@ class Graph:
         return {name: str(await self.state(name)) for name in self.ids}
 
     async def check(self) -> None:
-        await check_store(self.backend.client)
-        await check_flows(self.backend.client)
+        await self.driver.probe.check()
+        await self.driver.probe.check_flows()
 
     async def flow(self) -> c.FlowSnapshot:
         snapshot = await self.backend.describe_flow(self.flow_id)

@@ -176,11 +176,8 @@ class LimitedActs:
 
     async def pay_what_was_paid(self) -> None:
         """The store's list says what is still owed: whoever paid the rest, it counts from then on."""
-        key = f"ff:part:{self.partition.tag}:handovers"
-        entries = [
-            entry.decode().split(" ") for entry in (await self.backend.client.execute("ZRANGE", key, 0, -1, key=key))
-        ]
-        owed = {(entry[0], int(entry[3])) for entry in entries if entry[8] != "-"}
+        debts = await self.driver.probe.debts(self.partition)
+        owed = {(who, epoch) for who, epoch, is_spending in debts if is_spending}
         for debt in [each for each in self.debts if (each.who, each.epoch) not in owed]:
             self.budget.pay(debt)
             self.debts.remove(debt)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from flowfabric.backends.valkey.library import keys
 from flowfabric.core import contracts as c
 from flowfabric.core.contracts import batch as b
 from flowfabric.core.ids import BudgetId, QuotaPolicyId, ReservationId
@@ -21,6 +20,7 @@ class Limits:
     def __init__(self, driver: Driver) -> None:
         self.driver = driver
         self.backend = driver.backend
+        self.probe = driver.probe
 
     async def budget(
         self, hard: dict[str, int] | None = None, soft: dict[str, int] | None = None, **overrides: Any
@@ -128,10 +128,6 @@ class Limits:
 
     def partition(self, budget_id: BudgetId) -> Partition:
         return budget_partition(budget_id, self.backend.partitions)
-
-
-async def key_of(limits: Limits, budget_id: BudgetId) -> str:
-    return keys.budget(budget_id, limits.backend.partitions)
 
 
 def ids(subjects: list[Subject]) -> list[str]:

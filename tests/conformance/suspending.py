@@ -9,8 +9,8 @@ from flowfabric.core.conditions import ByName, ResumeCondition, Single
 from flowfabric.core.contracts import batch as b
 from flowfabric.core.ids import SignalId, SuspensionId, WaitpointId, WaitpointKey, WaitpointToken
 from flowfabric.core.tokens import Kid, SecretHex
-from tests.conformance.batched import partition_of
 from tests.conformance.driver import Driver, Subject
+from tests.stores.batched import partition_of
 
 KID, SECRET = Kid("k1"), SecretHex("ab" * 32)
 EXPIRES = 60_000
@@ -30,6 +30,7 @@ class Suspender:
     def __init__(self, driver: Driver) -> None:
         self.driver = driver
         self.backend = driver.backend
+        self.probe = driver.probe
 
     async def seed(self, kid: Kid = KID, secret: SecretHex = SECRET) -> c.SeedOutcome:
         return await self.backend.seed_waitpoint_hmac_secret(c.SeedWaitpointHmacSecretArgs(kid=kid, secret_hex=secret))

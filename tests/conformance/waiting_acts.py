@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 from hypothesis.stateful import invariant
 
-from flowfabric.backends.valkey.library import keys
 from flowfabric.core import contracts as c
 from flowfabric.core.conditions import Delivery, ResumeCondition, TimeoutOnly, referenced_waitpoint_keys
 from flowfabric.core.ids import SignalId, WaitpointId, WaitpointKey, WaitpointToken
@@ -347,11 +346,10 @@ class WaitingActs(Acts):
             assert signals == len(m.signals)
 
     async def _read(self, execution_id: Any) -> tuple[c.ListResumeSignalsPage, c.ReadStepsPage, int]:
-        signals = keys.core(execution_id).removesuffix("core") + "signals"
         return await asyncio.gather(
             self.backend.list_resume_signals(c.ListResumeSignalsArgs(execution_id=execution_id)),
             self.backend.read_steps(c.ReadStepsArgs(execution_id=execution_id)),
-            self.backend.client.execute("ZCARD", signals, key=signals),
+            self.probe.count_signals(execution_id),
         )
 
     @invariant()

@@ -16,7 +16,6 @@ from flowfabric.core.partition import lane_partitions
 from flowfabric.core.policy import ExecutionPolicy, StreamPolicy
 from flowfabric.core.states import BlockingReason, LaneState, PublicState
 from flowfabric.engine import Engine, EngineSettings
-from flowfabric.testing import ManualClock
 from tests.conformance.driver import (
     ATTEMPT_TIMEOUT,
     BACKOFF,
@@ -30,8 +29,8 @@ from tests.conformance.driver import (
     Subject,
 )
 from tests.conformance.limiting import Limits
-from tests.conftest import open_clean
 from tests.servers import eventually_async
+from tests.valkey.probe import open_clean, probe_of
 
 POISON = 10_000
 QUICK = EngineSettings(look_ms=100, quick_look_ms=20, set_aside_ms=50, jitter_pct=0)
@@ -48,7 +47,7 @@ async def backend(embedded_url: str) -> AsyncIterator[ValkeyBackend]:
 
 @pytest.fixture
 async def driver(backend: ValkeyBackend) -> Driver:
-    return Driver(backend, await ManualClock.start(backend.client))
+    return Driver(await probe_of(backend))
 
 
 @pytest.fixture

@@ -17,8 +17,8 @@ from flowfabric.core.partition import Partition, PartitionFamily
 from flowfabric.core.states import PublicState
 from flowfabric.engine import Engine, EngineSettings
 from tests.conformance.driver import LANE
-from tests.conftest import open_clean
 from tests.servers import eventually_async, kill9
+from tests.valkey.probe import open_clean
 
 PARTITIONS = 32
 TTL_MS = 600

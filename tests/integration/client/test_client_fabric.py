@@ -33,7 +33,7 @@ from flowfabric.errors import (
     InvalidInput,
 )
 from flowfabric.testing import ManualClock
-from tests.conftest import open_clean
+from tests.valkey.probe import open_clean
 
 T = TypeVar("T")
 

@@ -32,8 +32,9 @@ from flowfabric.errors import (
     InvalidToken,
 )
 from tests.conformance.driver import Driver, Subject
-from tests.conformance.invariants import dump
 from tests.conformance.suspending import Suspender, by_name, forged, fresh
+from tests.stores.probe import Probe
+from tests.valkey.invariants import dump
 
 T = TypeVar("T")
 
@@ -95,8 +96,8 @@ async def waits(backend: ValkeyBackend, driver: Driver) -> Waits:
 
 
 @pytest.fixture
-def driver(backend: ValkeyBackend, clock: Any) -> Driver:
-    return Driver(backend, clock)
+def driver(probe: Probe, clock: Any) -> Driver:
+    return Driver(probe)
 
 
 @pytest.fixture

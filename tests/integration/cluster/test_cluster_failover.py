@@ -18,10 +18,10 @@ from flowfabric.core.ids import ExecutionId, LaneId
 from flowfabric.core.partition import PartitionConfig
 from flowfabric.core.states import PublicState
 from flowfabric.errors import BackendUnavailable, Conflict, NotFound
-from tests.conformance.invariants import check_store
 from tests.load import Load, doubled, lanes_where, one_life, states_of, under_load
 from tests.servers import TestCluster, TestServer, eventually_async, start_three_node_cluster
 from tests.soaking import examples
+from tests.valkey.invariants import check_store
 
 Record = Callable[[str, object], None]
 Fact = tuple[str, ExecutionId]  # "created" or "completed"

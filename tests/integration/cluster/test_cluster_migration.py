@@ -18,7 +18,6 @@ from flowfabric.backends.valkey.wire.cluster import key_slot
 from flowfabric.core.ids import ExecutionId, LaneId
 from flowfabric.core.partition import PartitionConfig
 from flowfabric.core.states import PublicState
-from tests.conformance.invariants import check_store
 from tests.load import Load, doubled, lanes_where, states_of, under_load
 from tests.servers import (
     TestCluster,
@@ -31,6 +30,7 @@ from tests.servers import (
     start_empty_node,
     start_three_node_cluster,
 )
+from tests.valkey.invariants import check_store
 
 LIVES = 40
 # Those that call another function get its keys.

@@ -17,7 +17,6 @@ from flowfabric.backends.valkey.wire.url import parse_url
 from flowfabric.core.ids import LaneId
 from flowfabric.core.states import PublicState
 from flowfabric.errors import BackendUnavailable, UnsupportedServer
-from tests.conformance.invariants import check_store
 from tests.fakes import HELLO, SILENCE, fake
 from tests.load import Load, doubled, states_of, under_load
 from tests.servers import (
@@ -30,6 +29,7 @@ from tests.servers import (
     start_standalone,
     start_standalone_with_replica,
 )
+from tests.valkey.invariants import check_store
 
 LANES = [LaneId(f"lane-{number}") for number in range(4)]
 LIVES = 60

@@ -23,8 +23,8 @@ from flowfabric.errors import BackendUnavailable, FlowFabricError
 from flowfabric.server.http.listener import listening
 from flowfabric.server.settings import ServerSettings
 from tests.load import one_life
-from tests.lua.suspension_wire import Waiting, named
 from tests.servers import TestServer, start_one_node_cluster, start_standalone
+from tests.valkey.wire.suspension_wire import Waiting, named
 
 ROOT = Path(__file__).resolve().parents[3]
 SOURCES = ROOT / "src/flowfabric/backends/valkey"

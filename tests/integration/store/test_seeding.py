@@ -15,7 +15,7 @@ from flowfabric.core import contracts as c
 from flowfabric.core.partition import Partition, PartitionFamily
 from flowfabric.core.tokens import Kid, SecretHex
 from flowfabric.worker import Worker
-from tests.conftest import open_clean
+from tests.valkey.probe import open_clean
 
 SECRET = "0f" * 32
 

@@ -22,9 +22,9 @@ from flowfabric.core import contracts as c
 from flowfabric.core.contracts import batch as b
 from flowfabric.core.ids import AttemptId, ExecutionId, LaneId, LeaseId, Namespace
 from flowfabric.errors import BackendUnavailable, BadReply, FlowFabricError, InvalidInput, StaleLease
-from tests.conformance.invariants import check_store
-from tests.conftest import open_clean
 from tests.soaking import examples
+from tests.valkey.invariants import check_store
+from tests.valkey.probe import open_clean
 
 LANE, NAMESPACE = LaneId("lane"), Namespace("tests")
 FENCE = c.LeaseFence(lease_id=LeaseId.new(), lease_epoch=1, attempt_id=AttemptId.new())
