@@ -131,9 +131,10 @@ async def test_every_execution_is_completed_once_whoever_dies(
     await backend.close()
     assert fleet.killed > 0
     assert log.completions == dict.fromkeys(ids, 1)
+    assert log.takeovers > 0, "no worker was killed at work"
     taken_over_in = sorted(log.started_after(held) - held.killed_at_ms for held in fleet.held if log.is_lost(held))
-    tell(capsys, _summary(fleet.killed, taken_over_in))
-    assert taken_over_in, "no worker was killed at work"
+    if taken_over_in:  # on a busy machine leases expire before they can be listed
+        tell(capsys, _summary(fleet.killed, taken_over_in))
 
 
 def _summary(killed: int, taken_over_in: list[int]) -> str:
@@ -186,6 +187,11 @@ class Log:
             for event in page.events:
                 self._note(event)
             self._cursor, more = page.cursor, page.more
+
+    @property
+    def takeovers(self) -> int:
+        """Claims after the first one: handlers do not fail here, so each follows a lost lease."""
+        return sum(epoch > 1 for _, epoch in self._starts)
 
     def is_lost(self, held: Held) -> bool:
         """Unless the last that the dead had sent was its completion."""
