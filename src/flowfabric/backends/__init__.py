@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import cast
 
 from flowfabric.backends.ports import EngineBackend
 from flowfabric.config import Settings
@@ -20,7 +19,7 @@ async def open_backend(url: str | None = None, settings: Settings | None = None)
     if settings.url.startswith(("http://", "https://")):
         from flowfabric.backends.http.backend import HttpBackend  # noqa: PLC0415 - one backend, one set of imports
 
-        return cast("EngineBackend", await HttpBackend.open(settings))
+        return await HttpBackend.open(settings)
     from flowfabric.backends.valkey.backend import ValkeyBackend  # noqa: PLC0415
 
     return await ValkeyBackend.open(settings)
