@@ -189,10 +189,6 @@ class Handle(Generic[R]):
         """Move it within its lane while it waits."""
         await self._backend.change_priority(c.ChangePriorityArgs(execution_id=self.id, new_priority=priority))
 
-    async def explain(self) -> c.Explanation:
-        """All that bears on why it runs or does not."""
-        return await self._backend.explain_execution(self.id)
-
     async def tags(self) -> dict[str, str]:
         return (await self.describe()).tags
 

@@ -566,7 +566,7 @@ async def test_an_execution_is_explained(fabric: Fabric) -> None:
     handle = await fabric.submit(research.with_options(capabilities={"gpu"}), "x")
     explained = await fabric.explain(handle.id)
     assert explained.required_capabilities == ("gpu",)
-    assert (await handle.explain()).execution_id == handle.id
+    assert explained.execution_id == handle.id
 
 
 async def test_workers_are_listed(fabric: Fabric) -> None:

@@ -147,7 +147,7 @@ class FlowBuilder:
                 problem = f"must be a node of {self!r}, and is one of {upstream.node.flow!r}"
                 raise InvalidInput(field, upstream.node.name, problem)
 
-    def stand_in(self, name: str) -> tuple[Node[None], FlowId]:
+    def _add_stand_in(self, name: str) -> tuple[Node[None], FlowId]:
         """The node of a flow in this one, and that flow's id, in the same partition."""
         task = named(name)
         node = self._enter(Node(self, *self._next(task.name), task))
@@ -209,7 +209,7 @@ class ChildFlow(FlowBuilder):
 
     def __init__(self, parent: FlowBuilder, name: str, failure_policy: FailurePolicy | str) -> None:
         self.failure_policy = checked_policy(failure_policy)
-        self.node, self.flow_id = parent.stand_in(name)
+        self.node, self.flow_id = parent._add_stand_in(name)
         super().__init__(name, parent._partitions, parent._tag, self.flow_id)
 
     @property

@@ -10,12 +10,10 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar, overload
 from flowfabric.client.flows.flow import Flow
 from flowfabric.client.flows.handle import FlowHandle
 from flowfabric.client.flows.nodes import Node
-from flowfabric.client.handle import Submission
 from flowfabric.client.sync.handle import SyncHandle
 from flowfabric.client.sync.portal import Portal
 from flowfabric.client.tasks.options import Duration
 from flowfabric.core import contracts as c
-from flowfabric.core.ids import FlowId
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -39,17 +37,11 @@ class SyncFlowHandle:
     def __init__(self, portal: Portal, handle: FlowHandle) -> None:
         self._portal = portal
         self._handle = handle
+        self.id = handle.id
+        self.submission = handle.submission
 
     def __repr__(self) -> str:
         return f"Sync{self._handle!r}"
-
-    @property
-    def id(self) -> FlowId:
-        return self._handle.id
-
-    @property
-    def submission(self) -> Submission | None:
-        return self._handle.submission
 
     @overload
     def node(self, node: Node[T]) -> SyncHandle[T]: ...
@@ -83,16 +75,13 @@ class SyncFlow:
     def __init__(self, portal: Portal, flow: Flow) -> None:
         self._portal = portal
         self._flow = flow
+        self.id = flow.id
         self.add = flow.add
         self.map = flow.map
         self.all = flow.all
         self.any = flow.any
         self.quorum = flow.quorum
         self.add_flow = flow.add_flow
-
-    @property
-    def id(self) -> FlowId:
-        return self._flow.id
 
     @property
     def handle(self) -> SyncFlowHandle:

@@ -6,12 +6,11 @@ from collections.abc import Callable, Coroutine, Iterator
 from functools import wraps
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
-from flowfabric.client.handle import Handle, Submission
+from flowfabric.client.handle import Handle
 from flowfabric.client.streaming import Attempts, StreamItem
 from flowfabric.client.sync.portal import Portal
 from flowfabric.client.tasks.options import Duration
 from flowfabric.core import contracts as c
-from flowfabric.core.ids import ExecutionId
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -36,17 +35,11 @@ class SyncHandle(Generic[R]):
     def __init__(self, portal: Portal, handle: Handle[R]) -> None:
         self._portal = portal
         self._handle = handle
+        self.id = handle.id
+        self.submission = handle.submission
 
     def __repr__(self) -> str:
         return f"Sync{self._handle!r}"
-
-    @property
-    def id(self) -> ExecutionId:
-        return self._handle.id
-
-    @property
-    def submission(self) -> Submission | None:
-        return self._handle.submission
 
     def result(self, timeout: Duration | None = None) -> R:
         """As Handle.result."""
@@ -77,6 +70,6 @@ class SyncHandle(Generic[R]):
     cancel = _of_handle(Handle.cancel)
     replay = _of_handle(Handle.replay)
     change_priority = _of_handle(Handle.change_priority)
-    explain = _of_handle(Handle.explain)
+
     tags = _of_handle(Handle.tags)
     set_tags = _of_handle(Handle.set_tags)
