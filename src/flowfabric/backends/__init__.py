@@ -1,4 +1,4 @@
-"""Stores behind one set of ports; `open_backend` is the way in."""
+"""Stores behind one set of ports; `open_backend` opens one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from flowfabric.config import Settings
 
 
 async def open_backend(url: str | None = None, settings: Settings | None = None) -> EngineBackend:
-    """Open the store at `url`, or the one the settings or the environment name.
+    """Open the store at `url`, or the one named by the settings or the environment.
 
     embedded://[directory], valkey://host[,replica...], valkeys:// (TLS), valkey+unix://, valkey+cluster://, valkeys+cluster://,
     redis://, rediss:// (Redis 7.0 or newer), https:// and http:// (a FlowFabric server).

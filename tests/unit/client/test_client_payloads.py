@@ -168,7 +168,7 @@ def test_a_value_that_holds_itself_is_refused() -> None:
 
 
 def test_a_type_that_cannot_be_told_from_json_is_refused() -> None:
-    with pytest.raises(InvalidInput, match="value: is no type of a payload"):
+    with pytest.raises(InvalidInput, match="value: cannot be the type of a payload"):
         payloads.decoder(Point | Shape, "value")
 
 

@@ -1,4 +1,4 @@
-"""A store behind a server: every port is a request. Workers and clients need no access to the store itself."""
+"""A store behind a FlowFabric server: every port is a request, so workers and clients need no access to the store."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _read_partitions: Final = shapes.reader(list[Partition])
 
 
 class HttpBackend(HttpPorts):
-    """The ports of a remote store. `ports/` has those that are a single call; the others are written here."""
+    """The ports of a remote store. Ports that are a single call are in `ports/`; the others are here."""
 
     def __init__(self, transport: Transport, partitions: PartitionConfig, version: str = "") -> None:
         super().__init__(transport)
@@ -64,28 +64,28 @@ class HttpBackend(HttpPorts):
 
     @staticmethod
     async def _store(transport: Transport) -> _Store:
-        """What the server says of its store; whoever answers otherwise is something else."""
+        """The server's description of its store; raises InvalidInput if it is not a FlowFabric server."""
         try:
             found: _Store = _read_store(await transport.request("GET", f"{PREFIX}/store"))
         except (NotFound, BadReply, msgspec.DecodeError) as error:
-            problem = f"must be that of a FlowFabric server, like https://flowfabric.example; this one says: {error}"
+            problem = f"must be a FlowFabric server, like https://flowfabric.example; this one replied: {error}"
             raise InvalidInput("url", transport.address, problem) from error
         return found
 
     async def ready(self) -> None:
-        """Raise what keeps the server from its work, if anything does."""
+        """Raise an error if the server is not ready."""
         await self._transport.request("GET", "/readyz")
 
     async def close(self) -> None:
         await self._transport.close()
 
     def within(self, namespaces: Sequence[Namespace]) -> HttpBackend:
-        """The server knows the namespaces of a token: connect with one that is for these alone."""
-        problem = "cannot be chosen over HTTP; connect with a token that is for these namespaces alone"
+        """Refused: the server restricts namespaces by token."""
+        problem = "cannot be chosen over HTTP; connect with a token that is limited to these namespaces"
         raise InvalidInput("namespaces", ", ".join(namespaces), problem)
 
     async def kept_secret(self) -> None:
-        """The server's store keeps its own."""
+        """None: the server's store keeps its own secret."""
         return
 
     async def submit_executions(self, batch: Sequence[c.CreateExecutionArgs]) -> list[b.SubmitOutcome]:
@@ -112,7 +112,7 @@ class HttpBackend(HttpPorts):
         return state
 
     async def _wait(self, port: str, timeout_ms: int, **named: Any) -> Any:
-        """In stretches: no request waits for ever."""
+        """Wait with several requests, because no single request waits for longer than the server allows."""
         operation = BY_PORT[port]
         read, left = reader(port), timeout_ms
         while True:
@@ -146,7 +146,7 @@ class HttpBackend(HttpPorts):
         worker_instance_id: WorkerInstanceId | None = None,
         on_handed: OnHanded | None = None,
     ) -> AsyncIterator[Ear[tuple[LaneId, Partition]]]:
-        """Claims are not parked over HTTP, so nothing is ever handed."""
+        """Claims are not parked over HTTP, so `on_handed` is never called."""
         if isinstance(lane_ids, str) or not lane_ids:
             raise InvalidInput("lane_ids", lane_ids, "must be a collection of at least one lane")
         offered = capability_set(capabilities, "capabilities")
@@ -170,7 +170,7 @@ def _places(data: bytes) -> set[tuple[LaneId, Partition]]:
 
 
 class _Follower:
-    """Reads the frames of an attempt as they come."""
+    """Reads the frames of an attempt as they are emitted."""
 
     def __init__(self, backend: HttpBackend, args: c.FollowFramesArgs) -> None:
         self._backend = backend

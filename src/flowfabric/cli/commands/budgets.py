@@ -8,20 +8,8 @@ from typing import Annotated, Final, TypeAlias
 import typer
 
 from flowfabric.cli import parsing
-from flowfabric.cli.commands.limits import (
-    After,
-    LimitId,
-    OfExecution,
-    OfFlow,
-    OfLane,
-    OfNamespace,
-    Owner,
-    OwnId,
-    add_scope_commands,
-    print_all,
-    scope,
-    scope_text,
-)
+from flowfabric.cli.commands import limits as shared
+from flowfabric.cli.commands.limits import After, LimitId, OfExecution, OfFlow, OfLane, OfNamespace, Owner, OwnId
 from flowfabric.cli.options import AsJson, Limit, Url
 from flowfabric.cli.running import Change, list_by_default, no_change, on_store, then_show
 from flowfabric.cli.show.output import Cell, Output, Styled
@@ -86,7 +74,7 @@ def create(
             reset_every=parsing.optional_duration("--reset-every", reset_every),
             budget_id=budget_id,
             owner=owner,
-            **scope(namespace, lane, flow, execution),
+            **shared.scope(namespace, lane, flow, execution),
         )
         if out.as_json:
             out.json({"budget_id": made})
@@ -139,7 +127,7 @@ def _then_show(budget_id: str, change: Change, url: str | None, as_json: bool) -
     then_show(url, as_json, change, lambda fabric: fabric.budgets.status(budget_id), _print)
 
 
-add_scope_commands(app, "budget", lambda fabric: fabric.budgets, _then_show)
+shared.add_scope_commands(app, "budget", lambda fabric: fabric.budgets, _then_show)
 
 
 @app.command()
@@ -148,7 +136,7 @@ def ls(limit: Limit = 100, after: After = None, url: Url = None, as_json: AsJson
 
     async def body(fabric: Fabric, out: Output) -> None:
         ids = await fabric.budgets.list(after=after, limit=limit)
-        await print_all(ids, fabric.budgets.status, out, "budgets", _COLUMNS, _row)
+        await shared.print_all(ids, fabric.budgets.status, out, "budgets", _COLUMNS, _row)
 
     on_store(url, as_json, body)
 
@@ -157,7 +145,7 @@ def _print(status: BudgetStatus, out: Output) -> None:
     out.fields(
         [
             ("budget", status.budget_id),
-            ("scope", scope_text(status.scope_type, status.scope_id)),
+            ("scope", shared.scope_text(status.scope_type, status.scope_id)),
             ("on breach", status.on_hard_limit),
             ("state", _state(status)),
             ("breaches", f"{status.breach_count}, and {status.soft_breach_count} of soft limits"),
@@ -199,5 +187,5 @@ def _row(status: BudgetStatus) -> tuple[Cell, ...]:
         for name, limit in (status.hard_limits or {"-": 1}).items()
     )
     state = Styled("open", "green") if status.breached_at is None else Styled("breached", "red")
-    where = scope_text(status.scope_type, status.scope_id)
+    where = shared.scope_text(status.scope_type, status.scope_id)
     return (status.budget_id, where, status.on_hard_limit, f"{fullest[0]:.0%} {fullest[1]}", state)

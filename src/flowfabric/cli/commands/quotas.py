@@ -7,20 +7,8 @@ from typing import Annotated, Final, TypeAlias
 import typer
 
 from flowfabric.cli import parsing
-from flowfabric.cli.commands.limits import (
-    After,
-    LimitId,
-    OfExecution,
-    OfFlow,
-    OfLane,
-    OfNamespace,
-    Owner,
-    OwnId,
-    add_scope_commands,
-    print_all,
-    scope,
-    scope_text,
-)
+from flowfabric.cli.commands import limits as shared
+from flowfabric.cli.commands.limits import After, LimitId, OfExecution, OfFlow, OfLane, OfNamespace, Owner, OwnId
 from flowfabric.cli.options import AsJson, Limit, Url
 from flowfabric.cli.running import Change, list_by_default, no_change, on_store, then_show
 from flowfabric.cli.show.output import Cell, Output
@@ -75,7 +63,7 @@ def create(
             key_by=key_by,
             quota_policy_id=quota_policy_id,
             owner=owner,
-            **scope(namespace, lane, flow, execution),
+            **shared.scope(namespace, lane, flow, execution),
         )
         if out.as_json:
             out.json({"quota_policy_id": made})
@@ -95,7 +83,7 @@ def _then_show(quota_policy_id: str, change: Change, url: str | None, as_json: b
     then_show(url, as_json, change, lambda fabric: fabric.quotas.status(quota_policy_id, key=key), _print)
 
 
-add_scope_commands(app, "quota policy", lambda fabric: fabric.quotas, _then_show)
+shared.add_scope_commands(app, "quota policy", lambda fabric: fabric.quotas, _then_show)
 
 
 @app.command()
@@ -104,7 +92,7 @@ def ls(limit: Limit = 100, after: After = None, url: Url = None, as_json: AsJson
 
     async def body(fabric: Fabric, out: Output) -> None:
         ids = await fabric.quotas.list(after=after, limit=limit)
-        await print_all(ids, fabric.quotas.status, out, "quota_policies", _COLUMNS, _row)
+        await shared.print_all(ids, fabric.quotas.status, out, "quota_policies", _COLUMNS, _row)
 
     on_store(url, as_json, body)
 
@@ -113,7 +101,7 @@ def _print(status: QuotaStatus, out: Output) -> None:
     out.fields(
         [
             ("quota policy", status.quota_policy_id),
-            ("scope", scope_text(status.scope_type, status.scope_id)),
+            ("scope", shared.scope_text(status.scope_type, status.scope_id)),
             ("counted by", status.key_by or "-"),
             ("running", _running(status)),
             ("started", _started(status)),
@@ -134,5 +122,5 @@ def _started(status: QuotaStatus) -> str:
 
 
 def _row(status: QuotaStatus) -> tuple[Cell, ...]:
-    where = scope_text(status.scope_type, status.scope_id)
+    where = shared.scope_text(status.scope_type, status.scope_id)
     return (status.quota_policy_id, where, status.key_by or "-", _running(status), _started(status))

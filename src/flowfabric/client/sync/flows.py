@@ -1,4 +1,4 @@
-"""Flows for scripts: drawn as ever, submitted and watched through the portal."""
+"""Flows for code without an event loop: submitted and watched through the portal."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ T = TypeVar("T")
 def _of_handle(
     method: Callable[Concatenate[FlowHandle, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[SyncFlowHandle, P], T]:
-    """The method of a flow's handle, run in the portal."""
+    """A method of FlowHandle, run in the portal."""
 
     @wraps(method)
     def run(self: SyncFlowHandle, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -32,7 +32,7 @@ def _of_handle(
 
 
 class SyncFlowHandle:
-    """One flow; `result()` waits for that of its only leaf."""
+    """One flow; `result()` waits for the result of its only leaf."""
 
     def __init__(self, portal: Portal, handle: FlowHandle) -> None:
         self._portal = portal
@@ -70,7 +70,7 @@ class SyncFlowHandle:
 
 
 class SyncFlow:
-    """`with fabric.flow("research") as flow: ...`: the flow itself, submitted at the end of the block."""
+    """`with fabric.flow("research") as flow: ...`: a flow that is submitted at the end of the block."""
 
     def __init__(self, portal: Portal, flow: Flow) -> None:
         self._portal = portal

@@ -1,4 +1,4 @@
-"""SyncHandle: a handle for scripts. Every method is the one of Handle, run in a portal."""
+"""SyncHandle: Handle for code without an event loop. Its methods run those of Handle in a portal."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ T = TypeVar("T")
 def _of_handle(
     method: Callable[Concatenate[Handle[Any], P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[SyncHandle[Any], P], T]:
-    """The method of a handle, run in the portal."""
+    """A method of Handle, run in the portal."""
 
     @wraps(method)
     def run(self: SyncHandle[Any], /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -30,7 +30,7 @@ def _of_handle(
 
 
 class SyncHandle(Generic[R]):
-    """One execution; `result()` waits for what the task returns."""
+    """One execution; `result()` waits for the task's result."""
 
     def __init__(self, portal: Portal, handle: Handle[R]) -> None:
         self._portal = portal
