@@ -108,7 +108,7 @@ async def test_a_handler_in_a_thread_waits_for_nodes_too(fabric_kit: FabricKit) 
     ("which", "problem"),
     [
         (0, "waits for the end of this handler"),
-        (1, "has no result; pass it as after="),
+        (1, "leaves no result"),
         (2, "add a node that joins"),
         (3, "waits for the end of this handler"),
     ],
