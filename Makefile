@@ -47,14 +47,16 @@ lint: setup ## ruff, mypy, layers, Lua, sizes, generated pages
 	$(BIN)/lint-imports
 	$(BIN)/python scripts/check_sizes.py
 	$(BIN)/python scripts/generate_docs.py --check
+	$(BIN)/python scripts/generate_http_ports.py --check
 	$(BIN)/python -m scripts.check_lua
 
 format: setup ## format Python
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-docs: setup ## write the generated pages of docs/reference and docs/explanation
+docs: setup ## write the generated pages of docs/reference and docs/explanation, and the generated modules
 	$(BIN)/python scripts/generate_docs.py
+	$(BIN)/python scripts/generate_http_ports.py
 
 constraints: ## write the versions that CI and `make setup` install: the newest that pyproject.toml allows
 	$(PYTHON) -m venv --clear $(VENV)-newest

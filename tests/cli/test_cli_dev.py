@@ -36,7 +36,7 @@ def test_dev_runs_store_engine_and_worker_and_other_commands_find_them(project: 
         dev.wait_for("default: completed 1")
         assert "fail" not in run("doctor").stdout
         assert dev.end(signal.SIGINT) == 0
-        assert "store, engine and worker have ended" in dev.rest()
+        assert "store, engine and worker have stopped" in dev.rest()
     assert not is_alive(pid)
     assert not any("\x1b" in line for line in dev.lines)
     assert len(run("ls", "--json").json["executions"]) == 1  # its data stays
@@ -44,7 +44,7 @@ def test_dev_runs_store_engine_and_worker_and_other_commands_find_them(project: 
 
 def test_dev_serves_the_dashboard_and_the_api(project: Path) -> None:
     with running("dev", "jobs", "--port", "0", "--url", "embedded://", directory=project) as dev:
-        found = re.search(r"http://127\.0\.0\.1:\d+", dev.wait_for("is the dashboard"))
+        found = re.search(r"http://127\.0\.0\.1:\d+", dev.wait_for("dashboard at"))
         assert found is not None
         dev.wait_for(READY)
         assert "FlowFabric" in httpx.get(found[0]).text
@@ -79,7 +79,7 @@ def test_dev_waits_for_better_code(project: Path) -> None:
     (project / "jobs.py").write_text("x = = 1\n")
     with running("dev", "jobs", "--url", "embedded://", directory=project) as dev:
         dev.wait_for("invalid syntax")
-        dev.wait_for("ended with 2")
+        dev.wait_for("exited with 2")
         (project / "jobs.py").write_text(TASKS)
         dev.wait_for(READY)
         assert dev.end() == 0

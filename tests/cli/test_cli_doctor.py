@@ -96,7 +96,7 @@ def test_other_partition_counts_are_told_with_the_setting_to_change(cli: Cli, mo
 def test_without_a_store_an_embedded_one_shows_that_it_works() -> None:
     ran = run("doctor")
     assert ran.code == 0
-    assert ran.stdout.startswith("warn  store        none is named")
+    assert ran.stdout.startswith("warn  store        no store given")
 
 
 @pytest.mark.parametrize(

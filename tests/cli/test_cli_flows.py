@@ -121,7 +121,7 @@ def test_replay_runs_what_failed(cli: Cli) -> None:
     (replayed,) = cli("flow", "replay", flow_id, "--json").json["replayed"]
     ended(cli, flow_id)
     assert cli("show", replayed, "--json").json["public_state"] == "completed"
-    assert cli("flow", "replay", flow_id).stdout == f"{flow_id} has no member that failed\n"
+    assert cli("flow", "replay", flow_id).stdout == f"{flow_id} has no failed member\n"
 
 
 @pytest.mark.parametrize("command", ["show", "tree", "cancel", "replay"])

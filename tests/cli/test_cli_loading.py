@@ -59,7 +59,7 @@ def test_several_workers_must_be_chosen_from(modules: Modules) -> None:
 
 def test_a_name_that_is_no_worker_is_refused_with_those_that_are(modules: Modules) -> None:
     name = modules.write(ONE)
-    assert f"nothing is no Worker in {name}" in refusal(f"{name}:nothing")
+    assert f"nothing is not a Worker in {name}" in refusal(f"{name}:nothing")
     assert f"{name}:worker" in refusal(f"{name}:nothing")
 
 

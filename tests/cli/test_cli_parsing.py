@@ -41,7 +41,7 @@ def test_tags_keep_what_follows_the_first_equals_sign() -> None:
 
 def test_text_that_is_no_json_is_refused_with_a_hint() -> None:
     assert parsing.json_list("JSON", ["1", '"a"', "[null]"]) == [1, "a", [None]]
-    with pytest.raises(InvalidInput, match="quotes of its own") as caught:
+    with pytest.raises(InvalidInput, match="its own quotes") as caught:
         parsing.json_list("JSON", ["1", "tides"])
     assert caught.value.field == "JSON[1]"
 

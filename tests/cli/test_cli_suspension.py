@@ -128,7 +128,7 @@ def test_void_leaves_no_token_that_counts(cli: Cli) -> None:
     one, two = suspend(cli), suspend(cli)
     cli("secrets", "rotate", "--grace", "1h")
     shown = cli("secrets", "rotate", "--void").stdout.splitlines()
-    assert shown[1].split(maxsplit=1) == ["grace", "none, and earlier ones end"]
+    assert shown[1].split(maxsplit=1) == ["grace", "none; earlier graces end"]
     for each in (one, two):
         assert cli("signal", each.link(), "--json", code=2).error["code"] == "token_expired"
     assert [each["current"] for each in cli("secrets", "--json").json["kids"]] == [True]
@@ -181,7 +181,7 @@ def test_partitions_that_fail_are_reported(cli: Cli) -> None:
     ]
     each = cli("secrets", "rotate", "--kid", "x", "--json", code=4).json["failed"]
     assert len({failure["partition"] for failure in each}) == 256
-    assert "256 of 256 partitions sign as before" in shown.stderr
+    assert "256 of 256 partitions kept their secret" in shown.stderr
     assert "rotate again with another kid" in shown.stderr
     voided = cli("secrets", "rotate", "--kid", "x", "--void", code=4)
     assert "rotate again with --void and another kid" in voided.stderr
@@ -189,7 +189,8 @@ def test_partitions_that_fail_are_reported(cli: Cli) -> None:
 
 
 def test_options_before_a_subcommand_of_secrets_are_refused(cli: Cli) -> None:
-    assert "goes behind: flowfabric secrets list" in cli("secrets", "--json", "list", code=2).error["message"]
+    message = cli("secrets", "--json", "list", code=2).error["message"]
+    assert "must come after the subcommand: flowfabric secrets list" in message
 
 
 def test_json_of_waiting_keeps_its_shape(cli: Cli) -> None:

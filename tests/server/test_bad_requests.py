@@ -124,7 +124,7 @@ async def test_an_address_without_a_host_or_with_a_wrong_port_is_refused(url: st
 
 
 async def test_what_is_no_server_of_ours_is_told_from_one_that_is_down(served: Served) -> None:
-    with pytest.raises(InvalidInput, match="url: must be that of a FlowFabric server") as refused:
+    with pytest.raises(InvalidInput, match="url: must be a FlowFabric server") as refused:
         await HttpBackend.open(Settings(url=f"{served.url}/v1"))
     assert "there is nothing at /v1/v1/store" in refused.value.message
 
@@ -132,9 +132,9 @@ async def test_what_is_no_server_of_ours_is_told_from_one_that_is_down(served: S
 @pytest.mark.parametrize(
     ("answer", "code", "words"),
     [
-        (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n<html", "invalid_input", "must be that of a FlowFabric server"),
-        (b"HTTP/1.1 301 No\r\nLocation: https://x/\r\nContent-Length: 0\r\n\r\n", "invalid_input", "has moved to"),
-        (b"HTTP/1.1 502 No\r\nContent-Length: 5\r\n\r\n<html", "backend_unavailable", "a proxy answered 502"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n<html", "invalid_input", "must be a FlowFabric server"),
+        (b"HTTP/1.1 301 No\r\nLocation: https://x/\r\nContent-Length: 0\r\n\r\n", "invalid_input", "redirects to"),
+        (b"HTTP/1.1 502 No\r\nContent-Length: 5\r\n\r\n<html", "backend_unavailable", "a proxy replied 502"),
     ],
 )
 async def test_whoever_else_answers_is_told(answer: bytes, code: str, words: str) -> None:

@@ -1,8 +1,8 @@
-"""Single calls made at the same time become batches, and none waits for company: the size follows the load.
+"""Combine concurrent single calls into batches whose size adapts to the load.
 
-An item that finds no call of its partition and kind out goes at once; those that come while one is out go together when
-it returns. So a quiet store sees calls of one item and a busy one full batches, without a timer. Submits make a second
-call as soon as enough of them wait: while the store works on one, the callers of the other go on.
+An item is sent at once unless a call of its partition and kind is in flight; items that arrive meanwhile are sent
+together when that call returns. A quiet store gets calls of one item and a busy one full batches, without a timer.
+Submits start a second call as soon as enough of them wait: the store works on one while callers of the other continue.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from flowfabric.core.ids import ExecutionId
 from flowfabric.core.partition import Partition, PartitionFamily
 from flowfabric.errors import BackendUnavailable, BadReply, FlowFabricError
 
-# Few and small enough to keep the server's other callers waiting for milliseconds only.
+# Small enough that the server's other callers wait for milliseconds only.
 PER_CALL = 100
-PAYLOAD_BYTES_PER_CALL = 1_048_576  # a bigger payload goes alone
-ENOUGH = 32  # for a call beside one that is out
+PAYLOAD_BYTES_PER_CALL = 1_048_576  # a bigger payload is sent alone
+ENOUGH = 32  # waiting items that justify a second call in flight
 
 _EndingOrRenewal: TypeAlias = b.FinishArgs | c.RenewLeaseArgs
 _Args: TypeAlias = c.CreateExecutionArgs | _EndingOrRenewal
@@ -30,14 +30,14 @@ _Send: TypeAlias = Callable[[list[Any]], Awaitable[Sequence[object]]]
 
 
 class _Item(NamedTuple):
-    """What one caller gave, and where it waits for the outcome: a result, or an error to raise."""
+    """The arguments of one caller, and the future of its outcome: a result, or an error to raise."""
 
     args: _Args
     outcome: asyncio.Future[object]
 
 
 class _Kind:
-    """A kind of call: how it is sent, how many of them a partition may have out, and the partitions that have some."""
+    """A kind of call: how to send it, how many a partition may have in flight, and the partitions with some."""
 
     def __init__(self, send: _Send, most_calls: int) -> None:
         self.send = send
@@ -46,7 +46,7 @@ class _Kind:
 
 
 class _Line:
-    """A partition: how many calls of a kind it has out, and those who wait for the next."""
+    """A partition's calls of one kind in flight, and the items that wait for the next call."""
 
     def __init__(self, kind: _Kind, tag: str) -> None:
         self.kind = kind
@@ -56,11 +56,11 @@ class _Line:
 
     @property
     def is_due(self) -> bool:
-        """Whether those who wait make another call."""
+        """Whether the waiting items justify another call."""
         return self.calls < self.kind.most_calls and len(self.items) >= (ENOUGH if self.calls else 1)
 
     def take(self) -> list[_Item]:
-        """Those who go next; half of many, so that the store has the other half's call when it has answered this."""
+        """The items of the next call; half of many, so that the store has another call to work on."""
         waiting = len(self.items)
         if self.calls > 1 and waiting < ENOUGH:
             return []
@@ -70,11 +70,11 @@ class _Line:
 
 
 class Gatherer:
-    """submit, finish and renew one by one over the batches of any store.
+    """Single submit, finish and renew calls over the batch port of any store.
 
-    An item has the outcome of the single call. Those of one partition are sent in the order they were given, endings
-    and renewals together. A caller that is cancelled takes its item out of the line; what was sent goes on. When a
-    whole call fails, each of its callers gets the error.
+    An item has the outcome of the single call. Items of one partition are sent in the order they were given, endings
+    and renewals together. A cancelled caller takes its item out of the queue, unless it was sent. When a whole call
+    fails, each of its callers gets the error.
 
     `calls`, `items` and `largest` (the biggest call) show how the sizes adapt.
     """
@@ -85,7 +85,7 @@ class Gatherer:
         self._submits = _Kind(self._submit, most_calls=2)
         self._endings = _Kind(self._finish, most_calls=1)  # an ending must not overtake a renewal
         self._tasks: set[asyncio.Task[None]] = set()
-        self._quiet = asyncio.Event()  # no call is out
+        self._quiet = asyncio.Event()  # no call is in flight
         self._quiet.set()
         self._closed = False
 
@@ -107,7 +107,7 @@ class Gatherer:
         return cast("c.RenewLeaseResult", await self._outcome(self._endings, args))
 
     async def close(self) -> None:
-        """Refuse new items and wait until those accepted have their outcomes; the store stays open."""
+        """Refuse new items and wait for the outcomes of accepted ones; the store stays open."""
         self._closed = True
         await self._quiet.wait()
 
@@ -122,7 +122,7 @@ class Gatherer:
         return outcome
 
     async def _alone(self, kind: _Kind, tag: str, args: _Args) -> object:
-        """Nobody else is there, so the caller makes the call: without a round of the event loop in between."""
+        """No other call is in flight, so the caller makes the call itself, without a turn of the event loop."""
         line = kind.lines[tag] = _Line(kind, tag)
         self._quiet.clear()
         try:
@@ -145,13 +145,13 @@ class Gatherer:
         task.add_done_callback(self._tasks.discard)
 
     async def _serve(self, line: _Line) -> None:
-        """Call until too few are left in line."""
+        """Make calls until too few items are waiting."""
         batch: list[_Item] = []
         try:
             while batch := line.take():
                 await self._call(line.kind, batch)
-                await asyncio.sleep(0)  # those who got their outcome may give the next item, and go together again
-        except asyncio.CancelledError:  # by nobody but the end of the loop
+                await asyncio.sleep(0)  # callers that got their outcome may add their next item to this batch
+        except asyncio.CancelledError:  # only the end of the event loop cancels it
             for item in (*batch, *line.items):
                 item.outcome.cancel()
             line.items.clear()
@@ -172,10 +172,10 @@ class Gatherer:
         outcomes: Sequence[object]
         try:
             outcomes = await self._send(kind, [item.args for item in batch])
-        except Exception as error:  # whatever it is, nobody is left waiting for nothing
+        except Exception as error:  # whatever it is, every caller must get an outcome
             outcomes = [_own(error) for _ in batch]
         for item, outcome in zip(batch, outcomes, strict=True):
-            if not item.outcome.done():  # its caller may be gone
+            if not item.outcome.done():  # its caller may have been cancelled
                 item.outcome.set_result(outcome)
 
     async def _send(self, kind: _Kind, batch: list[_Args]) -> Sequence[object]:
@@ -202,7 +202,7 @@ class Gatherer:
 
 
 def _take(line: deque[_Item], most: int) -> list[_Item]:
-    """The first items that may go together, without those whose caller is gone."""
+    """The first items that may share a call, without those of cancelled callers."""
     batch: list[_Item] = []
     renewed: set[ExecutionId] = set()
     payload_bytes = 0
@@ -217,7 +217,7 @@ def _take(line: deque[_Item], most: int) -> list[_Item]:
         if isinstance(args, c.RenewLeaseArgs):
             renewed.add(args.execution_id)
         elif args.execution_id in renewed:
-            break  # a store ends before it renews, but this ending came after the renewal
+            break  # a store applies endings before renewals, but this ending came after the renewal
         batch.append(line.popleft())
     return batch
 
@@ -229,7 +229,7 @@ def _payload_bytes(args: _Args) -> int:
 
 
 def _own(error: Exception) -> Exception:
-    """The error for one of several callers, so that each has a traceback and notes of its own; the cause is shared."""
+    """A copy of the error for one of several callers, with its own traceback and notes; the cause is shared."""
     if not isinstance(error, FlowFabricError):
         return error
     own = type(error).__new__(type(error), *error.args)

@@ -1,4 +1,4 @@
-"""What somebody has heard of since they last asked, from whichever store the news comes."""
+"""Collect notifications of a store until the listener asks for them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Heard = TypeVar("Heard")
 
 
 class News(Generic[Heard]):
-    """Nothing is missed without a word: who may have missed something hears "anything", an empty set."""
+    """If notifications may have been lost, `wait()` returns an empty set, which means anything may have changed."""
 
     def __init__(self, *, anything: bool = False) -> None:
         self._heard: set[Heard] = set()
@@ -18,7 +18,7 @@ class News(Generic[Heard]):
         self._came = asyncio.Event()
 
     async def wait(self) -> frozenset[Heard]:
-        """What was heard since the last call; an empty set means anything."""
+        """The notifications since the last call; an empty set means anything may have changed."""
         while not (self._anything or self._heard):
             self.check()
             self._came.clear()
@@ -30,7 +30,7 @@ class News(Generic[Heard]):
         return heard
 
     async def first(self) -> None:
-        """Until there is something to hear, which stays for whoever waits."""
+        """Wait for the first notification, without consuming it."""
         await self._came.wait()
         self.check()
 

@@ -10,7 +10,7 @@ _NEEDED = ("rich", "typer")
 def main() -> None:
     """Run a command and end the process with its exit code."""
     try:
-        from flowfabric.cli.app import app  # noqa: PLC0415 - whoever lacks the extra is told so
+        from flowfabric.cli.app import app  # noqa: PLC0415 - a missing extra gets a clear message
     except ModuleNotFoundError as error:
         if error.name not in _NEEDED:
             raise

@@ -1,4 +1,4 @@
-"""The commands put together."""
+"""The `flowfabric` command with all its subcommands."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from flowfabric.cli.running import show_tracebacks
 
 app = typer.Typer(
     name="flowfabric",
-    help="Durable executions: run them, watch them, steer them.",
+    help="Run, watch and control durable executions.",
     no_args_is_help=True,
     rich_markup_mode=None,  # help is plain text, on a terminal and in a pipe
     pretty_exceptions_enable=False,
@@ -42,7 +42,7 @@ def _print_version(wanted: bool) -> None:
 
 @app.callback()
 def flowfabric(
-    traceback: Annotated[bool, typer.Option("--traceback", help="Show where an error came from.")] = False,
+    traceback: Annotated[bool, typer.Option("--traceback", help="Print the traceback of an error.")] = False,
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,

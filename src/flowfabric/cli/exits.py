@@ -1,4 +1,4 @@
-"""What the exit code of a command says: the family of the error, never the single error."""
+"""Exit codes: one per error family."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ class ExitCode(IntEnum):
 
     OK = 0
     INTERNAL = 1
-    INVALID = 2  # a misspelt option ends so, too
+    INVALID = 2  # also for a misspelt option
     NOT_FOUND = 3
     CONFLICT = 4
     LIMITED = 5
     UNAVAILABLE = 6
     TIMED_OUT = 7
-    INTERRUPTED = 130  # as a shell says it of Ctrl-C
+    INTERRUPTED = 130  # the shell's code for Ctrl-C
 
 
 MEANINGS: Final = {
-    ExitCode.OK: "it worked",
-    ExitCode.INTERNAL: "a bug, here or in the store",
-    ExitCode.INVALID: "the input is wrong; nothing was changed",
-    ExitCode.NOT_FOUND: "what was asked for does not exist",
-    ExitCode.CONFLICT: "the state does not allow it, or the execution that was waited for ended without a result",
+    ExitCode.OK: "success",
+    ExitCode.INTERNAL: "a bug in this program or in the store",
+    ExitCode.INVALID: "invalid input; nothing was changed",
+    ExitCode.NOT_FOUND: "not found",
+    ExitCode.CONFLICT: "the state does not allow it, or the awaited execution ended without a result",
     ExitCode.LIMITED: "a limit is reached",
     ExitCode.UNAVAILABLE: "the store cannot serve the call, or `doctor` found a failure",
-    ExitCode.TIMED_OUT: "what was waited for had not happened in time",
-    ExitCode.INTERRUPTED: "stopped by Ctrl-C",
+    ExitCode.TIMED_OUT: "timed out",
+    ExitCode.INTERRUPTED: "interrupted by Ctrl-C",
 }
 
 _BY_FAMILY: Final = {

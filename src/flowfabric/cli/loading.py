@@ -1,4 +1,4 @@
-"""From `module` or `module:name` to the worker that is meant."""
+"""Load the worker that `module` or `module:name` refers to."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from flowfabric.worker import Worker
 
 
 def load_worker(target: str) -> Worker:
-    """The worker at `module:name`, or the only one of `module`; modules of this directory are found first."""
+    """The worker at `module:name`, or the only worker of `module`; modules in this directory are found first."""
     module_name, _, name = target.partition(":")
     module = _imported(module_name)
     return _only_worker(module, target) if not name else _named_worker(module, name, target)
 
 
 def check_target(target: str) -> str:
-    """The module's name of a target that looks like one."""
+    """The module part of a target, checked for its form."""
     module_name = target.partition(":")[0]
     if module_name.endswith(".py") or "/" in module_name:
         dotted = module_name.removesuffix(".py").strip("./").replace("/", ".")
@@ -32,7 +32,7 @@ def check_target(target: str) -> str:
 
 
 def use_this_directory() -> None:
-    """Let modules be imported from where the command is run, as `python -m` does."""
+    """Import modules from the current directory, as `python -m` does."""
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)
@@ -52,7 +52,7 @@ def _imported(module_name: str) -> ModuleType:
 
 
 def _trouble(error: Exception) -> str:
-    """What its import raised, and where in the user's own files."""
+    """The error that the import raised, with file and line."""
     if isinstance(error, SyntaxError):
         return f"cannot be imported: {error.msg} ({error.filename}:{error.lineno})"
     frames = [each for each in traceback.extract_tb(error.__traceback__) if "importlib" not in each.filename]
@@ -65,7 +65,7 @@ def _named_worker(module: ModuleType, name: str, target: str) -> Worker:
     for part in name.split("."):
         found = getattr(found, part, None)
     if not isinstance(found, Worker):
-        raise InvalidInput("MODULE", target, f"{name} is no Worker in {module.__name__}; {_choice(module)}")
+        raise InvalidInput("MODULE", target, f"{name} is not a Worker in {module.__name__}; {_choice(module)}")
     return found
 
 
@@ -83,5 +83,5 @@ def _workers(module: ModuleType) -> dict[str, Worker]:
 def _choice(module: ModuleType) -> str:
     names = sorted(_workers(module))
     if not names:
-        return "the module has no worker: make one with `worker = Worker(...)`"
-    return f"choose a worker of the module: {', '.join(f'{module.__name__}:{name}' for name in names)}"
+        return "the module has no worker; create one with `worker = Worker(...)`"
+    return f"choose one of its workers: {', '.join(f'{module.__name__}:{name}' for name in names)}"

@@ -1,4 +1,4 @@
-"""Log lines of commands that go on, on stderr."""
+"""Logging of long-running commands, to stderr."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from flowfabric.errors import InvalidInput
 _FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _LEVELS: Final = ("debug", "info", "warning", "error")
 _FORMATS: Final = ("text", "json")
-# What a record may say of the execution, the request or the operator that it is about.
+# Attributes of a record that say which execution, request or operator it is about.
 _FACTS: Final = ("execution_id", "attempt_index", "task", "lane", "request_id", "trace_id", "span_id", "audit")
 
-# They write the address of every request, which may hold a token.
+# These loggers write the URL of every request, which may contain a token.
 _TALKATIVE: Final = ("httpx", "httpcore")
 
 
 class _Stderr(logging.Handler):
-    """Writes to what stderr is at the moment: a live table puts itself in between."""
+    """Looks up sys.stderr for each line, because a live table replaces it."""
 
     def emit(self, record: logging.LogRecord) -> None:
         sys.stderr.write(f"{self.format(record)}\n")
 
 
 class JsonLines(logging.Formatter):
-    """One JSON object a line: when, how serious, who says what, and which execution it is about."""
+    """One JSON object per line: time, level, logger, message, and which execution it is about."""
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""What people type: durations, moments, tags and JSON. What cannot be read is refused with the option's name."""
+"""Parse and format durations, times, tags and JSON. An error names the option."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def optional_duration(option: str, text: str | None) -> float | None:
 
 
 def moment(option: str, text: str | None) -> datetime | None:
-    """A time like `2030-01-31T12:00`, this machine's where it names no zone, or a duration: so long ago."""
+    """A time like `2030-01-31T12:00`, local unless it has a zone, or a duration that means that long ago."""
     if text is None:
         return None
     if _DURATION.fullmatch(text.strip()):
@@ -40,7 +40,7 @@ def moment(option: str, text: str | None) -> datetime | None:
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
-        problem = "must be a time like 2030-01-31T12:00, or how long ago, like 2h"
+        problem = "must be a time like 2030-01-31T12:00, or a duration like 2h for two hours ago"
         raise InvalidInput(option, text, problem) from None
     return found.astimezone() if found.tzinfo is None else found
 
@@ -82,7 +82,7 @@ def json_object(option: str, text: str | None) -> dict[str, Any]:
 
 
 def json_payload(option: str, text: str | None) -> bytes | None:
-    """The text as it is, once it is known to be JSON."""
+    """The text unchanged, after checking that it is JSON."""
     if text is None:
         return None
     _json(option, text)
@@ -90,7 +90,7 @@ def json_payload(option: str, text: str | None) -> bytes | None:
 
 
 def hidden_line(name: str) -> str:
-    """A line of stdin that nobody else should see; at a terminal it is asked for, and not shown."""
+    """Read a secret line from stdin; a terminal prompts for it without echo."""
     return getpass(f"{name}: ").strip() if sys.stdin.isatty() else sys.stdin.readline().strip()
 
 
@@ -98,19 +98,19 @@ def _json(field: str, text: str) -> Any:
     try:
         return msgspec.json.decode(text)
     except msgspec.DecodeError as error:
-        problem = f"is no JSON: {error}; text needs quotes of its own, like '\"tides\"'"
+        problem = f"is not JSON: {error}; text needs its own quotes, like '\"tides\"'"
         raise InvalidInput(field, text, problem) from None
 
 
 def time_text(at_ms: int | None) -> str:
-    """A moment for people; always UTC, so that lines of different machines can be compared."""
+    """A time for people; always UTC, so that output of different machines can be compared."""
     if at_ms is None:
         return "-"
     return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3] + "Z"
 
 
 def span_text(ms: float | None) -> str:
-    """A duration for people: its largest unit, and one digit more where it is small."""
+    """A duration for people, in its largest unit; small numbers have one decimal."""
     if ms is None:
         return "-"
     for unit, size in _UNITS:

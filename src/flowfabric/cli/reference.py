@@ -1,4 +1,4 @@
-"""docs/reference/cli.md, written from the commands themselves; `python -m flowfabric.cli.reference` prints it."""
+"""docs/reference/cli.md, generated from the commands; `python -m flowfabric.cli.reference` prints it."""
 
 from __future__ import annotations
 
@@ -15,38 +15,41 @@ from flowfabric.cli.options import JSON_HELP, URL_HELP
 _INTRODUCTION: Final = """\
 # The command line
 
-`pip install 'flowfabric[cli]'` brings the command `flowfabric`. `flowfabric COMMAND --help` says what is here, too;
-[Develop with flowfabric dev](../howto/dev.md) shows it at work.
+`pip install 'flowfabric[cli]'` installs the command `flowfabric`. `flowfabric COMMAND --help` prints the same
+information as this page. [Develop with flowfabric dev](../howto/dev.md) shows the commands in use.
 
-Every command takes these:
+Every command takes these options:
 
 | option | meaning |
 |---|---|
 | `--url URL` | the [store](../howto/connect.md) |
-| `--json` | print JSON, one object a line, instead of text for people |
-| `--help` | print what the command takes |
+| `--json` | print JSON, one object per line, instead of text |
+| `--help` | print the command's arguments and options |
 
-Without `--url` the store is that of `FLOWFABRIC_URL`, and without that the one of `flowfabric dev` in this directory,
-`.flowfabric`. The other [settings](settings.md) are read from the environment, too. Commands that look or change
-something once give up after 2 seconds when the store cannot be reached; `FLOWFABRIC_RETRY_BUDGET_MS` gives them longer.
+Without `--url` a command uses the store in `FLOWFABRIC_URL`. Without that it uses the store of `flowfabric dev` in
+this directory, `.flowfabric`. It reads the other [settings](settings.md) from the environment, too. A command that
+reads or changes something once gives up after 2 seconds when the store is unreachable; `FLOWFABRIC_RETRY_BUDGET_MS`
+sets a longer time.
 
-Times are durations (`250ms`, `30s`, `5m`, `1.5h`, `7d`; a bare number is seconds) or moments (`2030-01-31T12:00`, with
-a zone or in this machine's). Arguments of tasks are JSON, so text has quotes of its own: `'"tides"'`.
+Times are durations (`250ms`, `30s`, `5m`, `1.5h`, `7d`; a bare number is seconds) or points in time
+(`2030-01-31T12:00`, local unless they have a time zone). Arguments of tasks are JSON, so text needs its own quotes:
+`'"tides"'`.
 
 ## Output
 
-On a terminal there are colours, and tables that are drawn anew. Into a pipe goes plain text: columns two spaces apart,
-no colours, no boxes, nothing cut off. Results go to stdout, errors and log lines to stderr.
+A terminal gets colours, and tables that are redrawn in place. A pipe gets plain text: columns two spaces apart, no
+colours, no boxes, nothing cut off. Results go to stdout, errors and log lines to stderr.
 
-With `--json` the names are those of the [contracts](contracts.md), and times are milliseconds since 1970. Names may be
-added; none is taken away or changes its meaning. `worker`, `engine` and `dev` print an object with `event` for each
-thing that happens, `events --follow` one for each event, `cancel`, `replay` and `retry` one for each execution. Errors
-are objects on stderr, `{"error": {"code", "family", "message", "retryable", "details"}}`; without `--json` lines,
-`flowfabric: code: message`. `flowfabric --traceback COMMAND` shows where one came from.
+With `--json` the names are those of the [contracts](contracts.md), and times are milliseconds since 1970. Later
+versions may add names; they do not remove a name or change its meaning. `worker`, `engine` and `dev` print an object
+with `event` for each event, `events --follow` one for each line of the event log, and `cancel`, `replay` and `retry`
+one for each execution. Errors are objects on stderr, `{"error": {"code", "family", "message", "retryable",
+"details"}}`; without `--json` they are lines, `flowfabric: code: message`. `flowfabric --traceback COMMAND` prints the
+traceback of an error.
 
 ## Exit codes
 
-They say the family of the [error](errors.md).
+The exit code is that of the [error](errors.md)'s family.
 
 | code | meaning |
 |---|---|

@@ -1,4 +1,4 @@
-"""From a command to its store and back: which store, connected, and errors as a line and an exit code."""
+"""Run a command on a store: find the store, connect, and report errors as one line and an exit code."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
 import typer
@@ -20,17 +20,19 @@ from flowfabric.client.fabric import Fabric
 from flowfabric.config import Settings
 from flowfabric.errors import InvalidInput
 
-# Where `flowfabric dev` keeps its data, so that the other commands find it from the same directory.
+# `flowfabric dev` keeps its data here; other commands in the same directory find it.
 DEV_DIRECTORY: Final = ".flowfabric"
 DEV_URL: Final = f"embedded://{DEV_DIRECTORY}"
 THROW_AWAY: Final = "embedded://"
 
 _EXTRAS: Final = {"httptools": "server", "httpx": "remote", "starlette": "server", "uvicorn": "server"}
 
-# Somebody waits at the prompt, so an unreachable store is told sooner than a service would.
+# A person waits at the prompt, so give up on an unreachable store sooner than a service would.
 _PATIENCE_MS: Final = 2_000
 
-Body = Callable[[Fabric, Output], Awaitable[None]]
+T = TypeVar("T")
+Body: TypeAlias = Callable[[Fabric, Output], Awaitable[None]]
+Change: TypeAlias = Callable[[Fabric], Awaitable[None]]
 
 
 class _Debugging:
@@ -44,9 +46,9 @@ def show_tracebacks(show: bool) -> None:
 
 
 def store_settings(url: str | None, *, otherwise: str | None = None) -> Settings:
-    """The settings of the environment with the store to use.
+    """The settings from the environment, with the store to use.
 
-    That is `--url`, or FLOWFABRIC_URL, or the store of `flowfabric dev` in this directory, or `otherwise`.
+    The store is `--url`, FLOWFABRIC_URL, the store of `flowfabric dev` in this directory, or `otherwise`.
     """
     settings = Settings.from_env()
     if url is not None:
@@ -56,20 +58,20 @@ def store_settings(url: str | None, *, otherwise: str | None = None) -> Settings
     if Path(DEV_DIRECTORY).is_dir():
         return replace(settings, url=DEV_URL)
     if otherwise is None:
-        problem = "no store is named: give --url, set FLOWFABRIC_URL, or start `flowfabric dev` in this directory"
+        problem = "no store given: pass --url, set FLOWFABRIC_URL, or start `flowfabric dev` in this directory"
         raise InvalidInput("url", None, problem)
     return replace(settings, url=otherwise)
 
 
 def impatient(settings: Settings) -> Settings:
-    """The same for a command that ends: it does not try as long, unless FLOWFABRIC_RETRY_BUDGET_MS says so."""
+    """The same settings with a short retry budget, unless FLOWFABRIC_RETRY_BUDGET_MS sets one."""
     if settings.retry_budget_ms != Settings().retry_budget_ms:
         return settings
     return replace(settings, retry_budget_ms=_PATIENCE_MS)
 
 
 def on_store(url: str | None, as_json: bool, body: Body, *, namespace: str = "default") -> None:
-    """Connect, run the body, and end with the exit code of what went wrong, if anything did."""
+    """Connect and run the body; an error becomes one line and an exit code."""
     with reporting(as_json) as out:
         asyncio.run(_connected(impatient(store_settings(url)), out, body, namespace))
 
@@ -79,9 +81,32 @@ async def _connected(settings: Settings, out: Output, body: Body, namespace: str
         await body(fabric, out)
 
 
+def then_show(
+    url: str | None,
+    as_json: bool,
+    change: Change,
+    read: Callable[[Fabric], Awaitable[T]],
+    show: Callable[[T, Output], None],
+) -> None:
+    """Make a change, then print how things stand after it."""
+
+    async def body(fabric: Fabric, out: Output) -> None:
+        await change(fabric)
+        found = await read(fabric)
+        if out.as_json:
+            out.json(found)
+        else:
+            show(found, out)
+
+    on_store(url, as_json, body)
+
+
+async def no_change(_: Fabric) -> None: ...
+
+
 @contextmanager
 def reporting(as_json: bool) -> Iterator[Output]:
-    """What happens inside may raise: the error becomes one line on stderr, and its family the exit code."""
+    """Print an error raised inside as one line on stderr, and exit with the code of its family."""
     out = Output(as_json=as_json)
     try:
         yield out
@@ -92,28 +117,31 @@ def reporting(as_json: bool) -> Iterator[Output]:
     except Exception as error:
         if _Debugging.show_traceback:
             traceback.print_exc()
-        told = _told(error)
-        out.error(told)
-        raise typer.Exit(exit_code(told)) from None
+        shown = _explained(error)
+        out.error(shown)
+        raise typer.Exit(exit_code(shown)) from None
 
 
-def _told(error: Exception) -> Exception:
-    """A package that only some commands need, and that is not there, is no bug."""
+def _explained(error: Exception) -> Exception:
+    """A missing optional package is not a bug: name the extra to install."""
     if not isinstance(error, ModuleNotFoundError) or error.name not in _EXTRAS:
         return error
     return InvalidInput("package", error.name, f"is missing: pip install 'flowfabric[{_EXTRAS[error.name]}]'")
 
 
-def options_go_behind(command: str, url: str | None, as_json: bool) -> None:
-    """Refuse options that were given before a subcommand, which would not hear of them."""
-    if url is not None or as_json:
+def list_by_default(ctx: typer.Context, url: str | None, as_json: bool, listing: Callable[[], None]) -> None:
+    """Without a subcommand, list. Options before a subcommand are refused, because it would not see them."""
+    if ctx.invoked_subcommand is None:
+        listing()
+    elif url is not None or as_json:
         with reporting(as_json):
-            problem = f"goes behind: flowfabric {command} ... --url URL --json"
+            example = f"flowfabric {ctx.info_name} {ctx.invoked_subcommand} ... --url URL --json"
+            problem = f"must come after the subcommand: {example}"
             raise InvalidInput("--json" if url is None else "--url", "before the subcommand", problem)
 
 
 def is_server(settings: Settings) -> bool:
-    """Whether a FlowFabric server stands before the store."""
+    """Whether the store is behind a FlowFabric server."""
     return settings.url.startswith(("http://", "https://"))
 
 

@@ -1,4 +1,4 @@
-"""Waiting for SIGTERM or SIGINT."""
+"""Wait for SIGTERM or SIGINT."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _ENDING = (signal.SIGTERM, signal.SIGINT)
 
 
 class Ending:
-    """How often this process was asked to end."""
+    """Whether this process received SIGTERM or SIGINT, once or again."""
 
     def __init__(self) -> None:
         self.asked = asyncio.Event()
@@ -23,9 +23,9 @@ class Ending:
 
 @contextmanager
 def ending() -> Iterator[Ending]:
-    """Hear of signals, in place of dying of them."""
+    """Record SIGTERM and SIGINT instead of ending on them."""
     heard, loop = Ending(), asyncio.get_running_loop()
-    with suppress(NotImplementedError):  # Windows: Ctrl-C is a KeyboardInterrupt there
+    with suppress(NotImplementedError):  # on Windows Ctrl-C raises KeyboardInterrupt
         for number in _ENDING:
             loop.add_signal_handler(number, heard.hear)
     try:

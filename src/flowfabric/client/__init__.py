@@ -1,4 +1,4 @@
-"""What Python people use: tasks, `Fabric` to submit them, handles to get their results, `SyncFabric` for scripts."""
+"""The Python API: tasks, `Fabric` to submit them, handles for their results, `SyncFabric` for scripts."""
 
 from flowfabric.client.fabric import Fabric
 from flowfabric.client.failures import (

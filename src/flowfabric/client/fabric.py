@@ -1,4 +1,4 @@
-"""Fabric: the way in. Submit tasks, one or many, and get handles."""
+"""Fabric: connect to a store, submit tasks, and get handles."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from flowfabric.errors import FlowFabricError, InvalidInput
 P = ParamSpec("P")
 R = TypeVar("R")
 
-# Of many submissions, each accepted, or why not. Spelt here, where `list` is not yet a method of Fabric.
+# The outcome of each of many submissions. Defined here, because inside Fabric `list` is a method.
 Submissions: TypeAlias = list["Handle[R] | FlowFabricError"]
 
-_Encoded: TypeAlias = tuple[Task[..., Any], bytes]  # a call: the task, and the arguments as a payload
+_Encoded: TypeAlias = tuple[Task[..., Any], bytes]  # a call: the task and its encoded arguments
 
-# A bulk goes out in portions, so that the store works on one while the next is made.
+# A bulk is sent in portions: the store works on one while the client encodes the next.
 _PORTION: Final = 500
 _PORTIONS_OUT: Final = 4
 
@@ -46,9 +46,10 @@ _SUBMISSIONS: Final[dict[type[c.CreateExecutionResult], Submission]] = {
 
 
 class Fabric(Operations):
-    """One store, seen by whoever submits and watches. Use it from one event loop; concurrent calls share batches.
+    """One store, for clients that submit and watch. Use it from one event loop; concurrent calls share batches.
 
-    `creator` is noted with what is submitted. `backend` is the store itself with every port, for what has no method.
+    `creator` is stored with every submission. `backend` is the store with all its ports, for operations that have
+    no method here.
     """
 
     def __init__(self, backend: EngineBackend, *, namespace: str = "default", creator: str = "") -> None:
@@ -63,19 +64,19 @@ class Fabric(Operations):
     @classmethod
     @asynccontextmanager
     async def connect(cls, where: str | Settings | None = None, *, namespace: str = "default") -> AsyncIterator[Self]:
-        """The store at a URL or of these settings, for the length of an `async with`; by default FLOWFABRIC_URL's."""
+        """Connect to the store at a URL, or of these settings, for an `async with`; by default FLOWFABRIC_URL."""
         async with await cls.open(where, namespace=namespace) as fabric:
             yield fabric
 
     @classmethod
     async def open(cls, where: str | Settings | None = None, *, namespace: str = "default") -> Self:
-        """The same without a block: whoever opens it closes it."""
+        """The same without a block; the caller closes it."""
         Namespace(namespace)
         url, settings = (None, where) if isinstance(where, Settings) else (where, None)
         return cls(await open_backend(url, settings), namespace=namespace)
 
     async def close(self) -> None:
-        """Wait for the submissions under way, then let go of the store."""
+        """Wait for pending submissions, then close the store."""
         if self._closed:
             return
         self._closed = True
@@ -97,8 +98,8 @@ class Fabric(Operations):
     async def submit(self, task: Task[..., Any] | str, /, *args: Any, **kwargs: Any) -> Handle[Any]:
         """Submit one call of a task: `submit(task, *its arguments)`.
 
-        Options go with the task, so that they never meet an argument: `task.with_options(priority=5)`. A task given by
-        its name takes them beside the arguments: `submit("research", "tides", priority=5)`.
+        Options belong to the task, so they cannot clash with arguments: `task.with_options(priority=5)`. A task given
+        by name takes options beside the arguments: `submit("research", "tides", priority=5)`.
         """
         if isinstance(task, str):
             task, kwargs = by_name(task, kwargs)
@@ -122,8 +123,8 @@ class Fabric(Operations):
     async def submit_many(self, first: Any, second: Iterable[tuple[Any, ...]] | None = None, /) -> Submissions[Any]:
         """Submit many calls in few steps: `submit_many(task.call(...) for ...)`, or `submit_many(task, [(1, 2), ...])`.
 
-        A call that does not fit its task is raised before anything is sent. What the store says is told for each: a
-        handle, or the error.
+        A call that does not match its task's signature raises before anything is sent. The list has a handle or an
+        error for each call.
         """
         calls = _calls(first, second)
         self._submitter.check(task for task, _ in calls)
@@ -139,14 +140,14 @@ class Fabric(Operations):
                 if len(sent) >= _PORTIONS_OUT:
                     await sent[-_PORTIONS_OUT]
                 sent.append(group.create_task(self._submit_portion(portion)))
-                await asyncio.sleep(0)  # it is on its way before the next one is made
+                await asyncio.sleep(0)  # let it be sent before the next one is encoded
         return [outcome for task in sent for outcome in task.result()]
 
     async def _submit_portion(self, calls: list[_Encoded]) -> Submissions[Any]:
         outcomes: list[b.SubmitOutcome]
         try:
             outcomes = await self.backend.submit_executions([self._submitter.args(*call) for call in calls])
-        except FlowFabricError as error:  # those of other portions may be in
+        except FlowFabricError as error:  # other portions may have been accepted
             outcomes = [error] * len(calls)
         return [
             outcome if isinstance(outcome, FlowFabricError) else self._handle(task, outcome)
@@ -158,7 +159,7 @@ class Fabric(Operations):
     @overload
     def handle(self, execution_id: str, task: None = None) -> Handle[Any]: ...
     def handle(self, execution_id: str, task: Task[..., Any] | None = None) -> Handle[Any]:
-        """A handle for an execution whose id is known; with its task the result has the task's type."""
+        """A handle for an execution by its id; with its task the result has the task's type."""
         return Handle(self.backend, ExecutionId(execution_id), None if task is None else _task(task))
 
     def flow(
@@ -170,16 +171,17 @@ class Fabric(Operations):
         idempotency_key: str | None = None,
         tags: Mapping[str, str] | None = None,
     ) -> Flow:
-        """A graph of tasks, drawn in a block and submitted as a whole at its end.
+        """A graph of tasks, built in a block and submitted as a whole at its end.
 
-        `lane` is where it lives: say that of most of its tasks, which then are claimed together with the stand-alone
-        ones of the lane. `failure_policy` says what a failure means that no node takes: "continue", and what does not
-        depend on it goes on, or "fail_fast". With an idempotency key, the same flow again is the same flow.
+        `lane` decides where the flow is stored: choose the lane of most of its tasks, so that workers claim them
+        together with the lane's other executions. `failure_policy` decides what an unhandled failure does: with
+        "continue" nodes that do not depend on it still run, with "fail_fast" the rest is cancelled. A flow submitted
+        again with the same idempotency key is the same flow.
         """
         return Flow(self, name, lane=lane, failure_policy=failure_policy, idempotency_key=idempotency_key, tags=tags)
 
     def flow_handle(self, flow_id: str) -> FlowHandle:
-        """A handle for a flow whose id is known."""
+        """A handle for a flow by its id."""
         return FlowHandle(self.backend, FlowId(flow_id))
 
     def _handle(self, task: Task[..., R], outcome: c.CreateExecutionResult) -> Handle[R]:
@@ -188,7 +190,7 @@ class Fabric(Operations):
 
 def _task(given: Task[P, R]) -> Task[P, R]:
     if not isinstance(given, Task):
-        raise InvalidInput("task", given, "must be a task, made with @task or @worker.task, or the name of one")
+        raise InvalidInput("task", given, "must be a task, made with @task or @worker.task, or a task's name")
     return given
 
 
@@ -200,7 +202,7 @@ def _calls(first: Any, second: Iterable[tuple[Any, ...]] | None) -> list[_Encode
 
 
 def _name(calls: list[_Encoded]) -> str:
-    """That of their task, when they all have the same."""
+    """The name of their task if all have the same, else "many"."""
     names = {task.name for task, _ in calls}
     return names.pop() if len(names) == 1 else "many"
 
@@ -213,7 +215,9 @@ def _opened(at: int, call: Call[Any]) -> _Encoded:
 
 def _encoded(task: Task[..., Any], at: int, args: tuple[Any, ...]) -> bytes:
     if not isinstance(args, tuple | list):
-        raise InvalidInput(f"calls[{at}]", args, "must be a tuple of arguments; others are made with task.call(...)")
+        raise InvalidInput(
+            f"calls[{at}]", args, "must be a tuple of arguments; for keyword arguments use task.call(...)"
+        )
     try:
         return task.encode_arguments(*args)
     except InvalidInput as error:

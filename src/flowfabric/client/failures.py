@@ -1,10 +1,10 @@
-"""How an execution ended when it has no result, as exceptions of whoever asked for one.
+"""Exceptions for callers that ask for a result when the execution ended without one.
 
 ExecutionEnded      execution_id, task, attempts, reason, category
-  ExecutionFailed     no retry was left
-  ExecutionCancelled  on request
-  ExecutionExpired    its deadline came first
-  ExecutionSkipped    what it depended on did not happen
+  ExecutionFailed     the last attempt failed and no retry is left
+  ExecutionCancelled  it was cancelled
+  ExecutionExpired    its deadline passed
+  ExecutionSkipped    a dependency was not met
 FlowEnded           flow_id, state, failed_execution_id, reason
 """
 
@@ -18,7 +18,7 @@ from flowfabric.errors import Conflict, ErrorClass, Family
 
 
 class ExecutionEnded(Conflict):
-    """It ended without a result; which class it is says how."""
+    """The execution ended without a result; the subclass says how."""
 
     default_code = "execution_ended"
     verb: ClassVar[str] = "ended"
@@ -31,7 +31,7 @@ class ExecutionEnded(Conflict):
         self.category = snapshot.failure_category
         super().__init__(self._text(), execution_id=str(self.execution_id), attempts=self.attempts)
 
-    # The code of a class is its own and its family's meaning is known, so no table is asked.
+    # These codes are not in the table of error codes, so family and class are given here.
     @property
     def family(self) -> Family:
         return Family.CONFLICT
@@ -59,7 +59,7 @@ class ExecutionCancelled(ExecutionEnded):
 
 class ExecutionExpired(ExecutionEnded):
     default_code = "execution_expired"
-    verb = "ran into its deadline"
+    verb = "passed its deadline"
 
 
 class ExecutionSkipped(ExecutionEnded):
@@ -76,7 +76,7 @@ _BY_STATE: dict[PublicState, type[ExecutionEnded]] = {
 
 
 def failure_of(snapshot: c.ExecutionSnapshot, task: str | None = None) -> ExecutionEnded | None:
-    """The exception for an execution that ended without a result; None for any other."""
+    """The exception for an execution that ended without a result; None otherwise."""
     kind = _BY_STATE.get(snapshot.public_state)
     return kind(snapshot, task) if kind else None
 
@@ -89,7 +89,7 @@ class FlowEnded(Conflict):
     def __init__(self, flow: c.FlowSnapshot, reason: str | None = None) -> None:
         self.flow_id = flow.flow_id
         self.state = flow.public_flow_state
-        self.failed_execution_id = flow.failed_execution_id  # a failure that nothing took
+        self.failed_execution_id = flow.failed_execution_id  # an unhandled failure
         self.reason = reason or flow.cancel_reason
         verb = "was cancelled" if self.state is c.FlowState.CANCELLED else "failed"
         first = f" with {self.failed_execution_id}" if self.failed_execution_id and verb == "failed" else ""

@@ -1,4 +1,4 @@
-"""Values in frames: text and bytes as they are, everything else as JSON; the encoding of a frame says which."""
+"""Encode frame values: text and bytes unchanged, everything else as JSON; the frame's encoding says which."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def encode(value: object) -> tuple[bytes, str]:
 
 
 def encode_json(value: object) -> bytes:
-    """A payload that is JSON, whatever the value is."""
+    """A JSON payload, whatever the value's type."""
     return _checked(payloads.encode(value, "value"))
 
 
 def decode(payload: bytes, encoding: str | None) -> Any:
-    """The value of a frame. A payload that is not what its encoding says, and one of another kind, stays bytes."""
+    """The value of a frame. A payload that does not match its encoding, or has an unknown one, stays bytes."""
     try:
         if encoding == TEXT or encoding is None:
             return payload.decode()
@@ -52,7 +52,7 @@ def _text(value: str) -> bytes:
 def _checked(payload: bytes) -> bytes:
     if len(payload) > limits.FRAME_PAYLOAD_MAX_BYTES:
         problem = (
-            f"must be at most {limits.FRAME_PAYLOAD_MAX_BYTES} bytes long, it has {len(payload)}; emit it in pieces"
+            f"must be at most {limits.FRAME_PAYLOAD_MAX_BYTES} bytes long, but has {len(payload)}; emit it in pieces"
         )
         raise InvalidInput("value", payload[:16], problem, code="retention_limit_exceeded")
     return payload

@@ -1,4 +1,4 @@
-"""A handle: one execution as its submitter sees it."""
+"""A handle: wait for one execution, read it, signal it and change it."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ Submission: TypeAlias = Literal["created", "duplicate", "replaced"]
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far the running attempt says it is; None where it said nothing."""
+    """The progress that the running attempt reported; None where it reported none."""
 
     pct: int | None = None
     message: str | None = None
 
 
 class Handle(Generic[R]):
-    """One execution. `await handle` is its result, of the type the task returns.
+    """One execution. `await handle` returns its result, of the task's return type.
 
-    A handle holds no connection and no state: make as many as you like, in any process, with `fabric.handle(id)`.
-    `submission` says what became of one: this execution was "created", or is the one its idempotency key belongs to,
-    left as it was ("duplicate") or with the new content ("replaced"). None when nothing was submitted.
+    A handle holds no connection and no state: create as many as you like, in any process, with `fabric.handle(id)`.
+    `submission` is the outcome of `submit`: the execution was "created", or its idempotency key already named one,
+    which was left unchanged ("duplicate") or got the new content ("replaced"). None without a submission.
     """
 
     def __init__(
@@ -63,11 +63,11 @@ class Handle(Generic[R]):
     def __await__(self) -> Generator[Any, None, R]:
         return self.result().__await__()
 
-    async def result(self, timeout: Duration | None = None) -> R:  # noqa: ASYNC109 - the store waits, not we
-        """Wait for the end and return what the task returned.
+    async def result(self, timeout: Duration | None = None) -> R:  # noqa: ASYNC109 - the store waits, not this process
+        """Wait for the end and return the task's result.
 
-        Raises ExecutionFailed, ExecutionCancelled, ExecutionExpired or ExecutionSkipped when it ended otherwise, and
-        TimeoutError when it had not ended in time, which changes nothing for the execution.
+        Raises ExecutionFailed, ExecutionCancelled, ExecutionExpired or ExecutionSkipped when it ended without a
+        result, and TimeoutError after `timeout`; the execution continues then.
         """
         until, seconds = _until(timeout)
         while True:
@@ -77,32 +77,32 @@ class Handle(Generic[R]):
                     raise failure
             elif found := await self.raw_result():
                 return self._decoded(found)
-            # It was replayed between the two looks; so it has another end to come.
+            # It was replayed between the two reads, so wait for its next end.
 
     async def raw_result(self) -> c.ExecutionResult | None:
-        """The bytes of the result and their encoding, as another program may have left them; None without a result."""
+        """The result's bytes and encoding, whatever program wrote them; None without a result."""
         return await self._backend.get_execution_result(self.id)
 
-    async def wait(self, timeout: Duration | None = None) -> PublicState:  # noqa: ASYNC109 - the store waits, not we
-        """Wait for the end, whichever it is, and say which; TimeoutError when it had not ended in time."""
+    async def wait(self, timeout: Duration | None = None) -> PublicState:  # noqa: ASYNC109 - the store waits, not this process
+        """Wait for the end, however it ends, and return the state; raises TimeoutError after `timeout`."""
         return await self._wait(*_until(timeout))
 
     async def status(self) -> PublicState:
-        """How it stands."""
+        """Its state."""
         state = await self._backend.get_execution_state(self.id)
         if state is None:
             raise self._not_found()
         return state
 
     async def describe(self) -> c.ExecutionSnapshot:
-        """How it stands, with attempt, lease, progress, last failure and tags."""
+        """Its state with attempt, lease, progress, last failure and tags."""
         snapshot = await self._backend.describe_execution(self.id)
         if snapshot is None:
             raise self._not_found()
         return snapshot
 
     async def progress(self) -> Progress:
-        """How far it is."""
+        """Its progress, in percent and as a message."""
         snapshot = await self.describe()
         return Progress(snapshot.progress_pct, snapshot.progress_message)
 
@@ -111,26 +111,25 @@ class Handle(Generic[R]):
         return await self._backend.list_attempts(self.id, from_index=from_index, limit=limit)
 
     async def history(self, *, cursor: str | None = None, limit: int = 100) -> c.EventPage:
-        """What has happened to it so far, oldest first."""
+        """Its events so far, oldest first."""
         return await self._backend.history(self.id, cursor=cursor, limit=limit)
 
     def events(self, *, cursor: str | None = None) -> AsyncIterator[c.Event]:
-        """What has happened and happens to it, until it has ended; `cursor` is that of the last event seen."""
+        """Its events, past and new, until it ends; `cursor` is that of the last event seen."""
         return self._backend.tail_events(self.id, cursor=cursor)
 
     def stream(
         self, *, after: str | None = None, attempts: Attempts = "latest", live: bool = True
     ) -> AsyncGenerator[StreamItem, None]:
-        """What it emits, from the beginning or behind the cursor `after`, as it comes, until it has ended.
+        """Its output as it is emitted, from the beginning or after the cursor `after`, until it ends.
 
-        Of a retried execution the latest attempt counts: an item with `is_reset` says that another one has begun to
-        emit. With `attempts="all"` the frames of every attempt come, one attempt after the other. `live=False` leaves
-        out best-effort frames.
+        For a retried execution the latest attempt counts: an item with `is_reset` means that a newer attempt has
+        begun. `attempts="all"` yields the frames of every attempt in turn. `live=False` leaves out best-effort frames.
         """
         return streaming.stream(self._backend, self.id, after=after, attempts=attempts, live=live)
 
     async def summary(self) -> dict[str, Any] | None:
-        """What the summary frames of its latest attempt have made so far; None when there were none."""
+        """The merged summary frames of its latest attempt; None without summary frames."""
         return await streaming.summary(self._backend, self.id)
 
     async def signal(
@@ -143,10 +142,11 @@ class Handle(Generic[R]):
         idempotency_key: str | None = None,
         wait: Duration | None = None,
     ) -> c.SignalOutcome:
-        """Tell it something, at the waitpoint that takes a signal of this name, or at the one with the key `waitpoint`.
+        """Send it a signal, to the waitpoint that takes this name, or to the waitpoint with the key `waitpoint`.
 
-        The payload goes as JSON; `source` says who speaks. With `wait` it may come ahead of the wait it is for: it is
-        delivered as soon as a waitpoint takes it, and TimeoutError says that none did. One that has ended is refused.
+        The payload is sent as JSON; `source` is the sender. With `wait` the signal may arrive before the execution
+        waits for it: it is delivered as soon as a waitpoint takes it; raises TimeoutError if none does in time. An
+        execution that has ended refuses it.
         """
         with tracing.span("signal", name, "PRODUCER", execution_id=self.id):
             args = to_execution(
@@ -157,41 +157,37 @@ class Handle(Generic[R]):
             return await signal_when_taken(self._backend, args, ms("wait", wait))
 
     async def waitpoints(self, *, cursor: str | None = None, limit: int = 100) -> c.ListPendingWaitpointsPage:
-        """Where it can be signalled to: its open waitpoints, and what each of them waits for; never their tokens."""
+        """Its open waitpoints and the signals they wait for, without their tokens."""
         after = None if cursor is None else WaitpointId(cursor)
         args = c.ListPendingWaitpointsArgs(execution_id=self.id, after=after, limit=limit)
         return await self._backend.list_pending_waitpoints(args)
 
     async def link(self, name: str | None = None, *, waitpoint: str | None = None, base: str | None = None) -> str:
-        """A URL by which whoever has it may signal, to the only open waitpoint or to the one with the key `waitpoint`.
+        """A URL for signalling its only open waitpoint, or the one with the key `waitpoint`.
 
-        It holds the waitpoint's token. `name` is what the signal is called unless its sender says so, `base` the
-        server's address; by default FLOWFABRIC_CALLBACK_URL's.
+        It contains the waitpoint's token, so anyone who has it may signal. `name` is the signal's default name, `base`
+        the server's address, by default FLOWFABRIC_CALLBACK_URL.
         """
         base = Settings.from_env().callback_url if base is None else base
         return await link_to(self._backend, self.id, name, waitpoint, base)
 
     async def resume(self, *, delay: Duration = 0) -> PublicState:
-        """End its suspension, whatever it waits for, and say how it stands then: waiting, or delayed."""
+        """End its suspension without a signal and return its new state: waiting, or delayed."""
         args = c.ResumeExecutionArgs(execution_id=self.id, resume_delay_ms=ms("delay", delay))
         return (await self._backend.resume_execution(args)).public_state
 
     async def cancel(self, reason: str = "") -> None:
-        """End it as cancelled. One that has ended otherwise is refused with how it ended."""
+        """Cancel it. Raises Conflict when it has already ended in another state."""
         source = c.CancelSource.OPERATOR_OVERRIDE
         await self._backend.cancel_execution(c.CancelExecutionArgs(execution_id=self.id, reason=reason, source=source))
 
     async def replay(self) -> None:
-        """Run it once more, after it has ended: the same id, one more attempt."""
+        """Run an ended execution again: same id, one more attempt."""
         await self._backend.replay_execution(c.ReplayExecutionArgs(execution_id=self.id))
 
     async def change_priority(self, priority: int) -> None:
-        """Move it within its lane while it waits."""
+        """Change its priority within its lane while it waits."""
         await self._backend.change_priority(c.ChangePriorityArgs(execution_id=self.id, new_priority=priority))
-
-    async def explain(self) -> c.Explanation:
-        """All that bears on why it runs or does not."""
-        return await self._backend.explain_execution(self.id)
 
     async def tags(self) -> dict[str, str]:
         return (await self.describe()).tags
@@ -212,15 +208,15 @@ class Handle(Generic[R]):
                 return state
             if until is not None:
                 raise TimeoutError(
-                    f"{self!r} is {await self.status()} after {seconds:g} seconds and goes on; wait again, cancel(), "
-                    "or see describe() for what it waits for"
+                    f"{self!r} is still {await self.status()} after {seconds:g} seconds; it continues. Wait again, "
+                    "cancel() it, or see describe() for its state"
                 )
 
     def _decoded(self, found: c.ExecutionResult) -> R:
         if not found.payload:  # completed by hand, without a result
             return cast("R", None)
         if found.encoding not in (payloads.ENCODING, None):
-            problem = f"must be {payloads.ENCODING!r} to be read; raw_result() has the bytes"
+            problem = f"must be {payloads.ENCODING!r} to be decoded; raw_result() returns the bytes"
             raise InvalidInput("result_encoding", found.encoding, problem)
         if self._task is not None:
             return self._task.decode_result(found.payload, is_labelled=found.encoding is not None)
@@ -236,7 +232,7 @@ def _now() -> float:
 
 
 def _until(timeout: Duration | None) -> tuple[float | None, float]:
-    """When to give up, on this process's clock, and after how many seconds."""
+    """The deadline on this process's clock, and the timeout in seconds."""
     if timeout is None:
         return None, 0.0
     seconds = ms("timeout", timeout) / 1000

@@ -1,4 +1,4 @@
-"""Budgets and quotas as people use them: what may be spent and started, for whom, and how it stands."""
+"""Budgets and quotas: create, attach, change and read them."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from flowfabric.core import contracts as c
 from flowfabric.core.ids import BudgetId, ExecutionId, Namespace, QuotaPolicyId
 from flowfabric.errors import InvalidInput
 
-BudgetIds: TypeAlias = list[BudgetId]  # spelt here, where `list` is not yet a method
+BudgetIds: TypeAlias = list[BudgetId]  # defined here, because inside the classes `list` is a method
 QuotaPolicyIds: TypeAlias = list[QuotaPolicyId]
 
 
 class Scope(TypedDict, total=False):
-    """Whose executions a limit is for; one of them."""
+    """Whose executions a limit applies to; exactly one key."""
 
     namespace: str
     lane: str
@@ -25,11 +25,11 @@ class Scope(TypedDict, total=False):
 
 
 def _scope(scope: Scope) -> tuple[c.LimitScope, str] | None:
-    """The one that was given, or None."""
+    """The given scope, or None."""
     names = ", ".join(c.LimitScope)
     unknown = [name for name in scope if name not in set(c.LimitScope)]
     if unknown:
-        raise InvalidInput(unknown[0], "a scope", f"is none of {names}")
+        raise InvalidInput(unknown[0], unknown[0], f"unknown scope {unknown[0]!r}; valid scopes: {names}")
     given = [(c.LimitScope(name), str(value)) for name, value in scope.items()]
     if len(given) > 1:
         raise InvalidInput("scope", scope, f"must be one of {names}; attach the limit to the others")
@@ -49,7 +49,7 @@ def _amounts(amounts: Mapping[str, int]) -> tuple[tuple[str, ...], tuple[int, ..
 
 
 class Budgets:
-    """What may be spent, by dimension, and what was: `fabric.budgets`."""
+    """Spending limits by dimension, and their usage: `fabric.budgets`."""
 
     def __init__(self, backend: EngineBackend) -> None:
         self._backend = backend
@@ -65,11 +65,11 @@ class Budgets:
         owner: str | None = None,
         **scope: Unpack[Scope],
     ) -> BudgetId:
-        """Make a budget for a namespace, lane, flow or execution; without one, for those submitted with it.
+        """Create a budget for a namespace, lane, flow or execution; without a scope, for executions that name it.
 
-        A total may reach its limit and not pass it; passing a soft one is told. With a `budget_id` of your own the call
-        can be repeated: a budget that exists is left as it is. One for a namespace is of that namespace, any other of
-        its `owner`: a namespace whose executions alone may use it, or without one the store.
+        A total may reach a hard limit but not exceed it; exceeding a soft limit is reported. With your own `budget_id`
+        the call can be repeated: an existing budget is left unchanged. A budget for a namespace belongs to that
+        namespace. Any other belongs to its `owner`, the only namespace whose executions may use it, or to the store.
         """
         soft, found = soft or {}, _scope(scope)
         names = tuple(dict.fromkeys((*limits, *soft)))
@@ -89,19 +89,19 @@ class Budgets:
         return made.budget_id
 
     async def status(self, budget_id: str) -> c.BudgetStatus:
-        """Its limits, what is used and reserved of them, and whether it is breached."""
+        """Its limits, usage and reservations, and whether it is breached."""
         return await self._backend.get_budget_status(BudgetId(budget_id))
 
     async def usage(self, budget_id: str, execution_id: str) -> dict[str, int]:
-        """What an execution has spent of it since its last reset."""
+        """The amounts that an execution has spent since the last reset, by dimension."""
         return await self._backend.get_budget_ledger(BudgetId(budget_id), ExecutionId(execution_id))
 
     async def set_limits(
         self, budget_id: str, limits: Mapping[str, int] | None = None, *, soft: Mapping[str, int] | None = None
     ) -> bool:
-        """Change limits while it is in use, and say whether something may start on it; 0 lifts a limit.
+        """Change limits of a budget in use; returns whether executions may start on it. 0 removes a limit.
 
-        Those that are not named stay. A raise ends the breach of its dimension.
+        Limits that are not named stay. Raising a limit ends the breach of its dimension.
         """
         now, limits, soft = await self.status(budget_id), limits or {}, soft or {}
         names = tuple(dict.fromkeys((*limits, *soft)))
@@ -114,13 +114,13 @@ class Budgets:
         return (await self._backend.set_budget_limits(args)).is_open
 
     async def reset(self, budget_id: str) -> None:
-        """Begin a new period: nothing is used, and a breach is over."""
+        """Start a new period: usage is zero, and a breach ends."""
         await self._backend.reset_budget(c.ResetBudgetArgs(budget_id=BudgetId(budget_id)))
 
     async def report(
         self, budget_id: str, amounts: Mapping[str, int], *, dedup_key: str | None = None
     ) -> c.ReportUsageResult:
-        """Count what is used without an execution, if it fits; the same `dedup_key` counts once within a day."""
+        """Count usage without an execution if it fits the limits; a `dedup_key` counts once within a day."""
         names, deltas = _amounts(amounts)
         return await self._backend.report_usage_admin(
             c.ReportUsageAdminArgs(budget_id=BudgetId(budget_id), dimensions=names, deltas=deltas, dedup_key=dedup_key)
@@ -134,7 +134,7 @@ class Budgets:
         execution_id: str | None = None,
         dedup_key: str | None = None,
     ) -> c.ReportUsageResult:
-        """Count what was really spent, whatever the limits."""
+        """Count amounts that were already spent, even above the limits."""
         names, deltas = _amounts(amounts)
         return await self._backend.record_spend(
             c.RecordSpendArgs(
@@ -147,25 +147,25 @@ class Budgets:
         )
 
     async def release(self, budget_id: str, execution_id: str) -> bool:
-        """Take back all that an execution has spent of it since its last reset; whether there was something."""
+        """Give back all that an execution has spent since the last reset; returns whether there was anything."""
         args = c.ReleaseBudgetArgs(budget_id=BudgetId(budget_id), execution_id=ExecutionId(execution_id))
         return isinstance(await self._backend.release_budget(args), c.BudgetReleased)
 
     async def attach(self, budget_id: str, **scope: Unpack[Scope]) -> None:
-        """Have it count for all executions of a scope, too."""
+        """Make it count for all executions of a scope, too."""
         await _attach(self._backend, c.LimitKind.BUDGET, budget_id, scope, is_attached=True)
 
     async def detach(self, budget_id: str, **scope: Unpack[Scope]) -> None:
-        """Take it off a scope."""
+        """Remove it from a scope."""
         await _attach(self._backend, c.LimitKind.BUDGET, budget_id, scope, is_attached=False)
 
     async def list(self, *, after: str | None = None, limit: int = 100) -> BudgetIds:
-        """Budgets by id, after one of them."""
+        """The ids of budgets, in order, after a given one."""
         return await self._backend.list_budgets(after=None if after is None else BudgetId(after), limit=limit)
 
 
 class Quotas:
-    """What may start within a window, and what may run at once: `fabric.quotas`."""
+    """Limits on starts within a window and on running executions: `fabric.quotas`."""
 
     def __init__(self, backend: EngineBackend) -> None:
         self._backend = backend
@@ -182,10 +182,10 @@ class Quotas:
         owner: str | None = None,
         **scope: Unpack[Scope],
     ) -> QuotaPolicyId:
-        """Make a quota: so many running at once, so many starts (`rate`) within each `window` of whole seconds.
+        """Create a quota: at most `max_concurrent` running, and `rate` starts per `window` of whole seconds.
 
-        It is for a namespace, lane, flow or execution, or without one for those submitted with it; over all of them, or
-        with `key_by` for each by itself. `owner` is as with budgets.
+        It applies to a namespace, lane, flow or execution; without a scope, to executions that name it. With `key_by`
+        each key is counted separately. `owner` works as for budgets.
         """
         found = _scope(scope)
         quota_id = QuotaPolicyId.new() if quota_policy_id is None else QuotaPolicyId(quota_policy_id)
@@ -213,7 +213,7 @@ class Quotas:
         window: Duration | None = None,
         jitter: Duration = 0,
     ) -> None:
-        """The whole of its limits, while it is in use: None takes one back. What runs goes on, also above them."""
+        """Replace all its limits while it is in use; None removes one. Running executions continue, even above them."""
         await self._backend.configure_quota_policy(
             c.ConfigureQuotaPolicyArgs(
                 quota_policy_id=QuotaPolicyId(quota_policy_id),
@@ -225,19 +225,19 @@ class Quotas:
         )
 
     async def status(self, quota_policy_id: str, *, key: str = "") -> c.QuotaStatus:
-        """Its limits and what runs and has started; where it counts keys apart, for one of them."""
+        """Its limits, running executions and starts; for one `key` if it counts keys separately."""
         return await self._backend.get_quota_status(QuotaPolicyId(quota_policy_id), key=key)
 
     async def attach(self, quota_policy_id: str, **scope: Unpack[Scope]) -> None:
-        """Have it count for all executions of a scope, too."""
+        """Make it count for all executions of a scope, too."""
         await _attach(self._backend, c.LimitKind.QUOTA, quota_policy_id, scope, is_attached=True)
 
     async def detach(self, quota_policy_id: str, **scope: Unpack[Scope]) -> None:
-        """Take it off a scope."""
+        """Remove it from a scope."""
         await _attach(self._backend, c.LimitKind.QUOTA, quota_policy_id, scope, is_attached=False)
 
     async def list(self, *, after: str | None = None, limit: int = 100) -> QuotaPolicyIds:
-        """Quota policies by id, after one of them."""
+        """The ids of quota policies, in order, after a given one."""
         wanted = None if after is None else QuotaPolicyId(after)
         return await self._backend.list_quota_policies(after=wanted, limit=limit)
 

@@ -1,4 +1,4 @@
-"""What needs no task: lists, counts, events, signals, lanes, workers and retention, with times as Python has them."""
+"""Operations without a task: lists, counts, events, signals, lanes, workers and retention, with Python times."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from flowfabric.core.links import SignalLink
 from flowfabric.core.states import LaneState, PublicState
 
 AnyTask: TypeAlias = Task[..., Any] | str
-AllCounts: TypeAlias = list[c.LaneCounts]  # spelt here, where `list` is not yet a method
+AllCounts: TypeAlias = list[c.LaneCounts]  # defined here, because inside the class `list` is a method
 
 
 class Operations:
-    """Looking at a store and steering it; `None` in a filter means any."""
+    """Inspect and control a store; `None` in a filter means any."""
 
     def __init__(self, backend: EngineBackend) -> None:
         self.backend = backend
 
     async def counts(self, lane: str | None = None) -> AllCounts:
-        """How many executions each lane, or this one, has in each state, and how long the oldest waits."""
+        """The number of executions in each state, by lane or for one lane, and how long the oldest has waited."""
         return await self.backend.count_executions(_lane(lane))
 
     async def events(
@@ -40,7 +40,7 @@ class Operations:
         cursor: str | None = None,
         limit: int = 100,
     ) -> c.EventPage:
-        """Lines of the event log, oldest first, from `cursor` on; `cursor="end"` starts with what comes next."""
+        """Events, oldest first, from `cursor` on; `cursor="end"` starts with the next event."""
         return await self.backend.read_events(
             c.ReadEventsArgs(
                 execution_kind=_kind(task),
@@ -61,9 +61,9 @@ class Operations:
         source: str = "",
         idempotency_key: str | None = None,
     ) -> c.SignalOutcome:
-        """Tell the waitpoint of a link something: the token in the link allows it. The payload goes as JSON.
+        """Send a signal to the waitpoint of a link, which contains the token. The payload is sent as JSON.
 
-        The signal is called what the link says, unless a name is given; `source` says who speaks.
+        `name` overrides the signal name in the link; `source` is the sender.
         """
         if not isinstance(link, SignalLink):
             link = SignalLink.parse(link)
@@ -79,7 +79,7 @@ class Operations:
         cursor: str | None = None,
         limit: int = 100,
     ) -> c.ListSuspendedPage:
-        """Executions that wait for the world outside, the earliest time-out first; go on with `next_cursor`."""
+        """Suspended executions, the earliest timeout first; continue with `next_cursor`."""
         return await self.backend.list_suspended(
             c.ListSuspendedArgs(
                 lane_id=_lane(lane),
@@ -92,20 +92,20 @@ class Operations:
     async def workers(
         self, *, namespace: str | None = None, cursor: str | None = None, limit: int = 100
     ) -> c.ListWorkersPage:
-        """The workers that are alive."""
+        """The live workers."""
         args = c.ListWorkersArgs(namespace=_namespace(namespace), cursor=cursor, limit=limit)
         return await self.backend.list_workers(args)
 
     async def pause_lane(self, lane: str) -> None:
-        """Start nothing in this lane until it is resumed; what runs goes on."""
+        """Start nothing in this lane until it is resumed; running executions continue."""
         await self._set_lane(lane, LaneState.PAUSED)
 
     async def drain_lane(self, lane: str) -> None:
-        """Start nothing new in this lane, but let what was started come to its end."""
+        """Start no new executions in this lane; started ones run to their end."""
         await self._set_lane(lane, LaneState.DRAINING)
 
     async def resume_lane(self, lane: str) -> None:
-        """Let a lane's executions start again."""
+        """Start executions of this lane again."""
         await self._set_lane(lane, LaneState.ACTIVE)
 
     async def configure_lane(
@@ -117,10 +117,10 @@ class Operations:
         ageing: Duration | None = None,
         shared_queue: bool = False,
     ) -> None:
-        """Say how many executions of a lane run at once, and how many of one concurrency key (None: 1).
+        """Set how many executions of a lane may run at once, and how many of one concurrency key (None: 1).
 
-        `ageing` is the waiting that outweighs a step of priority. With `shared_queue`, work that needs capabilities is
-        listed where schedulers of other programs look. These are all settings: what is not given is taken back.
+        `ageing` is how long a wait outweighs one step of priority. With `shared_queue`, work that needs capabilities
+        is queued where schedulers of other programs look for it. A setting that is not given goes back to its default.
         """
         await self.backend.configure_lane(
             c.ConfigureLaneArgs(
@@ -133,7 +133,7 @@ class Operations:
         )
 
     async def describe_lane(self, lane: str) -> c.LaneSettings:
-        """What was set for a lane."""
+        """The settings of a lane."""
         return await self.backend.describe_lane(LaneId(lane))
 
     async def lanes(self, *, cursor: str | None = None, limit: int = 100) -> c.ListLanesPage:
@@ -141,7 +141,7 @@ class Operations:
         return await self.backend.list_lanes(c.ListLanesArgs(cursor=_lane(cursor), limit=limit))
 
     async def explain(self, execution_id: str) -> c.Explanation:
-        """All that bears on why an execution runs or does not."""
+        """The facts that decide whether an execution runs."""
         return await self.backend.explain_execution(ExecutionId(execution_id))
 
     async def flows(
@@ -153,7 +153,7 @@ class Operations:
         cursor: str | None = None,
         limit: int = 100,
     ) -> c.ListFlowsPage:
-        """Flows that match all of it, newest first, a page at a time; go on with `next_cursor` until it is None."""
+        """Flows that match all filters, newest first, a page at a time; continue with `next_cursor` until None."""
         return await self.backend.list_flows(
             c.ListFlowsArgs(
                 flow_kind=name,
@@ -176,7 +176,7 @@ class Operations:
         limit: int = 1_000,
         cursor: str | None = None,
     ) -> c.TrimExecutionsResult:
-        """Delete finished executions: those that ended so long ago, or all but the last of each lane."""
+        """Delete ended executions: those older than `older_than`, or all but the newest `keep_last` of each lane."""
         return await self.backend.trim_executions(
             c.TrimExecutionsArgs(
                 older_than_ms=None if older_than is None else ms("older_than", older_than),
@@ -201,7 +201,7 @@ class Operations:
         cursor: str | None = None,
         limit: int = 100,
     ) -> c.ListExecutionsPage:
-        """Executions that match all of it, a page at a time; go on with `next_cursor` until it is None."""
+        """Executions that match all filters, a page at a time; continue with `next_cursor` until it is None."""
         return await self.backend.list_executions(
             c.ListExecutionsArgs(
                 execution_kind=_kind(task),

@@ -1,9 +1,8 @@
-"""UUIDs that sort in the order in which they were made (version 7) and that nobody can predict.
+"""Unpredictable UUIDs (version 7) that sort in the order of their creation.
 
-The store takes executions of one millisecond in the order of their ids, so those of one client start first come, first
-served, a whole bulk of them as well. Whoever knows all ids made so far cannot guess the next one: of its 128 bits 48
-are the time in milliseconds, 8 the part of the millisecond, 6 the version and variant, and 66 are random, drawn for
-this id alone.
+The store orders executions of one millisecond by their ids, so those of one client start first come, first served, in
+a bulk as well. Knowing all earlier ids does not help to guess the next one: of its 128 bits 48 are the time in
+milliseconds, 8 the fraction of the millisecond, 6 the version and variant, and 66 are random and used once.
 """
 
 from __future__ import annotations
@@ -13,19 +12,19 @@ from collections.abc import Callable
 from time import time_ns
 from typing import Final
 
-_PARTS: Final = [f"{part:02x}" for part in range(256)]  # of a millisecond
-_DRAWN: Final = 256  # ids whose random digits are drawn together: one call of the system for all of them
-_DIGITS: Final = 18  # drawn for each; one more than it shows, since a byte has two
-_TAIL: Final = "r-vrrr-rrrrrrrrrrrr"  # r: a random digit, v: one of four that say the variant
+_PARTS: Final = [f"{part:02x}" for part in range(256)]  # fractions of a millisecond
+_DRAWN: Final = 256  # ids whose random digits come from one system call
+_DIGITS: Final = 18  # per id; one more than needed, because a byte has two digits
+_TAIL: Final = "r-vrrr-rrrrrrrrrrrr"  # r: a random digit, v: one of the four variant digits
 _VARIANT: Final = bytes.maketrans(b"0123456789abcdef", b"89ab" * 4)
 
 _tails: Final[list[str]] = []
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_tails.clear)  # a child must not hand out what its parent does
+    os.register_at_fork(after_in_child=_tails.clear)  # a child process must not reuse its parent's digits
 
 
 def _draw_tails() -> None:
-    """The random ends of the next ids. All ends get their first digit, then all their second: no loop over ids."""
+    """Draw the random tails of the next ids. Filled column by column, which needs no loop over ids."""
     drawn = os.urandom(_DRAWN * _DIGITS // 2).hex().encode()
     made, step = bytearray(_TAIL.encode() * _DRAWN), len(_TAIL)
     places = [at for at, letter in enumerate(_TAIL) if letter != "-"]
@@ -37,9 +36,9 @@ def _draw_tails() -> None:
 
 
 class OrderedUuids:
-    """Each is greater than the one before, whatever the clock does.
+    """Each UUID is greater than the one before, whatever the clock does.
 
-    More than the clock's next step has room for run ahead of it.
+    When more are drawn than the clock's resolution allows, they run ahead of the clock.
     """
 
     def __init__(self, now_ns: Callable[[], int] = time_ns) -> None:

@@ -1,4 +1,4 @@
-"""How a store gets its first waitpoint secret: from the settings, or the one that an embedded store keeps."""
+"""Give a store its first waitpoint secret: from the settings, or from an embedded store's own file."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _logger: Final = logging.getLogger(__name__)
 
 
 async def ensure_secret(backend: EngineBackend, settings: Settings | None = None) -> c.SeedOutcome | None:
-    """Seed a store, before waitpoints are made there; one that has a secret keeps it.
+    """Seed a store with its secret before waitpoints are created; a store that has a secret keeps it.
 
-    Safe to repeat, at every start and in many processes at once. None: the settings have no secret, and the store is
-    not embedded, so its secret is somebody else's to give.
+    Safe to repeat, at every start and in many processes at once. Returns None when the settings have no secret and
+    the store is not embedded: an operator provides the secret then.
     """
     configured = _configured(settings)
     secret = configured or await backend.kept_secret()
@@ -27,8 +27,8 @@ async def ensure_secret(backend: EngineBackend, settings: Settings | None = None
     outcome = await backend.seed_waitpoint_hmac_secret(args)
     if configured and isinstance(outcome, c.SecretAlreadySeeded) and not outcome.same_secret:
         _logger.warning(
-            "the store signs waitpoint tokens with kid %s and does not know the configured secret of kid %s; "
-            "`flowfabric secrets rotate` is the way to another one",
+            "the store signs waitpoint tokens with kid %s; the configured secret of kid %s is ignored. "
+            "Use `flowfabric secrets rotate` to change the secret",
             outcome.kid,
             secret.kid,
             extra={"action": "waitpoint_secret_differs"},

@@ -1,4 +1,4 @@
-"""Signals on their way to a store: by a link, whose token allows it, or by whoever holds the store itself."""
+"""Send signals: by a link with a token, or directly to an execution of a store."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ def by_link(
     idempotency_key: str | None,
     source_type: str = "",
 ) -> c.DeliverSignalArgs:
-    """A signal to the waitpoint of a link; a name that is given goes before the link's own.
+    """A signal to the waitpoint of a link; `name` overrides the link's own.
 
-    A link takes only what is waited for: it may be in anybody's hands.
+    A link accepts only declared signals, because anyone may hold it.
     """
     if not isinstance(link, SignalLink):
         link = SignalLink.parse(link)
     name = name or link.signal_name
     if name is None:
-        raise InvalidInput("name", None, "must be given, because the link names no signal")
+        raise InvalidInput("name", None, "must be given, because the link has no signal name")
     return c.DeliverSignalArgs(
         execution_id=link.execution_id,
         waitpoint_id=link.waitpoint_id,
@@ -59,7 +59,7 @@ def to_execution(
     source: str,
     idempotency_key: str | None,
 ) -> c.SignalExecutionArgs:
-    """A signal to the waitpoint of this key, or to the one that takes a signal of this name."""
+    """A signal to the waitpoint with this key, or to the one that takes a signal of this name."""
     return c.SignalExecutionArgs(
         execution_id=execution_id,
         waitpoint_key=None if waitpoint is None else WaitpointKey(waitpoint),
@@ -89,7 +89,7 @@ async def link_to(
     wanted = [each for each in found if waitpoint in (None, each.waitpoint_key)]
     if len(wanted) != 1:
         keys = ", ".join(each.waitpoint_key for each in found) or "none"
-        raise InvalidInput("waitpoint", waitpoint, f"must name one open waitpoint; there are: {keys}")
+        raise InvalidInput("waitpoint", waitpoint, f"must be the key of one open waitpoint; open: {keys}")
     read = c.ReadWaitpointTokenArgs(execution_id=execution_id, waitpoint_id=wanted[0].waitpoint_id)
     issued = await backend.read_waitpoint_token(read)
     link = SignalLink(
@@ -102,12 +102,12 @@ async def link_to(
 
 
 async def signal_when_taken(backend: EngineBackend, args: c.SignalExecutionArgs, wait_ms: int) -> c.SignalOutcome:
-    """Signal as soon as a waitpoint takes it. An execution that has ended refuses it.
+    """Deliver a signal as soon as a waitpoint takes it. An execution that has ended refuses it.
 
     Every try has the same id, so the signal counts once.
     """
     until = asyncio.get_running_loop().time() + wait_ms / 1000
-    # The place in the log comes first: a suspension that the first try does not see is behind it.
+    # Read the log's end before the first try: a suspension that the try misses comes after it.
     place = await backend.read_events(c.ReadEventsArgs(execution_id=args.execution_id, cursor=END))
     if outcome := await _taken(backend, args):
         return outcome
@@ -119,7 +119,7 @@ async def signal_when_taken(backend: EngineBackend, args: c.SignalExecutionArgs,
                     event = await anext(events, None)
             except TimeoutError:
                 return await _last_try(backend, args, wait_ms)
-            if event is None:  # it has ended, and the refusal says how
+            if event is None:  # it has ended; the refusal says how
                 return await backend.signal_execution(args)
             if event.event == c.EventKind.SUSPENDED and (outcome := await _taken(backend, args)):
                 return outcome
@@ -135,7 +135,7 @@ async def _taken(backend: EngineBackend, args: c.SignalExecutionArgs) -> c.Signa
 
 
 async def _last_try(backend: EngineBackend, args: c.SignalExecutionArgs, wait_ms: int) -> c.SignalOutcome:
-    """A waitpoint that was made ahead of its wait opens without an event, so it may be there by now."""
+    """Try once more: a waitpoint created before its wait opens without an event."""
     try:
         return await backend.signal_execution(args)
     except Conflict as refusal:
@@ -144,10 +144,10 @@ async def _last_try(backend: EngineBackend, args: c.SignalExecutionArgs, wait_ms
         where = "" if args.waitpoint_key is None else f" at {str(args.waitpoint_key)!r}"
         raise TimeoutError(
             f"{args.execution_id} is {refusal.details.get('state')} after {wait_ms / 1000:g} seconds, and no waitpoint"
-            f"{where} takes the signal {args.signal_name!r}; signal again, or see waitpoints() for what it waits for"
+            f"{where} takes the signal {args.signal_name!r}; signal again, or see waitpoints() for the open ones"
         ) from None
 
 
 def _is_early(refusal: Conflict) -> bool:
-    """Whether no waitpoint takes the signal yet; to one that has ended none ever will."""
+    """Whether no waitpoint takes the signal yet. An ended execution never will."""
     return refusal.code == _NOT_SIGNALABLE and refusal.details.get("state") not in _ENDED

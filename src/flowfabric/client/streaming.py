@@ -1,7 +1,6 @@
-"""What an execution emits, read over all of its attempts, until it has ended.
+"""Read the output stream of an execution over all its attempts, until it ends.
 
-However many read one stream in a process, the store is asked once: the backend hands on what comes, and who is slower
-than that reads from their own place.
+All readers of one stream in a process share one read of the store. A reader that falls behind reads from its own place.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _PLACE: Final = re.compile(r"([0-9]{1,10}):([0-9]{1,20}-[0-9]{1,20})")
 
 
 class StreamItem(msgspec.Struct, frozen=True):
-    """A frame and the attempt it is of; without a frame a reset: what was shown of earlier attempts counts no more."""
+    """A frame and its attempt. Without a frame it is a reset: discard the frames of earlier attempts."""
 
     attempt_index: int
     frame: c.StreamFrame | None = None
@@ -44,22 +43,22 @@ class StreamItem(msgspec.Struct, frozen=True):
 
     @property
     def cursor(self) -> str:
-        """Its place: `handle.stream(after=cursor)` goes on behind it."""
+        """Its position: `handle.stream(after=cursor)` continues after it."""
         return f"{self.attempt_index}:{_FIRST if self.frame is None else self.frame.id}"
 
     @property
     def type(self) -> str:
-        """What the handler called it; "reset" for a reset."""
+        """The frame type that the handler chose; "reset" for a reset."""
         return "reset" if self.frame is None else self.frame.frame_type
 
     @property
     def value(self) -> Any:
-        """What was emitted: text, bytes, or what JSON makes of anything else. None for a reset."""
+        """The emitted value: text, bytes, or decoded JSON. None for a reset."""
         return None if self.frame is None else frame_values.decode(self.frame.payload, self.frame.encoding)
 
     @property
     def text(self) -> str:
-        """The same as text, JSON as it came; nothing for a reset."""
+        """The payload as text, JSON undecoded; empty for a reset."""
         return "" if self.frame is None else self.frame.text
 
     @property
@@ -68,14 +67,14 @@ class StreamItem(msgspec.Struct, frozen=True):
         return None if self.frame is None else datetime.fromtimestamp(self.frame.ts / 1000, UTC)
 
     def read(self, kind: builtins.type[T]) -> T:
-        """A value that was emitted as JSON, as this type."""
+        """A JSON value, decoded as this type."""
         data = b"null" if self.frame is None else self.frame.payload
         value: T = payloads.decode(data, payloads.decoder(kind, "kind"), "value")
         return value
 
 
 class Place(NamedTuple):
-    """Where a reader is: an attempt, and an entry of its stream."""
+    """A reader's position: an attempt and an entry of its stream."""
 
     attempt_index: int
     entry_id: str = _FIRST
@@ -91,7 +90,7 @@ class Place(NamedTuple):
 async def stream(
     backend: EngineBackend, execution_id: ExecutionId, *, after: str | None, attempts: Attempts, live: bool
 ) -> AsyncGenerator[StreamItem, None]:
-    """The frames behind a place, as they come; the end of the execution ends them."""
+    """The frames after a position as they are emitted, until the execution ends."""
     begun = None if after is None else Place.parse(after)
     place = begun or Place(0)
     if checked_attempts(attempts) == "latest":
@@ -115,7 +114,7 @@ async def stream(
 
 
 async def latest_attempt(backend: EngineBackend, execution_id: ExecutionId) -> int:
-    """The index of the attempt that runs or ran last; 0 before the first."""
+    """The index of the running or last attempt; 0 before the first."""
     snapshot = await backend.describe_execution(execution_id)
     if snapshot is None:
         raise ExecutionNotFound(f"{execution_id}: no such execution", execution_id=str(execution_id))
@@ -123,7 +122,7 @@ async def latest_attempt(backend: EngineBackend, execution_id: ExecutionId) -> i
 
 
 async def summary(backend: EngineBackend, execution_id: ExecutionId) -> dict[str, Any] | None:
-    """What the summary frames of the latest attempt have made by now."""
+    """The merged summary frames of the latest attempt."""
     found = await backend.read_summary(execution_id, await latest_attempt(backend, execution_id))
     return None if found is None else payloads.decode(found.document, payloads.decode_any, "summary")
 

@@ -62,11 +62,11 @@ async def test_a_limit_counts_where_it_is_attached(fabric_kit: FabricKit) -> Non
     quota = await fabric_kit.quotas.create(max_concurrent=2, rate=5, window=60, namespace="default")
     handle = await fabric_kit.submit(nothing.with_options(lane="agents"))
     await fabric_kit.budgets.attach(budget, lane="agents")
-    facts = await handle.explain()
+    facts = await fabric_kit.explain(handle.id)
     assert (facts.budget_ids, facts.quota_policy_ids) == ((budget,), (quota,))
     await fabric_kit.budgets.detach(budget, lane="agents")
     await fabric_kit.quotas.detach(quota, namespace="default")
-    facts = await handle.explain()
+    facts = await fabric_kit.explain(handle.id)
     assert (facts.budget_ids, facts.quota_policy_ids) == ((), ())
     with pytest.raises(InvalidInput, match="scope: must be one of"):
         await fabric_kit.quotas.attach(quota)
@@ -91,7 +91,7 @@ async def test_a_quota_is_configured_while_it_is_in_use(fabric_kit: FabricKit) -
 async def test_a_submission_names_its_own_limits(fabric_kit: FabricKit) -> None:
     budget, quota = await fabric_kit.budgets.create({"tokens": 1}), await fabric_kit.quotas.create(max_concurrent=1)
     limited = nothing.with_options(budgets=[budget], quotas=[quota])
-    facts = await (await fabric_kit.submit(limited)).explain()
+    facts = await fabric_kit.explain((await fabric_kit.submit(limited)).id)
     assert (facts.budget_ids, facts.quota_policy_ids) == ((budget,), (quota,))
     with pytest.raises(InvalidInput, match="budgets: must be a list"):
         nothing.with_options(budgets=budget)
@@ -114,7 +114,7 @@ async def test_explain_names_the_limit_its_numbers_and_the_next_look(fabric_kit:
             handles.append(await fabric_kit.submit(limited))
             await fabric_kit.run_until_idle(worker)
         assert [await each.status() for each in handles] == ["completed", "rate_limited"]
-        return explain(await handles[1].explain(), ())
+        return explain(await fabric_kit.explain(handles[1].id), ())
 
     said = await second(spend.with_options(quotas=[quota]))
     assert said.startswith(f"waits for quota {quota}: 1 of at most 1 have started within 60 s (looked at again in ")

@@ -334,7 +334,7 @@ async def test_a_name_that_is_given_goes_before_that_of_the_link(waits: Waits) -
 
 async def test_a_link_without_a_name_asks_for_one(waits: Waits) -> None:
     x, at = await waits.suspended()
-    with pytest.raises(InvalidInput, match="name: must be given, because the link names no signal"):
+    with pytest.raises(InvalidInput, match="name: must be given, because the link has no signal name"):
         await waits.fabric.signal(link_to(x, at, None).url(BASE))
     assert isinstance(await waits.fabric.signal(link_to(x, at, None), name="approved"), c.ResumeTriggered)
 

@@ -208,7 +208,7 @@ class TestEachUserDoesItsWork:
             made = await http.post("/v1/executions", json={"task": "double", "args": [4]})
             other = fabric.handle(made.json()["execution_id"])
             assert await other.result(timeout=20) == 8
-            assert await other.explain()
+            assert await fabric.explain(other.id)
             await (await fabric.submit(double.with_options(lane="nobody"), 1)).cancel()
         assert denials(place) == []
 
@@ -224,7 +224,7 @@ class TestEachUserDoesItsWork:
             assert (await seen.history()).events
             assert await seen.describe()
             assert (await seen.waitpoints()).entries == ()
-            assert await seen.explain()
+            assert await fabric.explain(seen.id)
             assert await fabric.counts()
             assert (await fabric.workers()).workers == ()
             assert (await fabric.flows()).flows == ()

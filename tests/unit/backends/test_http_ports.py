@@ -19,6 +19,11 @@ def test_a_remote_store_has_every_port() -> None:
     assert not [name for name in _ports() - {"partitions"} if not hasattr(HttpBackend, name)]
 
 
+def test_no_port_of_a_remote_store_is_an_empty_stub() -> None:
+    stubs = [name for name in _ports() - {"partitions"} if getattr(HttpBackend, name) is getattr(EngineBackend, name)]
+    assert not stubs
+
+
 def test_every_port_is_an_operation_of_the_api() -> None:
     assert {each.port for each in OPERATIONS} == _ports() - _MADE - _LOCAL
 

@@ -192,7 +192,7 @@ def test_a_quorum_beside_something_else_is_refused() -> None:
     flow = drawn()
     a = flow.add(plan, "tides")
     flow.add(judge, flow.quorum(2, flow.map(search, ["a", "b", "c"])), a)
-    with pytest.raises(InvalidInput, match="join them in two steps"):
+    with pytest.raises(InvalidInput, match="join in two steps"):
         graph_of(flow, SUBMITTER)
 
 
@@ -203,7 +203,7 @@ def test_ends_that_come_without_a_run_do_not_vouch_for_what_stands_beside_them(e
     a = flow.add(plan, "tides")
     nodes = flow.map(search.with_options(deadline=60), ["a", "b"], a)
     flow.add(judge, [], after=[flow.any([getattr(node, end) for node in nodes]), a])
-    with pytest.raises(InvalidInput, match=r"'plan', which need not have succeeded .* join them in two steps"):
+    with pytest.raises(InvalidInput, match=r"'plan', which may not have succeeded .* join in two steps"):
         graph_of(flow, SUBMITTER)
 
 
@@ -265,14 +265,14 @@ def test_a_node_of_another_flow_is_refused(use: Callable[..., Any]) -> None:
         (lambda flow, node: flow.add(plan, node, "more"), "too many"),
         (lambda flow, node: flow.add(report, node), "gives <class 'str'>, but report takes <class 'int'>"),
         (lambda flow, node: flow.add(report, flow.all([node])), r"gives list\[str\]"),
-        (lambda flow, node: flow.add(search, node.failed), "leaves no result"),
-        (lambda flow, node: flow.add(report, 1, {7: node}), r"must be text, to hold Node\('search'\)"),
+        (lambda flow, node: flow.add(search, node.failed), "has no result; pass it as after="),
+        (lambda flow, node: flow.add(report, 1, {7: node}), r"must be a text key to contain Node\('search'\)"),
         (lambda flow, node: flow.add(judge, {node}), "has no JSON form"),
         (lambda flow, node: flow.add(plan, "x", after=["search"]), "must hold nodes"),
         (lambda flow, node: flow.add(plan, "x", after=7), "must be a node"),
         (lambda flow, node: flow.add(lambda: None), "must be a task"),
         (lambda flow, node: flow.map(search, node), "ctx.flow.map"),
-        (lambda flow, node: flow.map(search, 5), r"items: must be a list, .* \(got 5\)"),
+        (lambda flow, node: flow.map(search, 5), r"items: must be a list .* \(got 5\)"),
         (lambda flow, node: flow.map(search, None), "items: must be a list"),
         (lambda flow, node: flow.all(node), r"nodes: must be a list of nodes, .* \(got Node\('search'\)\)"),
         (lambda flow, node: flow.all(None), "nodes: must be a list of nodes"),
@@ -280,12 +280,12 @@ def test_a_node_of_another_flow_is_refused(use: Callable[..., Any]) -> None:
         (lambda flow, node: flow.quorum(1, node), "nodes: must be a list of nodes"),
         (lambda flow, node: flow.all([]), "at least one"),
         (lambda flow, node: flow.all(each for each in ()), "at least one"),
-        (lambda flow, node: flow.all([node, node]), "each node once"),
+        (lambda flow, node: flow.all([node, node]), "each node only once"),
         (lambda flow, node: flow.quorum(2, [node]), "from 1 to 1"),
         (lambda flow, node: flow.quorum(2, (each for each in [node])), "from 1 to 1"),
-        (lambda flow, node: flow.quorum(True, [node]), r"k: must be a number from 1 to 1.* \(got True\)"),
-        (lambda flow, node: flow.quorum(None, [node]), "k: must be a number"),
-        (lambda flow, node: flow.quorum("1", [node]), "k: must be a number"),
+        (lambda flow, node: flow.quorum(True, [node]), r"k: must be a whole number from 1 to 1.* \(got True\)"),
+        (lambda flow, node: flow.quorum(None, [node]), "k: must be a whole number"),
+        (lambda flow, node: flow.quorum("1", [node]), "k: must be a whole number"),
         (lambda flow, node: flow.any([node], on_satisfied=None), "on_satisfied: must be one of cancel_remaining"),
         (lambda flow, node: flow.any([node], on_satisfied=""), "on_satisfied: must be one of cancel_remaining"),
         (lambda flow, node: flow.add_flow(5), "name: "),

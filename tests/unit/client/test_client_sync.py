@@ -125,7 +125,7 @@ def test_arguments_may_be_called_like_ours(fabric: SyncFabric) -> None:
 
 def test_failures_reach_the_caller(fabric: SyncFabric) -> None:
     handle = fabric.submit(double.with_options(lane="sync-cancel"), 1)
-    with pytest.raises(TimeoutError, match="is waiting"):
+    with pytest.raises(TimeoutError, match="is still waiting"):
         handle.result(timeout=0.01)
     handle.cancel("enough")
     with pytest.raises(ExecutionCancelled):

@@ -1,16 +1,18 @@
-"""A store behind a server: every port is a request. Workers and clients need no access to the store itself."""
+"""A store behind a FlowFabric server: every port is a request, so workers and clients need no access to the store."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final, Self
 
 import msgspec
 
 from flowfabric.backends.http import shapes
+from flowfabric.backends.http.caller import reader
 from flowfabric.backends.http.notifications import Ear
-from flowfabric.backends.http.operations import BY_PORT, PREFIX, Operation
+from flowfabric.backends.http.operations import BY_PORT, PREFIX
+from flowfabric.backends.http.ports import HttpPorts
 from flowfabric.backends.http.transport import Query, Transport
 from flowfabric.backends.ports import OnHanded
 from flowfabric.config import Settings
@@ -20,7 +22,8 @@ from flowfabric.core.contracts import batch as b
 from flowfabric.core.cursor import StreamCursor
 from flowfabric.core.ids import ExecutionId, FlowId, LaneId, Namespace, WorkerInstanceId
 from flowfabric.core.partition import Partition, PartitionConfig
-from flowfabric.errors import BadReply, FlowFabricError, InvalidInput, NotFound
+from flowfabric.core.states import PublicState
+from flowfabric.errors import BadReply, InvalidInput, NotFound
 
 _LONGEST_WAIT_MS: Final = 20_000
 
@@ -41,11 +44,11 @@ _read_work: Final = shapes.reader(list[_Where])
 _read_partitions: Final = shapes.reader(list[Partition])
 
 
-class HttpBackend:
-    """The ports of a remote store. Those of the table are made from it, below; these are the others."""
+class HttpBackend(HttpPorts):
+    """The ports of a remote store. Ports that are a single call are in `ports/`; the others are here."""
 
     def __init__(self, transport: Transport, partitions: PartitionConfig, version: str = "") -> None:
-        self._transport = transport
+        super().__init__(transport)
         self.partitions = partitions
         self.version = version  # of the server
 
@@ -61,43 +64,35 @@ class HttpBackend:
 
     @staticmethod
     async def _store(transport: Transport) -> _Store:
-        """What the server says of its store; whoever answers otherwise is something else."""
+        """The server's description of its store; raises InvalidInput if it is not a FlowFabric server."""
         try:
             found: _Store = _read_store(await transport.request("GET", f"{PREFIX}/store"))
         except (NotFound, BadReply, msgspec.DecodeError) as error:
-            problem = f"must be that of a FlowFabric server, like https://flowfabric.example; this one says: {error}"
+            problem = f"must be a FlowFabric server, like https://flowfabric.example; this one replied: {error}"
             raise InvalidInput("url", transport.address, problem) from error
         return found
 
     async def ready(self) -> None:
-        """Raise what keeps the server from its work, if anything does."""
+        """Raise an error if the server is not ready."""
         await self._transport.request("GET", "/readyz")
 
     async def close(self) -> None:
         await self._transport.close()
 
     def within(self, namespaces: Sequence[Namespace]) -> HttpBackend:
-        """The server knows the namespaces of a token: connect with one that is for these alone."""
-        problem = "cannot be chosen over HTTP; connect with a token that is for these namespaces alone"
+        """Refused: the server restricts namespaces by token."""
+        problem = "cannot be chosen over HTTP; connect with a token that is limited to these namespaces"
         raise InvalidInput("namespaces", ", ".join(namespaces), problem)
 
     async def kept_secret(self) -> None:
-        """The server's store keeps its own."""
+        """None: the server's store keeps its own secret."""
         return
 
-    async def call(self, operation: Operation, request: msgspec.Struct) -> bytes:
-        members = {name: getattr(request, name) for name in request.__struct_fields__}
-        in_path = {name: self._transport.quoted(members.pop(name)) for name in operation.parameters}
-        path = operation.path.format(**in_path)
-        if operation.has_body:
-            return await self._transport.request(operation.method, path, body=shapes.to_wire(members))
-        return await self._transport.request("GET", path, query=_query(members), waits=operation.waits)
-
-    async def submit_executions(self, batch: Any) -> list[b.SubmitOutcome]:
+    async def submit_executions(self, batch: Sequence[c.CreateExecutionArgs]) -> list[b.SubmitOutcome]:
         operation = BY_PORT["submit_executions"]
         return _submitted(await self.call(operation, operation.signature.request(batch=tuple(batch))))
 
-    async def append_frames(self, batch: Any) -> list[b.AppendFramesOutcome]:
+    async def append_frames(self, batch: Sequence[c.AppendFramesArgs]) -> list[b.AppendFramesOutcome]:
         operation = BY_PORT["append_frames"]
         return _appended(await self.call(operation, operation.signature.request(batch=tuple(batch))))
 
@@ -108,16 +103,18 @@ class HttpBackend:
         request = shapes.FinishRequest.of(args)
         return shapes.read_finished(await self.call(BY_PORT["finish_executions"], request), args)
 
-    async def wait_for_execution(self, execution_id: ExecutionId, *, timeout_ms: int) -> Any:
-        return await self._wait("wait_for_execution", timeout_ms, execution_id=execution_id)
+    async def wait_for_execution(self, execution_id: ExecutionId, *, timeout_ms: int) -> PublicState | None:
+        state: PublicState | None = await self._wait("wait_for_execution", timeout_ms, execution_id=execution_id)
+        return state
 
-    async def wait_for_flow(self, flow_id: FlowId, *, timeout_ms: int) -> Any:
-        return await self._wait("wait_for_flow", timeout_ms, flow_id=flow_id)
+    async def wait_for_flow(self, flow_id: FlowId, *, timeout_ms: int) -> c.FlowState | None:
+        state: c.FlowState | None = await self._wait("wait_for_flow", timeout_ms, flow_id=flow_id)
+        return state
 
     async def _wait(self, port: str, timeout_ms: int, **named: Any) -> Any:
-        """In stretches: no request waits for ever."""
+        """Wait with several requests, because no single request waits for longer than the server allows."""
         operation = BY_PORT[port]
-        read, left = _reader(operation), timeout_ms
+        read, left = reader(port), timeout_ms
         while True:
             turn = min(left, _LONGEST_WAIT_MS)
             request = operation.signature.request(timeout_ms=turn, **named)
@@ -149,7 +146,7 @@ class HttpBackend:
         worker_instance_id: WorkerInstanceId | None = None,
         on_handed: OnHanded | None = None,
     ) -> AsyncIterator[Ear[tuple[LaneId, Partition]]]:
-        """Claims are not parked over HTTP, so nothing is ever handed."""
+        """Claims are not parked over HTTP, so `on_handed` is never called."""
         if isinstance(lane_ids, str) or not lane_ids:
             raise InvalidInput("lane_ids", lane_ids, "must be a collection of at least one lane")
         offered = capability_set(capabilities, "capabilities")
@@ -173,9 +170,9 @@ def _places(data: bytes) -> set[tuple[LaneId, Partition]]:
 
 
 class _Follower:
-    """Reads the frames of an attempt as they come."""
+    """Reads the frames of an attempt as they are emitted."""
 
-    def __init__(self, backend: Any, args: c.FollowFramesArgs) -> None:
+    def __init__(self, backend: HttpBackend, args: c.FollowFramesArgs) -> None:
         self._backend = backend
         self._args = args
         self._after = args.after
@@ -190,7 +187,7 @@ class _Follower:
             visibility=self._args.visibility,
         )
         while True:
-            found: c.StreamFrames = await self._backend.tail_attempt_stream(args)
+            found = await self._backend.tail_attempt_stream(args)
             if found.frames or found.closed_at is not None:
                 self._after = StreamCursor(found.cursor)
                 return found
@@ -198,51 +195,3 @@ class _Follower:
 
 _submitted: Final = shapes.outcomes(c.CreateExecutionResult)
 _appended: Final = shapes.outcomes(c.AppendFramesResult)
-
-
-def _query(members: dict[str, Any]) -> Query:
-    found: Query = []
-    for name, value in members.items():
-        if value is None:
-            continue
-        if isinstance(value, str):
-            found.append((name, str.__str__(value)))
-        else:
-            found.append((name, shapes.to_wire(value).decode()))
-    return found
-
-
-def _reader(operation: Operation) -> Callable[[bytes], Any]:
-    return shapes.reader(operation.signature.result)
-
-
-def _port(operation: Operation) -> Callable[..., Awaitable[Any]]:
-    """The method that a row of the table stands for."""
-    signature = operation.signature
-    read = _reader(operation)
-    names = signature.request.__struct_fields__
-
-    async def port(self: HttpBackend, *args: Any, **kwargs: Any) -> Any:
-        if signature.takes_struct:
-            request = args[0] if args else kwargs["args"]
-        else:
-            request = signature.request(**dict(zip(names, args, strict=False)), **kwargs)
-        try:
-            data = await self.call(operation, request)
-        except FlowFabricError as error:
-            if error.details.get("absent"):
-                return None
-            raise
-        try:
-            return read(data)
-        except msgspec.DecodeError as cause:
-            raise BadReply(f"{operation.port}: {cause}") from cause
-
-    port.__name__ = operation.port
-    port.__doc__ = signature.summary
-    return port
-
-
-for _each in BY_PORT.values():
-    if _each.port not in vars(HttpBackend):
-        setattr(HttpBackend, _each.port, _port(_each))

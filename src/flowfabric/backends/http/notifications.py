@@ -1,4 +1,4 @@
-"""Being told of work by a server's stream of events, which is read whether or not somebody waits."""
+"""Listen for work on a server's event stream, which is read whether or not the listener waits."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from flowfabric.errors import BackendUnavailable
 
 
 class Ear(News[Heard]):
-    """Hears what a stream says. An event that names nothing means that anything may have happened."""
+    """Collects the notifications of a stream. An event that names nothing means that anything may have changed."""
 
     def __init__(self, events: AsyncGenerator[Event, None], read: Callable[[bytes], set[Heard]]) -> None:
         super().__init__()
@@ -20,7 +20,7 @@ class Ear(News[Heard]):
         self._read = read
 
     async def __aenter__(self) -> Ear[Heard]:
-        """Once the server listens: its first event says so."""
+        """Wait until the server is listening, which its first event confirms."""
         self._task = asyncio.create_task(self._hear())
         try:
             await self.first()
@@ -44,6 +44,6 @@ class Ear(News[Heard]):
         try:
             async for event in self._events:
                 self._tell(self._read(event.data))
-            raise BackendUnavailable("the server's stream has ended", sent=False)
+            raise BackendUnavailable("the server ended its event stream", sent=False)
         except Exception as failure:
             self.fail(failure)

@@ -1,6 +1,6 @@
-"""Every operation of the API: its port, its path, and the scope that it asks of a token.
+"""Every operation of the API: its port, its path, and the token scope it requires.
 
-What a port takes comes from the path, then from the query of a GET or the JSON body of the others.
+Arguments of a port are in the path, and in the query of a GET or the JSON body of other methods.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _PARAMETER: Final = re.compile(r"\{(\w+)\}")
 
 
 class Scope(StrEnum):
-    """What a token may do; one does not include another, except that admin includes all."""
+    """What a token permits; a scope does not include others, except that admin includes all."""
 
     READ = "read"
     SUBMIT = "submit"
@@ -29,12 +29,12 @@ class Scope(StrEnum):
 
 
 class Reach(StrEnum):
-    """What an operation touches, which decides how the namespace of a token bears on it."""
+    """What an operation acts on, which decides how a token's namespaces restrict it."""
 
-    EXECUTION = "execution"  # the one that execution_id names
-    FLOW = "flow"  # the one that flow_id names
-    NAMESPACE = "namespace"  # the one that the request names
-    STORE = "store"  # everything: for tokens of all namespaces
+    EXECUTION = "execution"  # named by execution_id
+    FLOW = "flow"  # named by flow_id
+    NAMESPACE = "namespace"  # named by the request
+    STORE = "store"  # the whole store: for tokens of all namespaces
 
 
 class Operation:
@@ -48,7 +48,7 @@ class Operation:
         self.port = port
         self.scope = scope
         self.reach = reach
-        self.takes_payloads = takes_payloads  # so its body may be large
+        self.takes_payloads = takes_payloads  # its body may be large
         self.parameters = tuple(_PARAMETER.findall(path))
 
     def __repr__(self) -> str:
@@ -64,17 +64,17 @@ class Operation:
 
     @property
     def waits(self) -> bool:
-        """Whether it may answer late on purpose, when something has happened."""
+        """Whether it is a long poll."""
         return self.port in WAITING
 
     @property
     def is_audited(self) -> bool:
-        """Whether an operator does it; the upkeep of an engine is no decision of anybody."""
+        """Whether it is an operator's decision; an engine's upkeep is not."""
         return self.scope in (Scope.OPERATE, Scope.ADMIN) and not self.path.startswith(f"{PREFIX}/engine/")
 
 
 def _group(prefix: str, reach: Reach, rows: str) -> list[Operation]:
-    """Rows of method, path behind the prefix, port and scope; a plus says that the body brings payloads."""
+    """Parse rows of method, path after the prefix, port and scope; a plus means that the body contains payloads."""
     found = []
     for row in rows.strip().splitlines():
         method, path, port, scope, *plus = row.split()

@@ -1,4 +1,4 @@
-"""Errors as JSON, the same shape in every answer, and as errors again on the other side."""
+"""Errors as JSON, in the same shape in every reply, and their conversion back to exceptions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from flowfabric.errors import CODES, Detail, FlowFabricError, InvalidInput, erro
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
-    """What went wrong. `code` is for programs, `message` for people; `retryable`: the same call may work later."""
+    """An error. `code` is for programs, `message` for people; `retryable`: the same call may succeed later."""
 
     code: str
     message: str
@@ -27,7 +27,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def error(self) -> FlowFabricError:
-        """The error that it was made of; one that this version does not know is a reply that it cannot read."""
+        """The exception that it was made of; a code unknown to this version becomes an unreadable reply."""
         kind = error_class_for(self.code)
         if "field" in self.details and issubclass(InvalidInput, kind):
             kind = InvalidInput

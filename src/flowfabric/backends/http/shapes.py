@@ -1,4 +1,4 @@
-"""What travels in a form of its own: batches, whose items may be refused one by one, and claimed work.
+"""JSON forms of batches, whose items may be refused one by one, and of claimed work.
 
 A refused item is {"error": problem} in the place of its outcome.
 """
@@ -65,7 +65,7 @@ class FinishRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class Work(msgspec.Struct, frozen=True, kw_only=True):
-    """A lease that was given, and what is needed to run its attempt."""
+    """A lease and the input of its attempt."""
 
     execution_id: ExecutionId
     fence: c.LeaseFence
@@ -133,7 +133,7 @@ def to_wire(value: object) -> bytes:
 
 
 def _plain(value: object) -> object:
-    """Without what never leaves the process."""
+    """Without the parts that never leave the process."""
     if isinstance(value, b.ClaimedWork):
         return Work.of(value)
     if isinstance(value, b.FinishExecutionsResult):
@@ -179,7 +179,7 @@ def read_finished(data: bytes, args: b.FinishExecutionsArgs) -> b.FinishExecutio
     members = _members(data)
     claimed = _works(members["claimed"])
     if claimed and args.claim is None:
-        raise BadReply("finish_executions: work that nobody asked for")
+        raise BadReply("finish_executions: the reply has claimed work, but the request had no claim")
     handles = handles_for(args.claim) if args.claim is not None else None
     return b.FinishExecutionsResult(
         finished=_finished(members["finished"]),

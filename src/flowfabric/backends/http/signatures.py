@@ -1,4 +1,4 @@
-"""What each port takes and answers, read from the protocols themselves, so that it is written down once."""
+"""Requests and results of the ports, read from the protocols, so that they are written only once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from flowfabric.core import limits
 
 
 class Signature(NamedTuple):
-    """One port. `request` is the struct that it takes, or one made of its keywords when it takes several."""
+    """One port. `request` is its struct, or a struct made of its keyword arguments."""
 
     name: str
     request: type[msgspec.Struct]
@@ -56,7 +56,7 @@ def _struct(name: str, parameters: list[inspect.Parameter], hints: dict[str, Any
 
 
 def _plain(kind: Any) -> Any:
-    """A type that JSON has: any sequence is a tuple."""
+    """A type that msgspec decodes: a sequence becomes a tuple."""
     if get_origin(kind) is not Sequence:
         return kind
     (item,) = get_args(kind)

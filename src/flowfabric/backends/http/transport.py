@@ -1,4 +1,4 @@
-"""Requests to a server and their answers: connections, retries, errors as errors, streams of events."""
+"""HTTP requests to a server: connections, retries, errors and event streams."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from flowfabric.errors import BackendTimeout, BackendUnavailable, BadReply, Flow
 
 _FIRST_PAUSE_S: Final = 0.05
 _LONGEST_PAUSE_S: Final = 2.0
-_WAIT_S: Final = 60.0  # the server answers long polls sooner
-_IDLE_S: Final = 30.0  # the server keeps connections for longer
-_AT_ONCE: Final = 32  # more connections make every request dearer, and none sooner
+_WAIT_S: Final = 60.0  # the server replies to long polls sooner
+_IDLE_S: Final = 30.0  # the server keeps idle connections for longer
+_AT_ONCE: Final = 32  # more connections make requests slower
 
 _OF_PROXIES: Final = (502, 503, 504)
 
@@ -45,9 +45,9 @@ class Transport:
         headers = {"Authorization": f"Bearer {settings.token}"} if settings.token else {}
         timeout = httpx.Timeout(_WAIT_S, connect=settings.connect_timeout_ms / 1000)
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=100, keepalive_expiry=_IDLE_S)
-        # The certificates of the system take a while to read, and http:// shows none.
+        # Loading the system's certificates is slow, and http:// needs none.
         verify = httpx.create_ssl_context() if settings.url.startswith("https:") else False
-        # What waits for something to happen has connections of its own, and any number: it holds up no call.
+        # Long polls and streams have their own connections, without a limit, so that they do not block calls.
         self._calls, self._waits = (
             httpx.AsyncClient(
                 base_url=settings.url.rstrip("/"), headers=headers, timeout=timeout, limits=limits, verify=verify
@@ -62,13 +62,13 @@ class Transport:
 
     @staticmethod
     def quoted(value: Any) -> str:
-        """A value as a part of an address."""
+        """A value as a part of a URL path."""
         return quote(str.__str__(value) if isinstance(value, str) else str(value), safe=":")
 
     async def request(
         self, method: str, path: str, *, query: Query | None = None, body: bytes | None = None, waits: bool = False
     ) -> bytes:
-        """The body of the answer. A server that cannot be reached is tried again within the retry budget."""
+        """The body of the reply. An unreachable server is retried within the retry budget."""
         if waits:
             return await self._request(self._waits, method, path, query, body)
         async with self._turns:
@@ -87,7 +87,7 @@ class Transport:
             except (httpx.ConnectError, httpx.ConnectTimeout) as cause:
                 error: FlowFabricError = BackendUnavailable(f"{self._peer}: {cause}", sent=False)
             except httpx.TimeoutException as cause:
-                raise BackendTimeout(f"{self._peer} did not answer in time", sent=True) from cause
+                raise BackendTimeout(f"{self._peer} did not reply in time", sent=True) from cause
             except httpx.TransportError as cause:
                 if method != "GET":
                     raise BackendUnavailable(f"{self._peer}: {cause}", sent=True) from cause
@@ -100,7 +100,7 @@ class Transport:
     async def events(
         self, path: str, *, query: Query | None = None, after: str | None = None
     ) -> AsyncGenerator[Event, None]:
-        """The events of a stream; after a lost connection it goes on behind the last one."""
+        """The events of a stream; after a lost connection it continues after the last event."""
         pause = _FIRST_PAUSE_S
         while True:
             try:
@@ -136,7 +136,7 @@ class Transport:
         if answer.is_success:
             return answer.content
         if answer.is_redirect:
-            raise BadReply(f"{self._peer} has moved to {answer.headers.get('location', '')!r}: use that address")
+            raise BadReply(f"{self._peer} redirects to {answer.headers.get('location', '')!r}; use that address")
         error = _error(answer.content, answer.status_code)
         if error.code == "unauthorized":
             error.message = f"{self._peer}: {error.message}; set FLOWFABRIC_TOKEN to one of its tokens"
@@ -144,7 +144,7 @@ class Transport:
 
 
 def _peer(url: str) -> str:
-    """Who is called, as it is shown: a password is for nobody."""
+    """The server's address for messages, without a password."""
     parts = urlsplit(url)
     place = parts.netloc.rpartition("@")[2]
     try:
@@ -152,7 +152,9 @@ def _peer(url: str) -> str:
     except ValueError:
         is_right = False
     if not is_right:
-        raise InvalidInput("url", f"{parts.scheme}://{place}", "must have a host and, maybe, a port from 1 to 65535")
+        raise InvalidInput(
+            "url", f"{parts.scheme}://{place}", "must have a host and, optionally, a port from 1 to 65535"
+        )
     return place
 
 
@@ -162,5 +164,5 @@ def _error(body: bytes, status: int = 0) -> FlowFabricError:
         return problem.error()
     except msgspec.DecodeError:
         if status in _OF_PROXIES:
-            return BackendUnavailable(f"a proxy answered {status} for the server", sent=True)
-        return BadReply(f"the server answered {status}: {body[:200]!r}")
+            return BackendUnavailable(f"a proxy replied {status} for the server", sent=True)
+        return BadReply(f"the server replied {status}: {body[:200]!r}")

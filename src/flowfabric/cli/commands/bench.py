@@ -1,4 +1,4 @@
-"""`bench`: how fast this store and this machine are, with tasks that do nothing."""
+"""`bench`: measure this store and this machine with tasks that do nothing."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ _LOOK_S: Final = 0.02
 _SAMPLES: Final = 200
 
 Tasks: TypeAlias = Annotated[int, Option(metavar="N", min=1, max=100_000, help="How many tasks.")]
-Slots: TypeAlias = Annotated[int, Option(metavar="N", min=1, max=1_000, help="How many at once.")]
-Within: TypeAlias = Annotated[str, Option(metavar="DURATION", help="Give up after this time.")]
+Slots: TypeAlias = Annotated[int, Option(metavar="N", min=1, max=1_000, help="How many run at once.")]
+Within: TypeAlias = Annotated[str, Option(metavar="DURATION", help="Give up after this long.")]
 
 _COLUMNS: Final = ("STEP", "TASKS", "TIME", "RATE")
 
@@ -39,7 +39,7 @@ def bench(
 ) -> None:
     """Measure a store: submit tasks that do nothing, run them, and time single ones.
 
-    They go into a lane of their own, which is emptied afterwards. Without a store, a throw-away one is used.
+    They run in a separate lane, which is emptied afterwards. Without a store, a temporary one is used.
     """
     with reporting(as_json) as out:
         seconds = duration("--within", within)
@@ -54,7 +54,9 @@ async def _run(settings: Settings, tasks: int, concurrency: int, seconds: float,
             try:
                 await bench.run()
             except TimeoutError:
-                raise TimeoutError(f"not done within {span_text(seconds * 1000)}; take fewer tasks") from None
+                raise TimeoutError(
+                    f"not done within {span_text(seconds * 1000)}; use fewer --tasks or a longer --within"
+                ) from None
             finally:
                 await bench.clean_up()
     if out.as_json:
@@ -92,7 +94,7 @@ class Bench:
             await self._worker.stop()
 
     async def clean_up(self) -> None:
-        """Leave the store as it was found: what has not run never will, and what has ended goes."""
+        """Leave the store as it was: cancel waiting executions and delete ended ones."""
         cursor = None
         while True:
             page = await self.fabric.list(lane=self.lane, state=PublicState.WAITING, cursor=cursor, limit=_PORTION)
@@ -108,7 +110,7 @@ class Bench:
                 break
 
     def _left(self) -> float:
-        """The time that is left. Looked at between calls: one that is broken off may still submit, behind our back."""
+        """The time left. Checked between calls, because a call that is cancelled may still submit."""
         left = self.until - time.perf_counter()
         if left <= 0:
             raise TimeoutError
@@ -151,7 +153,7 @@ class Bench:
             await asyncio.sleep(_LOOK_S)
 
     async def _single(self) -> None:
-        """One after the other: from submit to the handler's start, and to the result."""
+        """Time single executions from submit to the handler's start, and to the result."""
         start_ms, result_ms = [], []
         for number in range(self.tasks, self.tasks + min(_SAMPLES, self.tasks)):
             began = time.perf_counter()
@@ -166,7 +168,7 @@ class Bench:
         }
 
     async def _watch(self, step: str, began: float) -> None:
-        """Draw how far it is, where somebody looks."""
+        """Draw the progress, if there is a terminal."""
         while self.table is not None:
             took = time.perf_counter() - began
             now = (step, f"{self._done} of {self.tasks}", span_text(took * 1000), f"{self._done / took:.0f}/s")

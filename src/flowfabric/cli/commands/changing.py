@@ -1,4 +1,4 @@
-"""`cancel`, `replay` and `retry`: changing what becomes of executions."""
+"""`cancel`, `replay` and `retry` executions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from flowfabric.core.ids import ExecutionId
 from flowfabric.core.states import PublicState
 from flowfabric.errors import Conflict, FlowFabricError
 
-Reason: TypeAlias = Annotated[str, typer.Option(metavar="TEXT", help="Why; it is kept with the execution.")]
+Reason: TypeAlias = Annotated[str, typer.Option(metavar="TEXT", help="Why; stored with the execution.")]
 
 
 def cancel(ids: Ids, reason: Reason = "", url: Url = None, as_json: AsJson = False) -> None:
@@ -27,12 +27,12 @@ def cancel(ids: Ids, reason: Reason = "", url: Url = None, as_json: AsJson = Fal
 
 
 def replay(ids: Ids, url: Url = None, as_json: AsJson = False) -> None:
-    """Run executions once more that have ended, however they did."""
+    """Run ended executions again, however they ended."""
     _change(ids, "replayed", lambda handle: handle.replay(), url, as_json)
 
 
 def retry(ids: Ids, url: Url = None, as_json: AsJson = False) -> None:
-    """Run executions once more that have failed, and no others."""
+    """Run failed executions again, and only those."""
     _change(ids, "replayed", _retry, url, as_json)
 
 
@@ -47,7 +47,7 @@ async def _retry(handle: Handle[Any]) -> None:
 def _change(
     ids: list[str], done: str, change: Callable[[Handle[Any]], Awaitable[None]], url: str | None, as_json: bool
 ) -> None:
-    """Change each of them; those that cannot be changed spoil no other, and the first decides the exit code."""
+    """Change each execution; one that is refused does not stop the others. The first error decides the exit code."""
 
     async def body(fabric: Fabric, out: Output) -> None:
         first: FlowFabricError | None = None
@@ -73,7 +73,7 @@ def _tell(out: Output, execution_id: ExecutionId, done: str) -> None:
 
 
 def _tell_error(out: Output, execution_id: ExecutionId, error: FlowFabricError) -> None:
-    """On stderr for people; in JSON every execution has its line on stdout."""
+    """Print an error to stderr; as JSON every execution has its line on stdout."""
     if out.as_json:
         out.json({"execution_id": execution_id, "error": described(error)})
     else:

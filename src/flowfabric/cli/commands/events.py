@@ -1,4 +1,4 @@
-"""`events`: what happened, to one execution or to all, and what happens now."""
+"""`events`: print the events of one execution or of all, and follow new ones."""
 
 from __future__ import annotations
 
@@ -17,14 +17,16 @@ from flowfabric.core import contracts as c
 from flowfabric.core.contracts.events import END, EventKind
 from flowfabric.core.ids import ExecutionId, LaneId, Namespace
 
-OneId: TypeAlias = Annotated[str | None, Argument(metavar="ID", help="Only of this execution.", show_default=False)]
-Follow: TypeAlias = Annotated[bool, Option("--follow", "-f", help="Go on with what comes; of one, until it has ended.")]
+OneId: TypeAlias = Annotated[
+    str | None, Argument(metavar="ID", help="Only events of this execution.", show_default=False)
+]
+Follow: TypeAlias = Annotated[bool, Option("--follow", "-f", help="Print new events, too; with an ID, until it ends.")]
 Kinds: TypeAlias = Annotated[
     list[EventKind] | None,
-    Option("--event", metavar="EVENT", help=f"Only these; may be repeated: {', '.join(EventKind)}."),
+    Option("--event", metavar="EVENT", help=f"Only these events: {', '.join(EventKind)}. Repeatable."),
 ]
 
-# Nothing wakes a reader of all partitions; this is how late a line may be.
+# A reader of all partitions polls: a line may be this late.
 _LOOK_AGAIN_S: Final = 0.25
 
 
@@ -40,7 +42,7 @@ def events(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print events, oldest first. --follow without an ID starts with what comes next, or at --cursor."""
+    """Print events, oldest first. --follow without an ID starts with the next event, or at --cursor."""
 
     async def body(fabric: Fabric, out: Output) -> None:
         args = c.ReadEventsArgs(
@@ -61,9 +63,9 @@ def events(
 
 
 async def _page(fabric: Fabric, args: c.ReadEventsArgs) -> c.EventPage:
-    """Up to `limit` lines: a single read may come back short while there is more."""
+    """Up to `limit` events. One read may return fewer although there are more."""
     if args.execution_id is not None:
-        await fabric.handle(args.execution_id).status()  # one that is unknown is refused, not empty
+        await fabric.handle(args.execution_id).status()  # an unknown execution is an error, not an empty list
     found: list[c.Event] = []
     cursor, truncated = args.cursor, False
     while True:
@@ -92,7 +94,7 @@ async def _coming(fabric: Fabric, out: Output, args: c.ReadEventsArgs) -> AsyncI
     while True:
         page = await fabric.backend.read_events(_moved(args, cursor, args.limit))
         if page.truncated:
-            out.note("flowfabric: some lines have fallen off the log before they were read")
+            out.note("flowfabric: some events were trimmed from the log before they were read")
         for event in page.events:
             yield event
         cursor = page.cursor or cursor
@@ -125,6 +127,6 @@ def _print_page(page: c.EventPage, out: Output) -> None:
     rows = [(at, one, coloured(what), attempt, outcome) for at, one, what, attempt, outcome in map(_words, page.events)]
     out.table(("TIME", "ID", "EVENT", "ATTEMPT", "OUTCOME"), rows)
     if page.truncated:
-        out.line(Styled("older lines have fallen off the log", "dim"))
+        out.line(Styled("older events were trimmed from the log", "dim"))
     if page.more:
         out.line(Styled(f"there is more: --cursor {page.cursor}", "dim"))

@@ -1,9 +1,8 @@
-"""`ls`, `show` and `explain`: looking at executions."""
+"""`ls`, `show` and `explain`: list and inspect executions."""
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Annotated, Any, TypeAlias
 
@@ -15,8 +14,8 @@ from flowfabric.cli.commands.suspensions import open_waitpoints, print_waitpoint
 from flowfabric.cli.options import AsJson, Cursor, Id, KindFilter, LaneFilter, Limit, NamespaceFilter, Url
 from flowfabric.cli.parsing import age_text, span_text, time_text
 from flowfabric.cli.running import on_store
-from flowfabric.cli.show.output import Cell, Output, Styled, coloured
-from flowfabric.cli.show.paging import all_workers, collected
+from flowfabric.cli.show.output import Cell, Output, coloured
+from flowfabric.cli.show.paging import all_workers, collected, print_page
 from flowfabric.client.fabric import Fabric
 from flowfabric.client.tasks.payloads import ENCODING, as_json, to_json
 from flowfabric.core import contracts as c
@@ -29,14 +28,14 @@ StateFilter: TypeAlias = Annotated[
     PublicState | None, Option("--state", metavar="STATE", help=f"Only in this state: {', '.join(PublicState)}.")
 ]
 TagFilter: TypeAlias = Annotated[
-    list[str] | None, Option("--tag", metavar="KEY=VALUE", help="Only with this team.key=value; repeatable.")
+    list[str] | None, Option("--tag", metavar="KEY=VALUE", help="Only with this tag, like team.key=value. Repeatable.")
 ]
 Since: TypeAlias = Annotated[
-    str | None, Option(metavar="TIME", help="Created since then: 2030-01-31T12:00, or 2h ago as 2h.")
+    str | None, Option(metavar="TIME", help="Created at or after this time: 2030-01-31T12:00, or 2h for two hours ago.")
 ]
-Until: TypeAlias = Annotated[str | None, Option(metavar="TIME", help="Created before then, likewise.")]
-OldestFirst: TypeAlias = Annotated[bool, Option("--oldest-first", help="In the order of creation.")]
-WithInput: TypeAlias = Annotated[bool, Option("--input", help="With the arguments it was submitted with.")]
+Until: TypeAlias = Annotated[str | None, Option(metavar="TIME", help="Created before this time, in the same forms.")]
+OldestFirst: TypeAlias = Annotated[bool, Option("--oldest-first", help="List the oldest first.")]
+WithInput: TypeAlias = Annotated[bool, Option("--input", help="Include the arguments.")]
 
 
 def ls(
@@ -67,26 +66,13 @@ def ls(
             created_until=parsing.moment("--until", until),
             order=c.ListOrder.OLDEST if oldest_first else c.ListOrder.NEWEST,
         )
-        _print_page(await _filled(read, cursor, limit), out)
+        found, next_cursor = await collected(read, lambda page: page.executions, cursor=cursor, limit=limit)
+        _print_page(c.ListExecutionsPage(executions=found, next_cursor=next_cursor), out)
 
     on_store(url, as_json, body)
 
 
-async def _filled(
-    read: Callable[..., Awaitable[c.ListExecutionsPage]], cursor: str | None, limit: int
-) -> c.ListExecutionsPage:
-    async def one(cursor: str | None, limit: int) -> tuple[Sequence[c.ExecutionSummary], str | None]:
-        page = await read(cursor=cursor, limit=limit)
-        return page.executions, page.next_cursor
-
-    found, next_cursor = await collected(one, cursor=cursor, limit=limit)
-    return c.ListExecutionsPage(executions=tuple(found), next_cursor=next_cursor)
-
-
 def _print_page(page: c.ListExecutionsPage, out: Output) -> None:
-    if out.as_json:
-        out.json(page)
-        return
     rows = [
         (
             each.execution_id,
@@ -98,13 +84,11 @@ def _print_page(page: c.ListExecutionsPage, out: Output) -> None:
         )
         for each in page.executions
     ]
-    out.table(("ID", "KIND", "LANE", "STATE", "PRIORITY", "AGE"), rows)
-    if page.next_cursor is not None:
-        out.line(Styled(f"there may be more: --cursor {page.next_cursor}", "dim"))
+    print_page(page, ("ID", "KIND", "LANE", "STATE", "PRIORITY", "AGE"), rows, out)
 
 
 def show(execution_id: Id, with_input: WithInput = False, url: Url = None, as_json: AsJson = False) -> None:
-    """Show one execution: state, attempts, result, tags, and what it waits for, with its open waitpoints."""
+    """Show one execution: state, attempts, result, tags, open waitpoints, and why it is in this state."""
 
     async def body(fabric: Fabric, out: Output) -> None:
         found = await _found(fabric, ExecutionId(execution_id), with_input)
@@ -117,7 +101,7 @@ def show(execution_id: Id, with_input: WithInput = False, url: Url = None, as_js
 
 
 async def _found(fabric: Fabric, execution_id: ExecutionId, with_input: bool) -> dict[str, Any]:
-    """Everything there is to say, by the names that the contracts have for it."""
+    """All facts about an execution, by the names of the contracts."""
     handle = fabric.handle(execution_id)
     snapshot = await handle.describe()
     info = await fabric.backend.get_execution(execution_id)
@@ -139,7 +123,7 @@ async def _found(fabric: Fabric, execution_id: ExecutionId, with_input: bool) ->
 
 
 def _content(payload: bytes, encoding: str | None) -> dict[str, Any]:
-    """A payload: its value where it is JSON, base64 where it is not."""
+    """A payload: its value if it is JSON, else base64."""
     if encoding == ENCODING and payload:
         return {"encoding": encoding, "value": msgspec.Raw(payload)}
     if encoding is None and payload and (text := as_json(payload)) is not None:
@@ -192,7 +176,7 @@ def _print_attempts(attempts: list[c.AttemptRecord], out: Output) -> None:
 
 
 def explain(execution_id: Id, url: Url = None, as_json: AsJson = False) -> None:
-    """Say why an execution does not run, and what would change it."""
+    """Explain why an execution does not run, and what would change that."""
 
     async def body(fabric: Fabric, out: Output) -> None:
         facts = await fabric.explain(execution_id)
@@ -206,5 +190,5 @@ def explain(execution_id: Id, url: Url = None, as_json: AsJson = False) -> None:
 
 
 async def explained(fabric: Fabric, execution_id: ExecutionId) -> str:
-    """Why it stands where it stands, as a sentence whose subject is the execution."""
+    """Why it is in its state, as a sentence whose subject is the execution."""
     return sentence_of(await fabric.explain(execution_id), await all_workers(fabric))

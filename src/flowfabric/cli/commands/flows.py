@@ -1,8 +1,8 @@
-"""`flow`: which flows there are, how they stand, and what becomes of them."""
+"""`flow`: list, show, draw, cancel and replay flows."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from functools import partial
 from typing import Annotated, Any, TypeAlias
 
 import msgspec
@@ -10,33 +10,35 @@ import typer
 
 from flowfabric.cli.options import AsJson, Cursor, FlowArgument, Limit, NamespaceFilter, Url
 from flowfabric.cli.parsing import age_text, span_text, time_text
-from flowfabric.cli.running import on_store, options_go_behind
+from flowfabric.cli.running import list_by_default, on_store
 from flowfabric.cli.show.flow_tree import print_tree, watch
-from flowfabric.cli.show.output import Output, Styled, coloured
-from flowfabric.cli.show.paging import collected
+from flowfabric.cli.show.output import Output, coloured
+from flowfabric.cli.show.paging import collected, print_page
 from flowfabric.client.fabric import Fabric
 from flowfabric.client.flows.view import FlowView
 from flowfabric.core import contracts as c
 from flowfabric.errors import InvalidInput
 
-Name: TypeAlias = Annotated[str | None, typer.Option("--name", metavar="NAME", help="Only flows of this name.")]
+Name: TypeAlias = Annotated[str | None, typer.Option("--name", metavar="NAME", help="Only flows with this name.")]
 Status: TypeAlias = Annotated[
     c.FlowStatus | None,
-    typer.Option("--status", metavar="STATUS", help="Only those: active, completed, failed or cancelled."),
+    typer.Option(
+        "--status", metavar="STATUS", help="Only flows with this status: active, completed, failed or cancelled."
+    ),
 ]
-Watch: TypeAlias = Annotated[bool, typer.Option("--watch", help="Draw it anew until it has ended.")]
-AsMermaid: TypeAlias = Annotated[bool, typer.Option("--mermaid", help="Print it for a Markdown page.")]
-AsDot: TypeAlias = Annotated[bool, typer.Option("--dot", help="Print it for Graphviz.")]
-Reason: TypeAlias = Annotated[str, typer.Option(metavar="TEXT", help="Why; it is kept with the flow.")]
+Watch: TypeAlias = Annotated[bool, typer.Option("--watch", help="Redraw it until the flow ends.")]
+AsMermaid: TypeAlias = Annotated[bool, typer.Option("--mermaid", help="Print it as Mermaid, for a Markdown page.")]
+AsDot: TypeAlias = Annotated[bool, typer.Option("--dot", help="Print it as DOT, for Graphviz.")]
+Reason: TypeAlias = Annotated[str, typer.Option(metavar="TEXT", help="Why; stored with the flow.")]
 Policy: TypeAlias = Annotated[
     c.CancellationPolicy,
     typer.Option(
         "--policy",
         metavar="POLICY",
-        help="cancel_all ends all members, cancel_pending all but the running ones, flow_only none.",
+        help="cancel_all cancels all members, cancel_pending all but running ones, flow_only none.",
     ),
 ]
-Wait: TypeAlias = Annotated[bool, typer.Option("--wait", help="Until all members were reached.")]
+Wait: TypeAlias = Annotated[bool, typer.Option("--wait", help="Wait until every member is cancelled.")]
 
 app = typer.Typer(help="List, show and draw flows; cancel or replay one.", invoke_without_command=True)
 
@@ -44,10 +46,7 @@ app = typer.Typer(help="List, show and draw flows; cancel or replay one.", invok
 @app.callback()
 def flow(ctx: typer.Context, url: Url = None, as_json: AsJson = False) -> None:
     """List, show and draw flows; cancel or replay one."""
-    if ctx.invoked_subcommand is None:
-        ls(url=url, as_json=as_json)
-    else:
-        options_go_behind(f"flow {ctx.invoked_subcommand}", url, as_json)
+    list_by_default(ctx, url, as_json, lambda: ls(url=url, as_json=as_json))
 
 
 @app.command()
@@ -63,20 +62,14 @@ def ls(
     """List flows, the newest first."""
 
     async def body(fabric: Fabric, out: Output) -> None:
-        async def one(cursor: str | None, limit: int) -> tuple[Sequence[c.FlowSummary], str | None]:
-            page = await fabric.flows(name=name, namespace=namespace, status=status, cursor=cursor, limit=limit)
-            return page.flows, page.next_cursor
-
-        found, next_cursor = await collected(one, cursor=cursor, limit=limit)
-        _print_page(c.ListFlowsPage(flows=tuple(found), next_cursor=next_cursor), out)
+        read = partial(fabric.flows, name=name, namespace=namespace, status=status)
+        found, next_cursor = await collected(read, lambda page: page.flows, cursor=cursor, limit=limit)
+        _print_page(c.ListFlowsPage(flows=found, next_cursor=next_cursor), out)
 
     on_store(url, as_json, body)
 
 
 def _print_page(page: c.ListFlowsPage, out: Output) -> None:
-    if out.as_json:
-        out.json(page)
-        return
     rows = [
         (
             each.flow_id,
@@ -88,14 +81,12 @@ def _print_page(page: c.ListFlowsPage, out: Output) -> None:
         )
         for each in page.flows
     ]
-    out.table(("ID", "NAME", "STATE", "MEMBERS", "AGE", "TOOK"), rows)
-    if page.next_cursor is not None:
-        out.line(Styled(f"there may be more: --cursor {page.next_cursor}", "dim"))
+    print_page(page, ("ID", "NAME", "STATE", "MEMBERS", "AGE", "TOOK"), rows, out)
 
 
 @app.command()
 def show(flow_id: FlowArgument, url: Url = None, as_json: AsJson = False) -> None:
-    """Show one flow: its state, its members with their ids, and the path that took longest."""
+    """Show one flow: its state, its members with their ids, and the longest path."""
 
     async def body(fabric: Fabric, out: Output) -> None:
         view = await fabric.flow_handle(flow_id).view()
@@ -116,7 +107,7 @@ def tree(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Draw one flow; each member stands below the last one that all ways to it lead through."""
+    """Draw one flow as a tree; a member is below the last member that all paths to it share."""
 
     async def body(fabric: Fabric, out: Output) -> None:
         if sum((again, as_mermaid, as_dot, as_json)) > 1:
@@ -145,7 +136,7 @@ def cancel(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Cancel a flow: from then on none of its members starts."""
+    """Cancel a flow: none of its members starts from then on."""
 
     async def body(fabric: Fabric, out: Output) -> None:
         result = await fabric.flow_handle(flow_id).cancel(reason, policy=policy, wait=wait)
@@ -160,21 +151,21 @@ def cancel(
 
 _CANCELLED = {
     c.FlowCancelled: "cancelled",
-    c.FlowCancellationScheduled: "cancelled; its members follow",
+    c.FlowCancellationScheduled: "cancelled; its members are being cancelled",
     c.FlowPartiallyCancelled: "cancelled, but some members cannot be read",
 }
 
 
 @app.command()
 def replay(flow_id: FlowArgument, url: Url = None, as_json: AsJson = False) -> None:
-    """Run once more what failed in a flow, and what was skipped because of that."""
+    """Run the failed members of a flow again, and those that were skipped because of them."""
 
     async def body(fabric: Fabric, out: Output) -> None:
         replayed = await fabric.flow_handle(flow_id).replay()
         if out.as_json:
             out.json({"flow_id": flow_id, "replayed": replayed})
         elif not replayed:
-            out.line(f"{flow_id} has no member that failed")
+            out.line(f"{flow_id} has no failed member")
         for execution_id in () if out.as_json else replayed:
             out.line(f"{execution_id} replayed")
 
@@ -182,7 +173,7 @@ def replay(flow_id: FlowArgument, url: Url = None, as_json: AsJson = False) -> N
 
 
 def _as_object(view: FlowView) -> dict[str, Any]:
-    """All of it by the names of the contracts, with what follows from it."""
+    """The flow, its members and edges by the names of the contracts, with the critical path and duration."""
     return {
         **msgspec.structs.asdict(view.flow),
         "members": [{"name": view.labels[each.execution_id], **msgspec.structs.asdict(each)} for each in view.members],
@@ -201,7 +192,7 @@ def _print_view(view: FlowView, out: Output) -> None:
             ("name", flow.flow_kind),
             ("state", coloured(flow.public_flow_state)),
             ("members", f"{flow.node_count}, {flow.left_count} not ended" + (f"; {counts}" if counts else "")),
-            ("failures", f"policy {flow.failure_policy}; not taken: {flow.failed_execution_id or 'none'}"),
+            ("failures", f"policy {flow.failure_policy}; unhandled: {flow.failed_execution_id or 'none'}"),
             ("created", time_text(flow.created_at)),
             ("ended", time_text(flow.ended_at)),
             ("took", span_text(view.duration_ms)),

@@ -1,8 +1,7 @@
-"""`lanes`: which there are, what waits in them, and whether they let it through."""
+"""`lanes`: list, pause, resume, drain and limit lanes."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from typing import Annotated, Any, Final, TypeAlias
 
 import msgspec
@@ -10,7 +9,7 @@ import typer
 
 from flowfabric.cli import parsing
 from flowfabric.cli.options import AsJson, Url
-from flowfabric.cli.running import on_store, options_go_behind
+from flowfabric.cli.running import Change, list_by_default, on_store, then_show
 from flowfabric.cli.show.output import Output, Row, coloured
 from flowfabric.cli.show.paging import all_workers
 from flowfabric.client.fabric import Fabric
@@ -22,22 +21,22 @@ NO_LIMIT: Final = "none"
 
 Name: TypeAlias = Annotated[str, typer.Argument(metavar="LANE", help="The lane.", show_default=False)]
 Max: TypeAlias = Annotated[
-    str | None, typer.Option("--max", metavar="N", help="How many run at once, or none for no limit.")
+    str | None, typer.Option("--max", metavar="N", help="How many may run at once, or none for no limit.")
 ]
 PerKey: TypeAlias = Annotated[
     str | None,
-    typer.Option("--per-key", metavar="N", help="How many of one concurrency key run at once, or none for 1."),
+    typer.Option("--per-key", metavar="N", help="How many of one concurrency key may run at once, or none for 1."),
 ]
 Ageing: TypeAlias = Annotated[
     str | None,
-    typer.Option(metavar="DURATION", help="How much waiting outweighs a step of priority, like 10s, or none."),
+    typer.Option(metavar="DURATION", help="How long a wait outweighs one step of priority, like 10s, or none."),
 ]
 
 SharedQueue: TypeAlias = Annotated[
     bool | None,
     typer.Option(
         "--shared-queue/--own-queues",
-        help="Whether work that needs capabilities stands where schedulers of other programs look.",
+        help="Whether work that needs capabilities is queued where schedulers of other programs look for it.",
     ),
 ]
 
@@ -47,27 +46,24 @@ app = typer.Typer(help="List lanes; pause, resume, drain or limit one.", invoke_
 @app.callback()
 def lanes(ctx: typer.Context, url: Url = None, as_json: AsJson = False) -> None:
     """List lanes; pause, resume, drain or limit one."""
-    if ctx.invoked_subcommand is None:
-        on_store(url, as_json, _list)
-    else:
-        options_go_behind(f"lanes {ctx.invoked_subcommand}", url, as_json)
+    list_by_default(ctx, url, as_json, lambda: on_store(url, as_json, _list))
 
 
 @app.command()
 def pause(lane: Name, url: Url = None, as_json: AsJson = False) -> None:
-    """Start nothing in a lane until it is resumed; what runs goes on."""
+    """Start nothing in a lane until it is resumed; running executions continue."""
     _change(lane, lambda fabric: fabric.pause_lane(lane), url, as_json)
 
 
 @app.command()
 def resume(lane: Name, url: Url = None, as_json: AsJson = False) -> None:
-    """Let a lane start executions again."""
+    """Start executions of a lane again."""
     _change(lane, lambda fabric: fabric.resume_lane(lane), url, as_json)
 
 
 @app.command()
 def drain(lane: Name, url: Url = None, as_json: AsJson = False) -> None:
-    """Start nothing new in a lane, but let what was started come to its end."""
+    """Start no new executions in a lane; started ones run to their end."""
     _change(lane, lambda fabric: fabric.drain_lane(lane), url, as_json)
 
 
@@ -81,7 +77,7 @@ def limit(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Limit how many executions of a lane run at once; what is not given stays as it is."""
+    """Limit how many executions of a lane run at once; settings that are not given stay as they are."""
 
     async def change(fabric: Fabric) -> None:
         now = await fabric.describe_lane(lane)
@@ -112,18 +108,11 @@ def _ageing(text: str | None, now_ms: int | None) -> float | None:
     return None if text == NO_LIMIT else parsing.duration("--ageing", text)
 
 
-def _change(lane: str, change: Callable[[Fabric], Awaitable[None]], url: str | None, as_json: bool) -> None:
-    async def body(fabric: Fabric, out: Output) -> None:
-        await change(fabric)
-        _print_settings(await fabric.describe_lane(lane), out)
-
-    on_store(url, as_json, body)
+def _change(lane: str, change: Change, url: str | None, as_json: bool) -> None:
+    then_show(url, as_json, change, lambda fabric: fabric.describe_lane(lane), _print_settings)
 
 
 def _print_settings(now: c.LaneSettings, out: Output) -> None:
-    if out.as_json:
-        out.json(now)
-        return
     out.fields(
         [
             ("lane", now.lane_id),

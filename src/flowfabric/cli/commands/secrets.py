@@ -1,4 +1,4 @@
-"""`secrets`: what waitpoint tokens are signed with, by kid, and how another secret takes over."""
+"""`secrets`: list the secrets that sign waitpoint tokens, by kid, and rotate to a new one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import typer
 from flowfabric.backends.ports import EngineBackend
 from flowfabric.cli import parsing
 from flowfabric.cli.options import AsJson, Url
-from flowfabric.cli.running import on_store, options_go_behind
+from flowfabric.cli.running import list_by_default, on_store
 from flowfabric.cli.show.output import Output, Styled
 from flowfabric.client.fabric import Fabric
 from flowfabric.core import contracts as c
@@ -22,7 +22,7 @@ from flowfabric.core.partition import Partition, PartitionFamily
 from flowfabric.core.tokens import Kid, SecretHex
 from flowfabric.errors import FlowFabricError, InvalidInput
 
-# How many partitions are asked at the same time.
+# How many partitions are read at the same time.
 _PORTION: Final = 32
 _SECRET_BYTES: Final = 32
 _KID_BYTES: Final = 4
@@ -34,15 +34,15 @@ Grace: TypeAlias = Annotated[
     str | None,
     typer.Option(
         metavar="DURATION",
-        help="How long tokens of the secret that signs now stay valid; by default 24h. Those of earlier ones keep the "
-        "time they were given.",
+        help="How long tokens of the current secret stay valid; by default 24h. Tokens of earlier secrets keep their "
+        "own grace.",
     ),
 ]
 Void: TypeAlias = Annotated[
-    bool, typer.Option("--void", help="No token that is out counts any more, whichever secret signed it.")
+    bool, typer.Option("--void", help="Revoke every token that was issued, whichever secret signed it.")
 ]
 FromStdin: TypeAlias = Annotated[
-    bool, typer.Option("--stdin", help="Read the new secret from stdin, in hex; by default one is generated.")
+    bool, typer.Option("--stdin", help="Read the new secret from stdin, in hex; by default it is generated.")
 ]
 
 app = typer.Typer(help="List waitpoint secrets by kid, or rotate to a new one.", invoke_without_command=True)
@@ -51,15 +51,12 @@ app = typer.Typer(help="List waitpoint secrets by kid, or rotate to a new one.",
 @app.callback()
 def every_secret(ctx: typer.Context, url: Url = None, as_json: AsJson = False) -> None:
     """List waitpoint secrets by kid, or rotate to a new one."""
-    if ctx.invoked_subcommand is None:
-        on_store(url, as_json, _list)
-    else:
-        options_go_behind(f"secrets {ctx.invoked_subcommand}", url, as_json)
+    list_by_default(ctx, url, as_json, lambda: on_store(url, as_json, _list))
 
 
 @app.command("list")
 def list_kids(url: Url = None, as_json: AsJson = False) -> None:
-    """List the kids of the secrets that count, and in how many partitions. No secret is ever shown."""
+    """List the kids of valid secrets, and in how many partitions each is valid. Secrets are never shown."""
     on_store(url, as_json, _list)
 
 
@@ -74,7 +71,7 @@ def rotate(
 ) -> None:
     """Sign waitpoint tokens with a new secret from now on, in every partition.
 
-    A store that has no secret gets its first one. When partitions fail they are listed, and sign as before.
+    A store without a secret gets its first one. Partitions that fail are listed; they keep their current secret.
     """
 
     async def body(fabric: Fabric, out: Output) -> None:
@@ -94,7 +91,7 @@ def rotate(
 
 def _grace_ms(grace: str | None, void: bool) -> int:
     if void and grace is not None:
-        raise InvalidInput("--grace", grace, "does not go with --void, which leaves no grace")
+        raise InvalidInput("--grace", grace, "cannot be combined with --void, which leaves no grace")
     if grace is None:
         return 0 if void else limits.DEFAULT_SECRET_GRACE_MS
     return round(parsing.duration("--grace", grace) * 1000)
@@ -110,11 +107,11 @@ def _print_report(
             {"partition": each.partition.tag, "code": failure.code, "message": failure.message}
             for each, failure in _failures(report)
         ]
-        told = {"new_kid": args.new_kid, "grace_ms": args.grace_ms, "end_graces": args.end_graces}
-        out.json({**told, "rotated": rotated, "unchanged": unchanged, "failed": found})
+        given = {"new_kid": args.new_kid, "grace_ms": args.grace_ms, "end_graces": args.end_graces}
+        out.json({**given, "rotated": rotated, "unchanged": unchanged, "failed": found})
         return
     counts = (("rotated", rotated), ("unchanged", unchanged), ("failed", len(report.failed)))
-    grace = "none, and earlier ones end" if args.end_graces else parsing.span_text(args.grace_ms)
+    grace = "none; earlier graces end" if args.end_graces else parsing.span_text(args.grace_ms)
     pairs = [("kid", args.new_kid), ("grace", grace)]
     out.fields([*pairs, *((name, f"{count} partitions") for name, count in counts)])
     if report.failed:
@@ -123,7 +120,7 @@ def _print_report(
 
 
 def _alike(report: c.RotateWaitpointHmacSecretAllReport) -> list[tuple[str, str, str, str]]:
-    """Failures that say the same in one row: of how many partitions, the first of them, code and message."""
+    """One row for all failures with the same message: number of partitions, the first one, code and message."""
     tags: dict[tuple[str, str], list[str]] = defaultdict(list)
     for each, failure in _failures(report):
         tags[failure.code, _said(each, failure)].append(each.partition.tag)
@@ -131,7 +128,7 @@ def _alike(report: c.RotateWaitpointHmacSecretAllReport) -> list[tuple[str, str,
 
 
 def _said(entry: c.RotateWaitpointHmacSecretAllEntry, failure: c.SecretRotationFailed) -> str:
-    """The message without the partition, which is told beside it."""
+    """The message without the partition, which has a column of its own."""
     return failure.message.replace(f" {entry.partition.tag}", "")
 
 
@@ -144,13 +141,13 @@ def _failures(
 
 
 def _raise_if_failed(report: c.RotateWaitpointHmacSecretAllReport, again: str) -> None:
-    """The first failure decides the exit code."""
+    """Raise the first failure, which decides the exit code."""
     if not report.failed:
         return
     first, failure = next(_failures(report))
     count = f"{len(report.failed)} of {len(report.entries)} partitions"
     why = f"{first.partition.tag}: {_said(first, failure)}"
-    raise FlowFabricError(f"{count} sign as before ({why}); rotate again with {again}", code=failure.code)
+    raise FlowFabricError(f"{count} kept their secret ({why}); rotate again with {again}", code=failure.code)
 
 
 async def _list(fabric: Fabric, out: Output) -> None:
@@ -184,7 +181,7 @@ async def _kids(backend: EngineBackend) -> list[c.WaitpointHmacKids]:
 
 
 def _counted(found: list[c.WaitpointHmacKids]) -> list[dict[str, Any]]:
-    """Each kid once, with the number of its partitions and the latest end of its grace; those that sign first."""
+    """Each kid once, with the number of its partitions and the latest end of its grace; signing kids first."""
     ends: dict[tuple[bool, str, str], list[int | None]] = defaultdict(list)
     for each in found:
         if each.current_kid is not None:

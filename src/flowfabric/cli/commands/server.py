@@ -1,4 +1,4 @@
-"""`server`: the HTTP API, the dashboard and, unless told otherwise, an engine; `token`: who may call it."""
+"""`server`: serve the HTTP API, the dashboard and, by default, an engine; `token`: create access tokens."""
 
 from __future__ import annotations
 
@@ -25,28 +25,32 @@ from flowfabric.server.access.tokens import ALL, new_token, read_tokens, write_t
 from flowfabric.server.settings import KINDS, ServerSettings
 from flowfabric.worker.loop import event_loop
 
-Host: TypeAlias = Annotated[str | None, Option(help="The address to listen on; usually 127.0.0.1.")]
-Port: TypeAlias = Annotated[int | None, Option(help="The port, usually 9090; 0 is any free one.")]
+Host: TypeAlias = Annotated[str | None, Option(help="The address to listen on; by default 127.0.0.1.")]
+Port: TypeAlias = Annotated[int | None, Option(help="The port, by default 9090; 0 is any free port.")]
 TokenFile: TypeAlias = Annotated[
     str | None,
-    Option("--tokens", metavar="FILE", help="The tokens that are let in; without it everybody on this machine."),
+    Option(
+        "--tokens",
+        metavar="FILE",
+        help="The file of accepted tokens; without it every user of this machine has access.",
+    ),
 ]
-NoEngine: TypeAlias = Annotated[bool, Option("--no-engine", help="Serve only; an engine runs elsewhere.")]
+NoEngine: TypeAlias = Annotated[bool, Option("--no-engine", help="Do not run an engine; one runs elsewhere.")]
 Rate: TypeAlias = Annotated[
-    int | None, Option(metavar="N", help="Calls a second of one token; 0, which is usual, is no limit.")
+    int | None, Option(metavar="N", help="Calls per second of one token; by default 0, no limit.")
 ]
-Streams: TypeAlias = Annotated[int | None, Option(metavar="N", help="Streams of events that one token may have open.")]
+Streams: TypeAlias = Annotated[int | None, Option(metavar="N", help="Event streams that one token may have open.")]
 Waits: TypeAlias = Annotated[int | None, Option(metavar="N", help="Calls of one token that may wait at the same time.")]
 Proxy: TypeAlias = Annotated[
     list[str] | None,
-    Option(metavar="ADDRESS", help="A proxy, or a network of them, that says who calls; may be repeated."),
+    Option(metavar="ADDRESS", help="A proxy, or a network of proxies, whose X-Forwarded-For is trusted. Repeatable."),
 ]
 Set: TypeAlias = Annotated[
     list[str] | None,
-    Option("--set", metavar="NAME=VALUE", help="Any other setting of the server, by its name; may be repeated."),
+    Option("--set", metavar="NAME=VALUE", help="Any other setting of the server, by its name. Repeatable."),
 ]
 Origin: TypeAlias = Annotated[
-    list[str] | None, Option(metavar="ORIGIN", help="A site whose pages may call the API; may be repeated.")
+    list[str] | None, Option(metavar="ORIGIN", help="A site whose pages may call the API. Repeatable.")
 ]
 
 
@@ -66,7 +70,7 @@ def server(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Serve a store over HTTP: the API under /v1, the dashboard at /, and an engine beside them."""
+    """Serve a store over HTTP, with the API under /v1 and the dashboard at /, and run an engine."""
     with reporting(as_json) as out:
         configure_logging(log_level, log_format)
         options: dict[str, Any] = {"host": host, "port": port, "tokens": tokens, "rate_per_second": rate}
@@ -77,7 +81,7 @@ def server(
 
 
 def server_settings(assignments: Iterable[str], options: dict[str, Any]) -> ServerSettings:
-    """An option goes before --set, and that before the environment."""
+    """The server's settings: options override --set, which overrides the environment."""
     given = given_in_env("SERVER", KINDS)
     for each in assignments:
         name, is_set, text = each.partition("=")
@@ -88,7 +92,7 @@ def server_settings(assignments: Iterable[str], options: dict[str, Any]) -> Serv
 
 
 async def _serve(store: Settings, settings: ServerSettings, out: Output, *, with_engine: bool) -> None:
-    from flowfabric.server.http.listener import listening  # noqa: PLC0415 - the other commands do without it
+    from flowfabric.server.http.listener import listening  # noqa: PLC0415 - other commands do not need it
 
     async with AsyncExitStack() as stack:
         heard = stack.enter_context(ending())
@@ -99,27 +103,27 @@ async def _serve(store: Settings, settings: ServerSettings, out: Output, *, with
         address = await stack.enter_async_context(listening(backend, settings, engine=engine))
         out.event("server", f"{address} serves {place_of(store)}", url=address, store=place_of(store))
         await heard.asked.wait()
-    out.event("stopped", "the server has ended")
+    out.event("stopped", "the server has stopped")
 
 
-app = typer.Typer(help="Tokens of the server.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(help="Create access tokens for the server.", no_args_is_help=True, rich_markup_mode=None)
 
-Scopes: TypeAlias = Annotated[list[Scope], Option("--scope", help="What it may do; may be repeated.")]
+Scopes: TypeAlias = Annotated[list[Scope], Option("--scope", help="A scope that the token grants. Repeatable.")]
 Namespaces: TypeAlias = Annotated[
-    list[str] | None, Option("--namespace", help="Where; may be repeated. By default everywhere.")
+    list[str] | None, Option("--namespace", help="A namespace it is valid for; by default all. Repeatable.")
 ]
-AddTo: TypeAlias = Annotated[str, Option("--tokens", metavar="FILE", help="The file that it is added to.")]
+AddTo: TypeAlias = Annotated[str, Option("--tokens", metavar="FILE", help="The file to add it to.")]
 
 
 @app.command()
 def new(
-    name: Annotated[str, Argument(help="Whose it is, as logs call it.")],
+    name: Annotated[str, Argument(help="The token's owner, as logs name it.")],
     scope: Scopes,
     tokens: AddTo,
     namespace: Namespaces = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make a token and add it to the file, which keeps its digest only. The token itself is shown once."""
+    """Create a token and add it to the file, which stores only its digest. The token is shown once."""
     with reporting(as_json) as out:
         path = Path(tokens)
         known = read_tokens(path) if path.exists() else []

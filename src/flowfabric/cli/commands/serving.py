@@ -1,4 +1,4 @@
-"""`worker` and `engine`: processes that run until they are told to stop."""
+"""`worker` and `engine`: processes that run until they are stopped."""
 
 from __future__ import annotations
 
@@ -25,12 +25,13 @@ from flowfabric.worker import Worker
 from flowfabric.worker.loop import event_loop
 
 Module: TypeAlias = Annotated[
-    str, Argument(metavar="MODULE[:WORKER]", help="The module of the worker, and its name there.", show_default=False)
+    str,
+    Argument(metavar="MODULE[:WORKER]", help="The worker's module, and its name in the module.", show_default=False),
 ]
 Retain: TypeAlias = Annotated[
-    str | None, Option(metavar="DURATION", help="Delete executions that ended so long ago, like 7d.")
+    str | None, Option(metavar="DURATION", help="Delete executions that ended longer ago than this, like 7d.")
 ]
-KeepLast: TypeAlias = Annotated[int | None, Option(metavar="N", help="Or delete all but the last N of each lane.")]
+KeepLast: TypeAlias = Annotated[int | None, Option(metavar="N", help="Delete all but the newest N of each lane.")]
 UntilEof: TypeAlias = Annotated[bool, Option("--until-eof", hidden=True)]
 
 
@@ -42,7 +43,7 @@ def worker(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run the worker of a module. SIGTERM or Ctrl-C drains it: what runs may end; a second one stops it at once."""
+    """Run the worker of a module. SIGTERM or Ctrl-C drains it: running attempts may finish; a second one stops it."""
     with reporting(as_json) as out:
         configure_logging(log_level, log_format)
         settings = store_settings(url)
@@ -51,13 +52,13 @@ def worker(
             threading.Thread(target=_stop_at_eof, daemon=True).start()
         event_loop.run(_work(found, settings, out))
         done = {name: count for name, count in asdict(found.stats).items() if count}
-        counts = ", ".join(f"{name} {count}" for name, count in done.items()) or "nothing was claimed"
+        counts = ", ".join(f"{name} {count}" for name, count in done.items()) or "no work was claimed"
         out.event("stopped", counts, stats=asdict(found.stats))
 
 
 async def _work(found: Worker, settings: Settings, out: Output) -> None:
     working = asyncio.create_task(found.run(settings))
-    await asyncio.sleep(0)  # from here on it hears signals, so who reads the line may send one
+    await asyncio.sleep(0)  # the worker handles signals now, so a reader of the line may send one
     _tell_start(found, settings, out)
     await working
 
@@ -79,7 +80,7 @@ def _tell_start(found: Worker, settings: Settings, out: Output) -> None:
 
 
 def _stop_at_eof() -> None:
-    """Stop when whoever started this process has ended, however it did."""
+    """Stop when the parent process has ended, however it ended."""
     while os.read(0, 1024):
         pass
     os.kill(os.getpid(), signal.SIGTERM)
@@ -93,9 +94,9 @@ def engine(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run an engine: lost leases, delays, time-outs, deadlines, retention and repairs of a store.
+    """Run an engine: it handles expired leases, delays, timeouts, deadlines, retention and repairs of a store.
 
-    Any number may run; they share the partitions, and when one dies the others take its share over.
+    Any number may run; they share the partitions, and when one dies the others take over its share.
     """
     with reporting(as_json) as out:
         configure_logging(log_level, log_format)
@@ -108,7 +109,7 @@ async def _run_engine(store: Settings, settings: EngineSettings, out: Output) ->
     with ending() as heard:
         backend = await open_backend(settings=store)
         try:
-            await backend.partitions_in_use()  # who may not ask is told so, and not at every turn
+            await backend.partitions_in_use()  # without the right to ask, fail now and not at every turn
             async with Engine(backend, settings) as running:
                 status, place = running.status(), place_of(store)
                 out.event("engine", f"{status.replica_id} runs on {place}", replica_id=status.replica_id, url=place)

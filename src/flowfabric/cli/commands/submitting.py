@@ -1,4 +1,4 @@
-"""`submit`: one execution of a task, by its name."""
+"""`submit`: submit one execution of a task by the task's name."""
 
 from __future__ import annotations
 
@@ -23,24 +23,32 @@ Arguments: TypeAlias = Annotated[
     Texts, Argument(metavar="JSON", help="Its arguments, each as JSON.", show_default=False)
 ]
 ByName: TypeAlias = Annotated[Text, Option(metavar="JSON", help="Its arguments by name, as a JSON object.")]
-Lane: TypeAlias = Annotated[str, Option(metavar="LANE", help="The lane it waits in.")]
-Priority: TypeAlias = Annotated[int, Option(metavar="N", help="0 to 9000; higher goes first.")]
-Delay: TypeAlias = Annotated[Text, Option(metavar="DURATION", help="Start no sooner: 30s, 5m, 2h.")]
-Retries: TypeAlias = Annotated[int | None, Option(metavar="N", help="How often it is tried again when it fails.")]
+Lane: TypeAlias = Annotated[str, Option(metavar="LANE", help="The lane.")]
+Priority: TypeAlias = Annotated[int, Option(metavar="N", help="0 to 9000; higher starts first.")]
+Delay: TypeAlias = Annotated[Text, Option(metavar="DURATION", help="Start after this long: 30s, 5m, 2h.")]
+Retries: TypeAlias = Annotated[int | None, Option(metavar="N", help="How often to retry when it fails.")]
 Timeout: TypeAlias = Annotated[Text, Option(metavar="DURATION", help="How long one attempt may take.")]
 Deadline: TypeAlias = Annotated[Text, Option(metavar="DURATION", help="How long it may take in all.")]
-Capabilities: TypeAlias = Annotated[Texts, Option(metavar="TOKEN", help="What a worker must offer; may be repeated.")]
-Tags: TypeAlias = Annotated[Texts, Option(metavar="KEY=VALUE", help="A label like team.key=value; may be repeated.")]
-IdempotencyKey: TypeAlias = Annotated[Text, Option(metavar="KEY", help="Submitted again, it is the same execution.")]
-OnDuplicate: TypeAlias = Annotated[
-    DuplicateMode, Option(metavar="MODE", help=f"If the idempotency key is known: {', '.join(DuplicateMode)}.")
+Capabilities: TypeAlias = Annotated[
+    Texts, Option(metavar="TOKEN", help="A capability that the worker must offer. Repeatable.")
 ]
-ConcurrencyKey: TypeAlias = Annotated[Text, Option(metavar="KEY", help="Those with the same key take turns.")]
-Budgets: TypeAlias = Annotated[Texts, Option("--budget", metavar="ID", help="A budget of its own; may be repeated.")]
-Quotas: TypeAlias = Annotated[Texts, Option("--quota", metavar="ID", help="A quota of its own; may be repeated.")]
-Namespace: TypeAlias = Annotated[str, Option(metavar="NAME", help="The tenant.")]
+Tags: TypeAlias = Annotated[Texts, Option(metavar="KEY=VALUE", help="A tag like team.key=value. Repeatable.")]
+IdempotencyKey: TypeAlias = Annotated[
+    Text, Option(metavar="KEY", help="Submitting again with this key returns the same execution.")
+]
+OnDuplicate: TypeAlias = Annotated[
+    DuplicateMode, Option(metavar="MODE", help=f"What a known idempotency key does: {', '.join(DuplicateMode)}.")
+]
+ConcurrencyKey: TypeAlias = Annotated[Text, Option(metavar="KEY", help="Executions with the same key take turns.")]
+Budgets: TypeAlias = Annotated[Texts, Option("--budget", metavar="ID", help="A budget it spends from. Repeatable.")]
+Quotas: TypeAlias = Annotated[
+    Texts, Option("--quota", metavar="ID", help="A quota policy it needs admission from. Repeatable.")
+]
+Namespace: TypeAlias = Annotated[str, Option(metavar="NAME", help="The namespace.")]
 Wait: TypeAlias = Annotated[bool, Option("--wait", help="Wait for the end and print the result.")]
-WaitTimeout: TypeAlias = Annotated[Text, Option(metavar="DURATION", help="Wait no longer; the execution goes on.")]
+WaitTimeout: TypeAlias = Annotated[
+    Text, Option(metavar="DURATION", help="Stop waiting after this long; the execution continues.")
+]
 
 
 def submit(
@@ -93,13 +101,13 @@ def submit(
 
 
 async def _answer(handle: Handle[Any], out: Output, *, wait: bool, seconds: float | None) -> None:
-    """The id; with `wait` the result instead, or in JSON both."""
-    told: dict[str, Any] = {"execution_id": handle.id, "submission": handle.submission}
+    """Print the id; with `wait` the result instead, or as JSON both."""
+    answer: dict[str, Any] = {"execution_id": handle.id, "submission": handle.submission}
     if wait:
-        told["result"] = await handle.result(seconds)
+        answer["result"] = await handle.result(seconds)
     if out.as_json:
-        out.json(told)
+        out.json(answer)
     elif wait:
-        out.json(told["result"])
+        out.json(answer["result"])
     else:
         out.line(handle.id)

@@ -1,8 +1,8 @@
-"""`suspended`, `waitpoints`, `signal` and `resume`: executions that wait for the world outside, and what it says."""
+"""`suspended`, `waitpoints`, `link`, `signal` and `resume`: executions that wait for signals."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from functools import partial
 from typing import Annotated, Any, Final, TypeAlias
 
 import msgspec
@@ -12,8 +12,8 @@ from flowfabric.cli import parsing
 from flowfabric.cli.options import AsJson, Cursor, Id, LaneFilter, Limit, Url
 from flowfabric.cli.parsing import age_text, time_text
 from flowfabric.cli.running import on_store
-from flowfabric.cli.show.output import Output, Styled
-from flowfabric.cli.show.paging import collected
+from flowfabric.cli.show.output import Output
+from flowfabric.cli.show.paging import collected, print_page
 from flowfabric.client.fabric import Fabric
 from flowfabric.client.handle import Handle
 from flowfabric.config import Settings
@@ -26,38 +26,40 @@ _STDIN: Final = "-"
 
 ReasonFilter: TypeAlias = Annotated[
     c.SuspensionReasonCode | None,
-    Option("--reason", metavar="REASON", help=f"Only for this reason: {', '.join(c.SuspensionReasonCode)}."),
+    Option("--reason", metavar="REASON", help=f"Only with this reason: {', '.join(c.SuspensionReasonCode)}."),
 ]
 Target: TypeAlias = Annotated[
-    str, Argument(metavar="TARGET", help="A link, or - for one on stdin; or the execution's id.", show_default=False)
+    str,
+    Argument(metavar="TARGET", help="A link, - to read a link from stdin, or an execution's id.", show_default=False),
 ]
 SignalName: TypeAlias = Annotated[
-    str | None, Argument(metavar="NAME", help="The signal's name; without one, the link's.", show_default=False)
+    str | None, Argument(metavar="NAME", help="The signal's name; by default the link's.", show_default=False)
 ]
-Payload: TypeAlias = Annotated[str | None, Option(metavar="JSON", help="What it says, as JSON.")]
+Payload: TypeAlias = Annotated[str | None, Option(metavar="JSON", help="The signal's payload, as JSON.")]
 Waitpoint: TypeAlias = Annotated[
     str | None,
-    Option(metavar="WAITPOINT", help="Of the execution: its key, where several take the signal; its id, with a token."),
+    Option(metavar="WAITPOINT", help="The waitpoint's key, if several take the signal; its id, with --token."),
 ]
 Token: TypeAlias = Annotated[
     str | None,
-    Option(metavar="TOKEN", help="The waitpoint's, or - for stdin. By default FLOWFABRIC_WAITPOINT_TOKEN."),
+    Option(metavar="TOKEN", help="The waitpoint's token, or - for stdin. By default FLOWFABRIC_WAITPOINT_TOKEN."),
 ]
-Source: TypeAlias = Annotated[str, Option(metavar="WHO", help="Who speaks.")]
+Source: TypeAlias = Annotated[str, Option(metavar="WHO", help="Who sends the signal.")]
 SignalKey: TypeAlias = Annotated[
-    str | None, Option("--idempotency-key", metavar="KEY", help="Sent again, it is the same signal.")
+    str | None, Option("--idempotency-key", metavar="KEY", help="A signal sent again with this key counts once.")
 ]
 Wait: TypeAlias = Annotated[
-    str | None, Option(metavar="DURATION", help="Wait so long for a waitpoint of the execution that takes it.")
+    str | None,
+    Option(metavar="DURATION", help="Wait this long for a waitpoint of the execution that takes the signal."),
 ]
-LinkName: TypeAlias = Annotated[
-    str | None, Argument(metavar="NAME", help="What the signal is called.", show_default=False)
+LinkName: TypeAlias = Annotated[str | None, Argument(metavar="NAME", help="The signal's name.", show_default=False)]
+LinkWaitpoint: TypeAlias = Annotated[
+    str | None, Option("--waitpoint", metavar="KEY", help="Which one, if several are open.")
 ]
-LinkWaitpoint: TypeAlias = Annotated[str | None, Option("--waitpoint", metavar="KEY", help="Where several are open.")]
 Base: TypeAlias = Annotated[
-    str | None, Option(metavar="URL", help="The server's address; by default FLOWFABRIC_CALLBACK_URL's.")
+    str | None, Option(metavar="URL", help="The server's address; by default FLOWFABRIC_CALLBACK_URL.")
 ]
-Delay: TypeAlias = Annotated[str, Option(metavar="DURATION", help="Go on no sooner: 30s, 5m, 2h.")]
+Delay: TypeAlias = Annotated[str, Option(metavar="DURATION", help="Resume after this long: 30s, 5m, 2h.")]
 
 
 def suspended(
@@ -68,23 +70,17 @@ def suspended(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """List suspended executions, the earliest time-out first."""
+    """List suspended executions, the earliest timeout first."""
 
     async def body(fabric: Fabric, out: Output) -> None:
-        async def one(cursor: str | None, limit: int) -> tuple[Sequence[c.SuspendedExecutionEntry], str | None]:
-            page = await fabric.suspended(lane=lane, reason=reason, cursor=cursor, limit=limit)
-            return page.entries, page.next_cursor
-
-        found, next_cursor = await collected(one, cursor=cursor, limit=limit)
-        _print_page(c.ListSuspendedPage(entries=tuple(found), next_cursor=next_cursor), out)
+        read = partial(fabric.suspended, lane=lane, reason=reason)
+        found, next_cursor = await collected(read, lambda page: page.entries, cursor=cursor, limit=limit)
+        _print_page(c.ListSuspendedPage(entries=found, next_cursor=next_cursor), out)
 
     on_store(url, as_json, body)
 
 
 def _print_page(page: c.ListSuspendedPage, out: Output) -> None:
-    if out.as_json:
-        out.json(page)
-        return
     rows = [
         (
             each.execution_id,
@@ -96,13 +92,11 @@ def _print_page(page: c.ListSuspendedPage, out: Output) -> None:
         )
         for each in page.entries
     ]
-    out.table(("ID", "LANE", "REASON", "SINCE", "TIMEOUT", "THEN"), rows)
-    if page.next_cursor is not None:
-        out.line(Styled(f"there may be more: --cursor {page.next_cursor}", "dim"))
+    print_page(page, ("ID", "LANE", "REASON", "SINCE", "TIMEOUT", "THEN"), rows, out)
 
 
 def waitpoints(execution_id: Id, url: Url = None, as_json: AsJson = False) -> None:
-    """List the open waitpoints of an execution: what they wait for, and which secret signed their tokens."""
+    """List the open waitpoints of an execution, the signals they wait for, and the kids of their tokens."""
 
     async def body(fabric: Fabric, out: Output) -> None:
         found = await open_waitpoints(fabric.handle(execution_id))
@@ -115,12 +109,8 @@ def waitpoints(execution_id: Id, url: Url = None, as_json: AsJson = False) -> No
 
 
 async def open_waitpoints(handle: Handle[Any]) -> list[c.PendingWaitpointInfo]:
-    async def one(cursor: str | None, limit: int) -> tuple[Sequence[c.PendingWaitpointInfo], str | None]:
-        page = await handle.waitpoints(cursor=cursor, limit=limit)
-        return page.entries, page.next_cursor
-
-    found, _ = await collected(one)
-    return found
+    found, _ = await collected(handle.waitpoints, lambda page: page.entries)
+    return list(found)
 
 
 def print_waitpoints(found: list[c.PendingWaitpointInfo], out: Output) -> None:
@@ -148,7 +138,7 @@ def link(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print a link by which whoever has it may signal: the token is in it, so mind where it goes."""
+    """Print a link for signalling an execution. It contains the token: anyone who has the link may signal."""
 
     async def body(fabric: Fabric, out: Output) -> None:
         found = await fabric.handle(execution_id).link(name, waitpoint=waitpoint, base=base)
@@ -172,9 +162,9 @@ def signal(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Signal by a link, or to an execution, for which whoever has the store needs no token.
+    """Send a signal by a link, or to an execution by its id, which needs no token.
 
-    A link or a token among the arguments can be seen by who lists processes; on stdin it cannot.
+    Other users of this machine can see links and tokens among the arguments; pass them on stdin instead.
     """
 
     async def body(fabric: Fabric, out: Output) -> None:
@@ -186,10 +176,10 @@ def signal(
         }
         patience = parsing.optional_duration("--wait", wait)
         if link := _link(target, waitpoint, token):
-            _refuse("--wait", wait, "is for an execution alone: a waitpoint that has a token takes signals already")
+            _refuse("--wait", wait, "needs an execution's id: the waitpoint of a link takes signals already")
             outcome = await fabric.signal(link, name=name, **content)
         elif name is None:
-            raise InvalidInput("NAME", None, "must be given: what the signal is called")
+            raise InvalidInput("NAME", None, "must be given: the signal's name")
         else:
             outcome = await _to_execution(fabric.handle(target), name, waitpoint, wait=patience, **content)
         _print_outcome(outcome, out)
@@ -198,7 +188,7 @@ def signal(
 
 
 async def _to_execution(handle: Handle[Any], name: str, waitpoint: str | None, **content: Any) -> c.SignalOutcome:
-    """What is wrong with the waitpoint's key is told of the option that it came by."""
+    """Signal an execution; an error about the waitpoint's key names the option."""
     try:
         return await handle.signal(name, waitpoint=waitpoint, **content)
     except InvalidInput as error:
@@ -209,32 +199,32 @@ async def _to_execution(handle: Handle[Any], name: str, waitpoint: str | None, *
 
 
 def _link(target: str, waitpoint: str | None, token: str | None) -> SignalLink | None:
-    """The link that was given, or the one that waitpoint and token make; None for an execution alone."""
+    """The given link, or the link made of execution, waitpoint and token; None without a token."""
     if target.startswith("{"):
         allowed = _token(token, waitpoint)
         return None if allowed is None else _link_of(target, waitpoint, allowed)
     if target != _STDIN and "/" not in target:
-        problem = "must be an execution's id, like {fp:7}:<uuid>, or a link, or - for a link on stdin"
+        problem = "must be an execution's id, like {fp:7}:<uuid>, a link, or - to read a link from stdin"
         raise InvalidInput("TARGET", "<redacted>", problem)
     for option, value in (("--waitpoint", waitpoint), ("--token", token)):
-        _refuse(option, value, "is in the link, so leave it out")
+        _refuse(option, value, "is part of the link; leave it out")
     return SignalLink.parse(parsing.hidden_line("link") if target == _STDIN else target)
 
 
 def _link_of(execution_id: str, waitpoint: str | None, token: WaitpointToken) -> SignalLink:
     if waitpoint is None:
-        raise InvalidInput("--waitpoint", None, "must be the waitpoint's id, because a token is given")
+        raise InvalidInput("--waitpoint", None, "must be the waitpoint's id when a token is given")
     return SignalLink(execution_id=ExecutionId(execution_id), waitpoint_id=WaitpointId(waitpoint), token=token)
 
 
 def _token(given: str | None, waitpoint: str | None) -> WaitpointToken | None:
-    """The token of the option, or that of the environment, which belongs to a waitpoint; None without one."""
+    """The token from --token, or with --waitpoint from the environment; None without one."""
     if given is None:
         text = Settings.from_env().waitpoint_token if waitpoint is not None else ""
         return WaitpointToken(text) if text else None
     text = parsing.hidden_line("token") if given == _STDIN else given
     if not text:
-        raise InvalidInput("--token", None, "is empty: give --token - and the token on stdin")
+        raise InvalidInput("--token", None, "is empty; pass --token - and write the token to stdin")
     return WaitpointToken(text)
 
 
@@ -255,7 +245,7 @@ def _print_outcome(outcome: c.SignalOutcome, out: Output) -> None:
 
 
 def resume(execution_id: Id, delay: Delay = "0s", url: Url = None, as_json: AsJson = False) -> None:
-    """End the suspension of an execution, whatever it waits for."""
+    """End the suspension of an execution without a signal."""
 
     async def body(fabric: Fabric, out: Output) -> None:
         handle = fabric.handle(execution_id)

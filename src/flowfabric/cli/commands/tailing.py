@@ -1,4 +1,4 @@
-"""`tail`: what an execution emits, as it comes."""
+"""`tail`: print the output stream of an execution as it grows."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from flowfabric.client.failures import failure_of
 from flowfabric.client.handle import Handle
 from flowfabric.client.streaming import StreamItem
 
-From: TypeAlias = Annotated[str | None, Option("--from", metavar="CURSOR", help="Go on behind this item.")]
-All: TypeAlias = Annotated[bool, Option("--all", help="Every attempt, one after the other; else the latest one.")]
+From: TypeAlias = Annotated[str | None, Option("--from", metavar="CURSOR", help="Continue after this item.")]
+All: TypeAlias = Annotated[bool, Option("--all", help="Print every attempt in turn, not only the latest one.")]
 
 
 def tail(execution_id: Id, from_: From = None, every: All = False, url: Url = None, as_json: AsJson = False) -> None:
-    """Print what an execution emits, until it has ended. Text comes as it is, other frames one a line.
+    """Print the output stream of an execution until it ends. Text is printed as it is, other frames one per line.
 
-    What is no output goes to stderr: that an attempt begins anew, and how the execution has ended.
+    Other messages go to stderr: the start of another attempt, and how the execution ended.
     """
 
     async def body(fabric: Fabric, out: Output) -> None:
@@ -36,7 +36,7 @@ def tail(execution_id: Id, from_: From = None, every: All = False, url: Url = No
 
 
 class _Printer:
-    """Prints items, and knows whether a line is open."""
+    """Prints items, and remembers whether the last line is unfinished."""
 
     def __init__(self, out: Output) -> None:
         self._out = out

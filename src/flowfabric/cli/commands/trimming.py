@@ -1,4 +1,4 @@
-"""`trim`: deleting executions that have ended."""
+"""`trim`: delete ended executions."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from flowfabric.cli.running import on_store
 from flowfabric.cli.show.output import Output
 from flowfabric.client.fabric import Fabric
 
-OlderThan: TypeAlias = Annotated[str | None, Option(metavar="DURATION", help="Those that ended so long ago, like 7d.")]
-KeepLast: TypeAlias = Annotated[
-    int | None, Option(metavar="N", help="All but this many of each lane, the newest ones.")
+OlderThan: TypeAlias = Annotated[
+    str | None, Option(metavar="DURATION", help="Delete executions that ended longer ago than this, like 7d.")
 ]
+KeepLast: TypeAlias = Annotated[int | None, Option(metavar="N", help="Delete all but the newest N of each lane.")]
 
 
 def trim(
@@ -25,9 +25,9 @@ def trim(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Delete executions that have ended; what their own policy says about their retention wins.
+    """Delete ended executions; an execution's own retention policy takes precedence.
 
-    With neither --older-than nor --keep-last, only those are deleted whose own time is over.
+    With neither --older-than nor --keep-last, only executions whose own retention has passed are deleted.
     """
 
     async def body(fabric: Fabric, out: Output) -> None:

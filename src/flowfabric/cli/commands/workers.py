@@ -1,4 +1,4 @@
-"""`workers`: who is alive, and what it offers."""
+"""`workers`: list live workers and what they offer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from flowfabric.client.fabric import Fabric
 
 
 def workers(namespace: NamespaceFilter = None, url: Url = None, as_json: AsJson = False) -> None:
-    """List the workers that are alive."""
+    """List live workers."""
 
     async def body(fabric: Fabric, out: Output) -> None:
         found = await all_workers(fabric, namespace)

@@ -1,1 +1,1 @@
-"""`dev`: store, engine and your worker in one go, with reload."""
+"""`dev`: run a store, an engine and your worker together, with reload."""

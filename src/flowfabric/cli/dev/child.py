@@ -1,4 +1,4 @@
-"""The worker of `dev`: a process of its own, so that a reload starts from nothing."""
+"""The worker of `dev`: a separate process, so that a reload starts afresh."""
 
 from __future__ import annotations
 
@@ -17,12 +17,14 @@ _KILL_AFTER_S: Final = 5.0
 
 
 class WorkerProcess:
-    """`flowfabric worker` as a child. It ends with this process, however this process ends: its stdin closes."""
+    """`flowfabric worker` as a child process. Its stdin closes when this process ends, and then it ends, too."""
 
     def __init__(self, target: str, url: str, log_level: str, out: Output) -> None:
         self._command = [sys.executable, "-u", "-m", "flowfabric.cli", "worker", target]
         self._command += ["--log-level", log_level, "--until-eof"]
-        if url != Settings.from_env().url:  # what the environment says stays there: it may hold a password
+        if (
+            url != Settings.from_env().url
+        ):  # keep a URL from the environment off the command line: it may contain a password
             self._command += ["--url", url]
         self._out = out
         self._process: asyncio.subprocess.Process | None = None
@@ -30,7 +32,7 @@ class WorkerProcess:
         self._told = False
 
     async def start(self) -> int:
-        """Start it; its process id."""
+        """Start it and return its process id."""
         self._told = False
         self._process = process = await asyncio.create_subprocess_exec(
             *self._command,
@@ -38,25 +40,25 @@ class WorkerProcess:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
             limit=_LONGEST_LINE,
-            start_new_session=True,  # Ctrl-C is ours to hear; the worker is told once, by us
+            start_new_session=True,  # this process handles Ctrl-C and signals the worker once
         )
         assert process.stdout is not None
         self._reading = asyncio.create_task(self._read(process.stdout))
         return process.pid
 
     async def ended(self) -> int:
-        """Wait for its end, and for its last line; the exit code, or the signal as a negative number."""
+        """Wait for its end and its last line; returns the exit code, or the negative number of a signal."""
         assert self._process is not None
         assert self._reading is not None
         await asyncio.shield(self._reading)
         return await self._process.wait()
 
     async def stop(self, heard: Ending) -> int | None:
-        """Have it drain and end; at once when this process is asked to end a second time."""
+        """Drain and stop it; a second Ctrl-C or SIGTERM stops it at once."""
         process = self._process
         if process is None:
             return None
-        if not self._told:  # a second time would stop it at once
+        if not self._told:  # a second signal would stop it at once
             self._told = True
             self._send(signal.SIGTERM)
         ended, hurry = asyncio.create_task(self.ended()), asyncio.create_task(heard.asked_again.wait())
@@ -75,11 +77,11 @@ class WorkerProcess:
                 self._process.send_signal(number)
 
     async def _read(self, stream: asyncio.StreamReader) -> None:
-        """Print what it prints."""
+        """Print the worker's output."""
         while True:
             try:
                 line = await stream.readline()
-            except ValueError:  # longer than the longest
+            except ValueError:  # the line is too long
                 continue
             if not line:
                 return

@@ -1,4 +1,4 @@
-"""`dev`: the command, and what it keeps running."""
+"""`dev`: the command, and the processes and tasks it keeps running."""
 
 from __future__ import annotations
 
@@ -28,22 +28,23 @@ from flowfabric.engine import Engine
 
 Module: TypeAlias = Annotated[
     str | None,
-    Argument(metavar="MODULE[:WORKER]", help="The module of your worker. Without one: store and engine alone."),
+    Argument(metavar="MODULE[:WORKER]", help="Your worker's module. Without it, only the store and the engine run."),
 ]
 Watch: TypeAlias = Annotated[
-    list[str] | None, Option(metavar="DIRECTORY", help="Reload for Python files here, too; may be repeated.")
+    list[str] | None,
+    Option(metavar="DIRECTORY", help="Reload when Python files in this directory change, too. Repeatable."),
 ]
 Port: TypeAlias = Annotated[
     int | None,
-    Option(help="Serve the API and the dashboard here; 0 is any free port.", show_default="9090, or any free one"),
+    Option(help="The port of the API and the dashboard; 0 is any free port.", show_default="9090, or any free one"),
 ]
-NoServer: TypeAlias = Annotated[bool, Option("--no-server", help="Serve neither the API nor the dashboard.")]
-NoReload: TypeAlias = Annotated[bool, Option("--no-reload", help="Leave the worker alone when files change.")]
+NoServer: TypeAlias = Annotated[bool, Option("--no-server", help="Do not serve the API and the dashboard.")]
+NoReload: TypeAlias = Annotated[bool, Option("--no-reload", help="Do not restart the worker when files change.")]
 DevUrl: TypeAlias = Annotated[
     str | None,
     Option(
         metavar="URL",
-        help="The store. By default FLOWFABRIC_URL, or an embedded one in .flowfabric; embedded:// is thrown away.",
+        help="The store. By default FLOWFABRIC_URL, or an embedded one in .flowfabric; embedded:// is temporary.",
     ),
 ]
 
@@ -60,7 +61,7 @@ def dev(
     url: DevUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run a store, an engine, the dashboard and your worker, and start the worker anew when its files change."""
+    """Run a store, an engine, the dashboard and your worker, and restart the worker when its files change."""
     with reporting(as_json) as out, _kept(store_settings(url, otherwise=DEV_URL)) as settings:
         configure_logging(log_level)
         watcher = None
@@ -72,7 +73,7 @@ def dev(
 
 @contextmanager
 def _kept(settings: Settings) -> Iterator[Settings]:
-    """A throw-away store needs a place, or the worker, which is another process, would have one of its own."""
+    """Give a temporary store a directory, so that the worker, another process, opens the same store."""
     if settings.url == DEV_URL:
         settings = replace(settings, url=f"embedded://{Path(DEV_DIRECTORY).absolute()}")
     if settings.url != THROW_AWAY:
@@ -95,7 +96,7 @@ class Dev:
         self._child = None if target is None else WorkerProcess(target, settings.url, log_level, out)
 
     async def run(self, *, with_server: bool, port: int | None) -> None:
-        """Until this process is asked to end."""
+        """Run until this process is asked to stop."""
         out = self._out
         with ending() as heard, out.live() as table:
             async with AsyncExitStack() as stack:
@@ -113,10 +114,10 @@ class Dev:
                     await self._until_asked(heard, tasks)
                 finally:
                     await self._stop(heard)
-        out.event("stopped", "store, engine and worker have ended")
+        out.event("stopped", "store, engine and worker have stopped")
 
     async def _until_asked(self, heard: Ending, tasks: Sequence[asyncio.Task[None]]) -> None:
-        """Until this process is asked to end, or something that must not end has."""
+        """Wait until this process is asked to stop, or a task ends that should not."""
         asked = asyncio.create_task(heard.asked.wait())
         await asyncio.wait({asked, *tasks}, return_when=asyncio.FIRST_COMPLETED)
         for task in (asked, *tasks):
@@ -126,12 +127,12 @@ class Dev:
                 raise outcome
 
     async def _stop(self, heard: Ending) -> None:
-        self._out.event("stopping", "what runs may end; Ctrl-C again stops at once")
+        self._out.event("stopping", "running attempts may finish; Ctrl-C again stops at once")
         if self._child is not None:
             await self._child.stop(heard)
 
     async def _keep_working(self, child: WorkerProcess, heard: Ending) -> None:
-        """Start the worker, again and again: when files change, and when it was killed."""
+        """Start the worker, and restart it when files change or it was killed."""
         while True:
             pid = await child.start()
             self._out.event("worker", f"started as process {pid}", pid=pid)
@@ -148,12 +149,12 @@ class Dev:
                 changed.cancel()
 
     async def _after_end(self, code: int, changed: asyncio.Task[list[str]]) -> None:
-        """A worker that was killed is started again soon; one that cannot work waits for better code."""
+        """Restart a killed worker soon; restart one that exited by itself when a file changes."""
         if code < 0:
-            self._out.event("worker", f"was killed by signal {-code}; it is started again", signal=-code)
+            self._out.event("worker", f"killed by signal {-code}; restarting", signal=-code)
             await asyncio.sleep(_START_AGAIN_S)
             return
-        self._out.event("worker", f"ended with {code}; it is started again when a file changes", exit_code=code)
+        self._out.event("worker", f"exited with {code}; restarting when a file changes", exit_code=code)
         self._tell_reload(await changed)
 
     async def _changed(self) -> list[str]:

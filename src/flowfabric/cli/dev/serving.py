@@ -1,4 +1,4 @@
-"""The API and the dashboard beside everything else that `dev` runs."""
+"""Serve the API and the dashboard of `dev`."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ _PORT: Final = 9090
 
 
 async def serve(stack: AsyncExitStack, backend: EngineBackend, port: int | None, out: Output) -> str | None:
-    """Serve until the stack ends: where. Without the packages that it takes, say so and go on."""
+    """Serve until the stack closes, and return the URL. Without the server's packages, say so and return None."""
     if not all(importlib.util.find_spec(each) for each in _PACKAGES):
-        out.event("server", "there is no dashboard without pip install 'flowfabric[server]'")
+        out.event("server", "the dashboard needs: pip install 'flowfabric[server]'")
         return None
     from flowfabric.server.http.listener import listening  # noqa: PLC0415 - its packages may be missing
     from flowfabric.server.settings import ServerSettings  # noqa: PLC0415
 
     settings = ServerSettings(port=_usual_port() if port is None else port, stop_grace_ms=0)
     url = await stack.enter_async_context(listening(backend, settings))
-    out.event("server", f"{url} is the dashboard, and its API is at {url}/v1", url=url)
+    out.event("server", f"dashboard at {url}, API at {url}/v1", url=url)
     return url
 
 
 def _usual_port() -> int:
-    """The usual one, or any when somebody has it, as another `dev` may."""
+    """The default port, or 0 for any when it is in use, perhaps by another `dev`."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -1,4 +1,4 @@
-"""How the store stands, drawn anew every second; into a pipe as a line whenever it has changed."""
+"""Counts of the store, redrawn every second; into a pipe, a line for every change."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Summary:
             try:
                 await self.look()
             except FlowFabricError as error:
-                _logger.warning("the store could not be looked at: %s", error)
+                _logger.warning("reading the counts failed: %s", error)
             await asyncio.sleep(_EVERY_S)
 
     async def look(self) -> None:

@@ -1,4 +1,4 @@
-"""Noticing that files of a module have changed, by looking at them a few times a second."""
+"""Notice changed files of a module by polling them a few times a second."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ Stamps: TypeAlias = dict[str, tuple[int, int]]  # time and size of each file
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """A directory whose Python files are watched; with `deep` those of the directories below it, too."""
+    """A directory whose Python files are watched; with `deep`, subdirectories too."""
 
     directory: Path
     deep: bool
 
 
 def roots_of(target: str) -> list[Root]:
-    """Where the files of a worker's module are: its whole top package, or what lies beside a single file."""
+    """The directories to watch for a module: its whole top-level package, or the directory of a single file."""
     top = check_target(target).partition(".")[0]
     use_this_directory()
     spec = importlib.util.find_spec(top)
@@ -46,14 +46,14 @@ def directory_root(option: str, text: str) -> Root:
 
 
 class Watcher:
-    """Knows how the files were when it was last asked."""
+    """Remembers the files as they were at the last look."""
 
     def __init__(self, roots: Sequence[Root]) -> None:
         self._roots = roots
         self._known = self._look()
 
     async def changed(self) -> list[str]:
-        """Wait until files have changed, appeared or gone, and are quiet again: their paths."""
+        """Wait until files change, appear or disappear and then stay unchanged; returns their paths."""
         found: set[str] = set()
         while True:
             now = await asyncio.to_thread(self._look)
@@ -70,7 +70,7 @@ class Watcher:
             for path in _python_files(root):
                 try:
                     info = os.stat(path)
-                except FileNotFoundError:  # gone since it was listed
+                except FileNotFoundError:  # deleted since it was listed
                     continue
                 stamps[path] = info.st_mtime_ns, info.st_size
         return stamps

@@ -1,1 +1,1 @@
-"""`doctor`: is everything there, does it answer, and what should be done about it."""
+"""`doctor`: check a store and its processes, and say how to fix problems."""

@@ -1,4 +1,4 @@
-"""What a check finds."""
+"""The result of a check."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Status(StrEnum):
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):
-    """One line: what was looked at, how it is, and what to do about it."""
+    """One line: the thing checked, its status, and how to fix it."""
 
     name: str
     status: Status

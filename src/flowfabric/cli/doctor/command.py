@@ -21,7 +21,7 @@ from flowfabric.errors import FlowFabricError
 
 
 def doctor(url: Url = None, as_json: AsJson = False) -> None:
-    """Check the store and what runs on it, and say what to do. The exit code is 6 when something fails."""
+    """Check the store, its engines and workers, and say how to fix problems. Exits with 6 if a check fails."""
     with reporting(as_json) as out:
         settings = impatient(store_settings(url, otherwise=THROW_AWAY))
         checks = asyncio.run(_examine(settings))
@@ -33,8 +33,8 @@ def doctor(url: Url = None, as_json: AsJson = False) -> None:
 async def _examine(settings: Settings) -> list[Check]:
     checks: list[Check] = []
     if settings.url == THROW_AWAY:
-        advice = "give --url, set FLOWFABRIC_URL, or start `flowfabric dev`"
-        checks.append(warn("store", "none is named; an empty embedded one is looked at and thrown away", advice))
+        advice = "pass --url, set FLOWFABRIC_URL, or start `flowfabric dev`"
+        checks.append(warn("store", "no store given; checking a temporary embedded one", advice))
     looking = check_gateway(settings) if is_server(settings) else check_server(settings)
     checks += await _tried("connection", looking)
     if not any(check.status is Status.FAIL and check.name == "connection" for check in checks):
@@ -48,11 +48,11 @@ async def _check_work(settings: Settings) -> list[Check]:
 
 
 async def _tried(name: str, looking: Awaitable[list[Check]]) -> list[Check]:
-    """What was found, or that nothing could be."""
+    """The checks, or one failed check when they raise."""
     try:
         return await looking
     except FlowFabricError as error:
-        advice = "is the address right, the server up, the password known?" if error.retryable else "see the message"
+        advice = "check the address, the server and the password" if error.retryable else "see the message"
         return [fail(name, str(error), advice)]
 
 

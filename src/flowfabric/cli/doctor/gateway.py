@@ -1,4 +1,4 @@
-"""Checks of a FlowFabric server before the store: reached, of this version, ready."""
+"""Checks of a FlowFabric server: reachable, same version, ready."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SLOW_MS: Final = 50.0
 
 
 async def check_gateway(settings: Settings) -> list[Check]:
-    """What can be said of the server; a FlowFabricError when it is not reached, or does not let us in."""
+    """Check the server; raises FlowFabricError when it is unreachable or refuses access."""
     from flowfabric.backends.http.backend import HttpBackend  # noqa: PLC0415 - other stores need no HTTP client
 
     backend = await HttpBackend.open(settings)
@@ -38,12 +38,14 @@ async def _connection(backend: HttpBackend, settings: Settings) -> Check:
     times = []
     for _ in range(_CALLS):
         began = time.perf_counter()
-        await backend.describe_lane(LaneId("default"))  # type: ignore[attr-defined]  # made from the table
+        await backend.describe_lane(LaneId("default"))
         times.append((time.perf_counter() - began) * 1000)
     middle = statistics.median(times)
     found = f"{place_of(settings)}, a call takes {span_text(middle)}"
     if middle > _SLOW_MS:
-        return warn("connection", found, "bring workers and clients nearer to the server, or the server to its store")
+        return warn(
+            "connection", found, "move workers and clients closer to the server, or the server closer to its store"
+        )
     return ok("connection", found)
 
 
@@ -56,16 +58,16 @@ def _version(backend: HttpBackend) -> Check:
 
 
 def _secrecy(settings: Settings) -> Check:
-    """Tokens and payloads are for nobody on the way."""
+    """Tokens and payloads must be encrypted on the network."""
     url = urlsplit(settings.url)
     if url.scheme == "https" or is_loopback(url.hostname or ""):
-        return ok("secrecy", "nobody on the way can read it")
-    return warn("secrecy", "http:// is read by everybody on the way", "put TLS before the server and use https://")
+        return ok("secrecy", "the connection is encrypted, or local")
+    return warn("secrecy", "http:// is not encrypted", "put TLS in front of the server and use https://")
 
 
 async def _ready(backend: HttpBackend) -> Check:
     try:
         await backend.ready()
     except FlowFabricError as error:
-        return fail("ready", str(error), "look at the server's log and at its store")
+        return fail("ready", str(error), "check the server's log and its store")
     return ok("ready", "it can claim and write")

@@ -1,4 +1,4 @@
-"""Checks of the server itself: reached, new enough, durable, on time."""
+"""Checks of the Valkey server: reachable, version, persistence, memory, clock."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SKEW_FAIL_MS: Final = 60_000
 
 
 async def check_server(settings: Settings) -> list[Check]:
-    """What can be said of the server before anything is written to it; a FlowFabricError when it is not reached."""
+    """Check the server without writing to it; raises FlowFabricError when it is unreachable."""
     client = await open_client(settings)
     try:
         nodes = await client.primaries()
@@ -39,7 +39,7 @@ async def check_server(settings: Settings) -> list[Check]:
 
 
 def _once_each(checks: list[Check]) -> list[Check]:
-    """The nodes of a cluster mostly have the same to say."""
+    """Without duplicates: the nodes of a cluster mostly report the same."""
     return list(dict.fromkeys(checks))
 
 
@@ -54,16 +54,16 @@ async def _connection(client: Client, settings: Settings, nodes: int) -> Check:
         f"{place_of(settings)}, {nodes} primar{'y' if nodes == 1 else 'ies'}, a round trip takes {span_text(middle)}"
     )
     if middle > _SLOW_MS:
-        return warn("connection", found, "bring workers and clients nearer to the store")
+        return warn("connection", found, "move workers and clients closer to the store")
     return ok("connection", found)
 
 
 async def _described(node: Node, *, is_ours: bool) -> list[Check]:
-    """What the server says of itself."""
+    """Checks of the server's own report, INFO."""
     try:
         info = await _info(node)
     except ServerReplyError as error:
-        return [warn("server", f"it does not describe itself: {error}", "allow INFO to this user, to have it checked")]
+        return [warn("server", f"INFO is refused: {error}", "allow INFO for this user so that it can be checked")]
     return [_version(info), *_persistence(info, await _fsync(node), is_ours), _memory(info)]
 
 
@@ -83,16 +83,16 @@ async def _library(client: Client, node: Node) -> Check:
     source = bundle()
     version = await Library(client, source).version_on(node)
     if version is None:
-        return warn("library", f"not loaded; this program brings {source.version}", "any client loads it")
+        return warn("library", f"not loaded; this program has {source.version}", "any client loads it")
     if version < source.version:
-        return warn("library", f"{version}, this program brings {source.version}", "any client replaces it")
+        return warn("library", f"{version}, older than this program's {source.version}", "any client replaces it")
     if version > source.version:
         return warn("library", f"{version}, newer than this program's {source.version}", "upgrade flowfabric here")
     return ok("library", str(version))
 
 
 async def _fsync(node: Node) -> str:
-    """How often the append-only file is forced to the disk; managed servers do not tell."""
+    """How often the append-only file is flushed to disk; empty for managed servers that hide it."""
     try:
         reply = await node.execute("CONFIG", "GET", "appendfsync", repeatable=True)
     except ServerReplyError:
@@ -102,17 +102,17 @@ async def _fsync(node: Node) -> str:
 
 
 def _persistence(info: dict[str, str], fsync: str, is_ours: bool) -> Iterator[Check]:
-    """An embedded server has its own settings: it outlives a killed process, and makes no promise for a power cut."""
+    """An embedded server survives a killed process, not a power cut, so its fsync setting is not judged."""
     if info.get("aof_enabled") != "1":
-        yield warn("persistence", "no append-only file", "set `appendonly yes`: a crash loses what was not saved")
+        yield warn("persistence", "no append-only file", "set `appendonly yes`, or a crash loses recent changes")
     elif info.get("aof_last_write_status", "ok") != "ok":
-        yield fail("persistence", "the append-only file cannot be written", "look at the server's disk and log")
+        yield fail("persistence", "the append-only file cannot be written", "check the server's disk and log")
     elif fsync == "no" and not is_ours:
         yield warn("persistence", "append-only file, fsync no", "set `appendfsync everysec`, or a power cut loses work")
     else:
         yield ok("persistence", f"append-only file, fsync {fsync or 'unknown'}")
     if info.get("rdb_last_bgsave_status", "ok") != "ok":
-        yield warn("snapshot", "the last one failed", "look at the server's disk, memory and log")
+        yield warn("snapshot", "the last one failed", "check the server's disk, memory and log")
 
 
 def _memory(info: dict[str, str]) -> Check:
@@ -131,12 +131,12 @@ async def _clock(node: Node) -> Check:
     try:
         reply = await node.execute("TIME", repeatable=True)
     except ServerReplyError as error:
-        return warn("clock", f"the server does not tell its time: {error}", "allow TIME to this user")
+        return warn("clock", f"TIME is refused: {error}", "allow TIME for this user")
     after = time.time()
     seconds, micros = (int(part) for part in reply)  # type: ignore[union-attr, arg-type]
     ahead_ms = (seconds + micros / 1e6 - (before + after) / 2) * 1000
     found = f"{span_text(abs(ahead_ms))} {'ahead of' if ahead_ms > 0 else 'behind'} this machine"
-    advice = "synchronise the clocks: times that are given as moments are read by the server's"
+    advice = "synchronise the clocks: the server's clock decides when a given time is reached"
     if abs(ahead_ms) > _SKEW_FAIL_MS:
         return fail("clock", found, advice)
     if abs(ahead_ms) > _SKEW_WARN_MS:

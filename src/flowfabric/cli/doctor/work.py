@@ -1,4 +1,4 @@
-"""Checks of what runs on the store: engines, workers, and whether work gets through."""
+"""Checks of engines, workers and waiting executions."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def _partitions(fabric: Fabric, in_use: int) -> Check:
 
 
 async def _engine(fabric: Fabric, *, is_in_use: bool) -> Check:
-    # Whoever leaves is told who stays.
+    # A replica that leaves gets the list of those that stay.
     args = c.HoldShareArgs(replica_id=f"doctor:{uuid4().hex[:12]}", ttl_ms=1_000, leave=True)
     replicas = (await fabric.backend.hold_share(args)).replicas
     if replicas:
         return ok("engine", f"{len(replicas)} alive: {', '.join(replicas)}")
-    found, advice = "none is alive: delays, time-outs and lost leases are not looked after", "start `flowfabric engine`"
+    found, advice = "none is alive: delays, timeouts and expired leases are not handled", "start `flowfabric engine`"
     return fail("engine", found, advice) if is_in_use else warn("engine", found, advice)
 
 
@@ -52,7 +52,7 @@ def _workers(workers: list[c.WorkerInfo]) -> Check:
 
 
 async def _lane(fabric: Fabric, counts: c.LaneCounts, workers: list[c.WorkerInfo]) -> Check | None:
-    """What keeps the work of a lane from being started; None when nothing waits there."""
+    """Whether waiting executions of a lane can start; None when none waits."""
     waiting = counts.counts.get(PublicState.WAITING, 0)
     if not waiting:
         return None
@@ -69,9 +69,9 @@ async def _lane(fabric: Fabric, counts: c.LaneCounts, workers: list[c.WorkerInfo
 async def _oldest(fabric: Fabric, counts: list[c.LaneCounts]) -> Check:
     ages = {each.lane_id: each.oldest_waiting_ms for each in counts if each.oldest_waiting_ms is not None}
     if not ages:
-        return ok("waiting", "nothing waits")
+        return ok("waiting", "no execution is waiting")
     lane = max(ages, key=lambda each: ages[each])
-    found = f"the oldest of lane {lane} waits for {span_text(ages[lane])}"
+    found = f"the oldest execution of lane {lane} has waited for {span_text(ages[lane])}"
     if ages[lane] < _OLD_MS:
         return ok("waiting", found)
     page = await fabric.list(lane=lane, state=PublicState.WAITING, order=c.ListOrder.OLDEST, limit=1)

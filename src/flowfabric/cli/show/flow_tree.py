@@ -1,4 +1,4 @@
-"""A flow drawn as a tree, in colours, and again and again while it runs."""
+"""Draw a flow as a tree, in colour, and redraw it while it runs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _DRAW_AT_LEAST_EVERY_S: Final = 1.0
 
 
 async def watch(handle: FlowHandle, out: Output) -> FlowView:
-    """Draw it until it has ended; the last drawing stays. Where nobody looks there is only that one."""
+    """Redraw the flow until it ends; the last drawing stays. Without a terminal only that one is printed."""
     with out.live_lines() as live:
         if live is None:
             await handle.wait()
@@ -31,7 +31,7 @@ async def watch(handle: FlowHandle, out: Output) -> FlowView:
 
 
 async def changes(handle: FlowHandle) -> AsyncIterator[None]:
-    """Now, and whenever something has happened to it since, until it has ended."""
+    """Yield now and after every change of the flow, until it ends."""
     changed = asyncio.Event()
 
     async def listen() -> None:
@@ -46,7 +46,7 @@ async def changes(handle: FlowHandle) -> AsyncIterator[None]:
         while not listening.done():
             changed.clear()
             yield
-            with suppress(TimeoutError):  # what happened while it began to listen is seen then
+            with suppress(TimeoutError):  # catches changes made before the event stream was open
                 await asyncio.wait_for(changed.wait(), _DRAW_AT_LEAST_EVERY_S)
             await asyncio.sleep(_DRAW_AT_MOST_EVERY_S)
         await listening
@@ -60,7 +60,7 @@ def print_tree(view: FlowView, out: Output) -> None:
 
 
 def drawn(view: FlowView) -> list[Row]:
-    """The flow's own line, its members, and the path that took longest."""
+    """A line for the flow, its members, and the longest path."""
     flow = view.flow
     lines = tree_lines(view)
     width = max((len(line.branch + line.label) for line in lines), default=0)

@@ -1,6 +1,6 @@
-"""What commands print: JSON on request, colours and tables on a terminal, plain aligned text into a pipe.
+"""Print JSON on request, colours and tables on a terminal, and plain aligned text into a pipe.
 
-The one place that imports rich.
+The only module that imports rich.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _NAME_WIDTH: Final = 8
 
 
 class Styled(NamedTuple):
-    """Text with a colour, where there are colours."""
+    """Text with a style, which a terminal shows."""
 
     text: str
     style: str
@@ -49,7 +49,7 @@ Row: TypeAlias = Sequence[Cell]
 
 
 def coloured(word: str) -> Styled:
-    """A state in its colour, if it has one."""
+    """A state in its colour."""
     return Styled(word, _COLOURS.get(word.strip(), ""))
 
 
@@ -62,7 +62,7 @@ class Output:
 
     @property
     def is_rich(self) -> bool:
-        """Somebody looks at it."""
+        """Whether a person is looking: stdout is a terminal, and JSON was not asked for."""
         return self.console.is_terminal and not self.as_json
 
     def json(self, value: Any) -> None:
@@ -70,7 +70,7 @@ class Output:
         self.line(to_json(value).decode())
 
     def line(self, *cells: Cell) -> None:
-        """The cells one after the other."""
+        """One line made of these cells."""
         if self.is_rich:
             self.console.print(Text.assemble(*cells))
         else:
@@ -78,12 +78,12 @@ class Output:
             sys.stdout.flush()
 
     def text(self, text: str) -> None:
-        """A piece of a line, at once."""
+        """A part of a line, flushed at once."""
         sys.stdout.write(text)
         sys.stdout.flush()
 
     def event(self, name: str, text: str, **fields: Any) -> None:
-        """Something happened, in a command that goes on: a line for people, or an object with the fields."""
+        """Report an event of a long-running command: a line for people, or a JSON object with the fields."""
         if self.as_json:
             self.json({"event": name, **fields})
         else:
@@ -96,7 +96,7 @@ class Output:
             self.line("\n".join(aligned([columns, *rows])))
 
     def fields(self, pairs: Sequence[tuple[str, Cell]]) -> None:
-        """Names and values, one below the other."""
+        """Names and values, one pair per line."""
         width = max((len(name) for name, _ in pairs), default=0)
         for name, value in pairs:
             self.line(Styled(f"{name:<{width}}  ", "dim"), value)
@@ -106,12 +106,12 @@ class Output:
         self.note(to_json({"error": described(error)}).decode() if self.as_json else f"flowfabric: {_one_line(error)}")
 
     def note(self, text: str) -> None:
-        """For whoever looks, beside the results: on stderr."""
+        """A line on stderr, apart from the results."""
         sys.stderr.write(f"{text}\n")
 
     @contextmanager
     def live_lines(self) -> Iterator[LiveLines | None]:
-        """Lines that are drawn anew in place; None where nobody looks at them."""
+        """Lines that are redrawn in place; None without a terminal."""
         if not self.is_rich:
             yield None
             return
@@ -120,7 +120,7 @@ class Output:
 
     @contextmanager
     def live(self) -> Iterator[LiveTable | None]:
-        """A table that is drawn anew in place, below what is printed meanwhile; None where nobody looks at it."""
+        """A table that is redrawn in place, below other output; None without a terminal."""
         if not self.is_rich:
             yield None
             return
@@ -152,7 +152,7 @@ def rich_table(columns: Sequence[str], rows: Sequence[Row], title: str = "") -> 
 
 
 def aligned(rows: Sequence[Row]) -> Iterator[str]:
-    """Columns two spaces apart, as wide as they need to be."""
+    """Columns two spaces apart, as wide as their widest cell."""
     texts = [[_plain(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
     for row in texts:

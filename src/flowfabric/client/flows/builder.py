@@ -1,4 +1,4 @@
-"""Drawing a graph: nodes are added, and are arguments of one another. Nothing is sent before all of it is there."""
+"""Build a graph: nodes are added and used as arguments of other nodes. The whole graph is sent at once."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ P = ParamSpec("P")
 
 
 class FlowBuilder:
-    """A graph while it is drawn. The ids of its nodes follow from `origin` and their names."""
+    """A graph that is being built. Node ids are derived from `origin` and the nodes' names."""
 
     def __init__(self, name: str, partitions: PartitionConfig, tag: str, origin: str) -> None:
         self.name = checked_name(name)
@@ -65,16 +65,16 @@ class FlowBuilder:
     @overload
     def add(self, task: str, /, *args: Any, after: After = (), **kwargs: Any) -> Node[Any]: ...
     def add(self, task: Any, /, *args: Any, **kwargs: Any) -> Node[Any]:
-        """Add a call of a task. A node among the arguments is an edge, and becomes its result.
+        """Add a call of a task. A node among the arguments makes an edge, and the task receives the node's result.
 
-        `after` is what it waits for without being given anything: nodes, `node.ended`, `node.failed`, or a join of
-        them; where the task itself has a parameter of that name, say `.after(...)`. Type checkers take nodes as they
-        are by position, up to four arguments, and `node.result` everywhere.
+        `after` lists what to wait for without receiving a result: nodes, `node.ended`, `node.failed`, or a join of
+        them. If the task has a parameter named `after`, use `.after(...)` instead. Type checkers accept nodes as
+        positional arguments, up to four, and `node.result` everywhere.
         """
         if isinstance(task, str):
             task, kwargs = by_name(task, kwargs)
         if not isinstance(task, Task):
-            raise InvalidInput("task", task, "must be a task, made with @task or @worker.task, or the name of one")
+            raise InvalidInput("task", task, "must be a task, made with @task or @worker.task, or a task's name")
         after = () if task.has_parameter("after") else kwargs.pop("after", ())
         call = open_call(args, kwargs)
         for path, given in call.places:
@@ -93,40 +93,40 @@ class FlowBuilder:
     @overload
     def map(self, task: str, items: Iterable[Any], /, *common: Any, after: After = ()) -> list[Node[Any]]: ...
     def map(self, task: Any, items: Iterable[Any], /, *common: Any, after: After = ()) -> list[Node[Any]]:
-        """A node for each item, which is its first argument; more arguments are the same for all."""
+        """Add a node for each item, which is the first argument; further arguments are the same for all."""
         if isinstance(items, Given):
-            problem = "is not known before it has run; a handler adds nodes for what it found with ctx.flow.map"
+            problem = "is not known before the node has run; add nodes from its handler with ctx.flow.map"
             raise InvalidInput("items", items, problem)
         if not isinstance(items, Iterable):
-            raise InvalidInput("items", items, "must be a list, or something else to go through")
+            raise InvalidInput("items", items, "must be a list or another iterable")
         awaited = self._awaited(after)
         return [self.add(task, item, *common).after(*awaited) for item in items]
 
     def all(self, nodes: Iterable[Given[R]]) -> Given[list[R]]:
-        """All of these: as an argument the list of their results, in this order."""
+        """A join of all these nodes; as an argument, the list of their results in this order."""
         return self._checked(Join(nodes))
 
     def any(
         self, nodes: Iterable[Given[R]], *, on_satisfied: OnSatisfied | str = OnSatisfied.CANCEL_REMAINING
     ) -> Given[list[R]]:
-        """One of these; the list holds the results that are there when it starts."""
+        """A join of any one of these nodes; as an argument, the list of results available when the node starts."""
         return self.quorum(1, nodes, on_satisfied=on_satisfied)
 
     def quorum(
         self, k: int, nodes: Iterable[Given[R]], *, on_satisfied: OnSatisfied | str = OnSatisfied.CANCEL_REMAINING
     ) -> Given[list[R]]:
-        """`k` of these; the list holds the results that are there when it starts.
+        """A join of any `k` of these nodes; as an argument, the list of results available when the node starts.
 
-        The others are cancelled then, unless something else needs them; "let_run" leaves them.
+        The remaining nodes are then cancelled unless another node needs them; "let_run" lets them run.
         """
         if k is None:
-            raise InvalidInput("k", k, "must be a number of nodes")
+            raise InvalidInput("k", k, "must be a whole number of nodes")
         return self._checked(Join(nodes, k, on_satisfied))
 
     def add_flow(
         self, name: str, *, failure_policy: FailurePolicy | str = FailurePolicy.CONTINUE, after: After = ()
     ) -> ChildFlow:
-        """A flow in this one, to be filled with nodes: it starts when its `node` would, which ends as the flow does."""
+        """Add a child flow to fill with nodes. It starts when its `node` would start, and the node ends as it does."""
         awaited = self._awaited(after)
         child = ChildFlow(self, name, failure_policy)
         child.node.after(*awaited)
@@ -134,21 +134,21 @@ class FlowBuilder:
         return child
 
     async def result(self, given: Given[R]) -> R:
-        """Only a handler waits for nodes, of those that it has added; see GrowingFlow."""
-        problem = "has no result before its flow is submitted; then ask flow.handle.node(node).result()"
+        """Only a handler can wait for nodes, those that it added; see GrowingFlow."""
+        problem = "has no result before its flow is submitted; then use flow.handle.node(node).result()"
         raise InvalidInput("node", given, problem)
 
     def check_given(self, field: str, given: object) -> None:
-        """Refuse what is no node of this flow."""
+        """Raise InvalidInput unless this is a node, or a join of nodes, of this flow."""
         if not isinstance(given, Given):
             raise InvalidInput(field, given, "must hold nodes, node.ended, node.failed, or joins of them")
         for upstream in given.upstreams:
             if upstream.node.flow is not self:
-                problem = f"must be a node of {self!r}, and is one of {upstream.node.flow!r}"
+                problem = f"must be a node of {self!r}, but is a node of {upstream.node.flow!r}"
                 raise InvalidInput(field, upstream.node.name, problem)
 
-    def stand_in(self, name: str) -> tuple[Node[None], FlowId]:
-        """The node of a flow in this one, and that flow's id, in the same partition."""
+    def _add_stand_in(self, name: str) -> tuple[Node[None], FlowId]:
+        """Add the node of a child flow; returns the node and the child flow's id, in the same partition."""
         task = named(name)
         node = self._enter(Node(self, *self._next(task.name), task))
         place = PartitionKey(self._tag).parse()
@@ -156,11 +156,11 @@ class FlowBuilder:
 
     @property
     def is_submitted(self) -> bool:
-        """Whether it is in the store, and takes no more nodes from here."""
+        """Whether the graph was submitted; then no more nodes can be added here."""
         return False
 
     def mark_sent(self) -> None:
-        """All that was drawn is in the store, in the flows in it, too."""
+        """Mark all nodes as sent, those of child flows too."""
         for node in self.nodes.values():
             node.is_sent = True
         for child in self.children:
@@ -168,12 +168,12 @@ class FlowBuilder:
 
     def _enter(self, node: Node[R]) -> Node[R]:
         if self.is_submitted:
-            raise InvalidInput("flow", self.name, "was submitted; a running member adds to its flow with ctx.flow")
+            raise InvalidInput("flow", self.name, "was submitted; only a running member can add nodes, with ctx.flow")
         self.nodes[node.name] = node
         return node
 
     def _next(self, name: str) -> tuple[str, ExecutionId]:
-        """The name and the id of the next node that is called so."""
+        """A unique name and id for the next node of this name."""
         while True:
             self._used[name] += 1
             number = self._used[name]
@@ -182,7 +182,7 @@ class FlowBuilder:
                 return unique, ExecutionId.trusted(f"{self._tag}:{uuid5(self._origin, unique)}")
 
     def _awaited(self, after: After) -> list[Given[Any]]:
-        """What `after=` holds, checked before a node is there for it."""
+        """The contents of `after=`, checked before the node is added."""
         found = list(given_in(after))
         for each in found:
             self.check_given("after", each)
@@ -196,7 +196,7 @@ class FlowBuilder:
         field = str(path[0]) if isinstance(path[0], str) else f"args[{path[0]}]"
         self.check_given(field, given)
         if any(each.kind is DependencyKind.ON_FAILURE for each in given.upstreams):
-            raise InvalidInput(field, given, "leaves no result; give it as after=")
+            raise InvalidInput(field, given, "has no result; pass it as after=")
         if len(path) > 1:
             return
         wanted = task.parameter_type(path[0])
@@ -205,11 +205,11 @@ class FlowBuilder:
 
 
 class ChildFlow(FlowBuilder):
-    """A flow that a node of another one stands for."""
+    """A flow that is a node of another flow."""
 
     def __init__(self, parent: FlowBuilder, name: str, failure_policy: FailurePolicy | str) -> None:
         self.failure_policy = checked_policy(failure_policy)
-        self.node, self.flow_id = parent.stand_in(name)
+        self.node, self.flow_id = parent._add_stand_in(name)
         super().__init__(name, parent._partitions, parent._tag, self.flow_id)
 
     @property

@@ -1,4 +1,4 @@
-"""Drawings of a flow: a tree of text, Mermaid and DOT."""
+"""Draw a flow as a text tree, Mermaid or DOT."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from flowfabric.core.states import PublicState
 if TYPE_CHECKING:
     from flowfabric.client.flows.view import FlowView
 
-# So many of one kind that nothing follows are drawn one by one; of more, how many are in which state.
+# Up to this many leaves of one kind are drawn one by one; more are counted by state.
 MOST_ALIKE: Final = 24
-# Below this level the margin does not grow any more: a long chain is a long list.
+# Below this level the indent stops growing, so a long chain is a long list.
 _DEEPEST: Final = 30
 
 _COLOURS: Final[Mapping[PublicState, str]] = {
@@ -32,7 +32,7 @@ _WORDS: Final = {DependencyKind.ANY_TERMINAL: "ended", DependencyKind.ON_FAILURE
 
 
 class TreeLine(NamedTuple):
-    """One line of the tree; `is_critical`: the member is on the path that took longest."""
+    """One line of the tree; `is_critical`: the member is on the longest path."""
 
     branch: str
     label: str
@@ -42,7 +42,7 @@ class TreeLine(NamedTuple):
 
 
 def tree_lines(view: FlowView) -> list[TreeLine]:
-    """The members as a tree: each below the last one that all ways to it lead through."""
+    """The members as a tree: each below the last member that all paths to it share."""
     below: defaultdict[ExecutionId | None, list[c.FlowMember]] = defaultdict(list)
     for member, parent in _parents(view).items():
         below[parent].append(member)
@@ -69,7 +69,7 @@ def text_tree(view: FlowView) -> str:
 
 
 def mermaid(view: FlowView) -> str:
-    """For Markdown pages: a `mermaid` block draws it."""
+    """Mermaid, for a `mermaid` block of a Markdown page."""
     names = {member.execution_id: f"n{member.number}" for member in view.members}
     lines = ["flowchart TD"]
     for member in view.members:
@@ -85,7 +85,7 @@ def mermaid(view: FlowView) -> str:
 
 
 def dot(view: FlowView) -> str:
-    """For Graphviz: `dot -Tsvg`."""
+    """DOT, for Graphviz: `dot -Tsvg`."""
     quotes = {"\\": "\\\\", '"': '\\"', "\n": "\\n"}
     lines = [f'digraph "{_escaped(view.flow.flow_kind, quotes)}" {{', "  node [shape=box, style=filled];"]
     for member in view.members:
@@ -101,14 +101,14 @@ def dot(view: FlowView) -> str:
 
 
 def span(ms: int | None) -> str:
-    """A duration for people; nothing for none."""
+    """A duration for people; empty for None."""
     if ms is None:
         return ""
     return f"{ms}ms" if ms < 1_000 else f"{ms / 1_000:.1f}s" if ms < 60_000 else f"{ms / 60_000:.1f}m"
 
 
 def _parents(view: FlowView) -> dict[c.FlowMember, ExecutionId | None]:
-    """By member, the last one that all ways to it lead through (its dominator); None for those that start."""
+    """The last member that all paths to a member share (its dominator), by member; None for roots."""
     depth: dict[ExecutionId | None, int] = {None: 0}
     parents: dict[ExecutionId | None, ExecutionId | None] = {None: None}
     for execution_id in view.order:
@@ -138,7 +138,7 @@ def _meeting(
 def _rows(
     members: Sequence[c.FlowMember], below: Mapping[ExecutionId | None, Sequence[c.FlowMember]]
 ) -> Iterator[Sequence[c.FlowMember]]:
-    """Each member a row, but where too many are alike, those of one state."""
+    """A row for each member; where too many are alike, a row for each state."""
     plain = Counter(each.execution_kind for each in members if not below.get(each.execution_id))
     folded: dict[tuple[str, PublicState], list[c.FlowMember]] = {}
     rows: list[list[c.FlowMember]] = []
@@ -177,7 +177,7 @@ def _took(member: c.FlowMember) -> str:
 
 
 def _join(view: FlowView, member: c.FlowMember) -> str:
-    """How many of how many, where not all are needed; what all others wait for themselves is not counted."""
+    """Such as "2 of 3", where not all upstreams are needed; an upstream that all the others wait for is not counted."""
     group = member.edge_group
     if group is None or group.policy.needed is None:
         return ""

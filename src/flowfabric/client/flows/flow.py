@@ -1,4 +1,4 @@
-"""A flow as its submitter writes it: nodes are added in a block, and the whole graph is sent at the block's end."""
+"""Build and submit a flow: nodes are added in a block, and the whole graph is sent at its end."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 
 class Flow(FlowBuilder):
-    """`async with fabric.flow("research") as flow: ...`; when the block raises, nothing is sent.
+    """`async with fabric.flow("research") as flow: ...`; if the block raises, nothing is sent.
 
-    `handle` is there afterwards. `id` is known from the start.
+    `id` is known from the start, `handle` after the block.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Flow(FlowBuilder):
     def handle(self) -> FlowHandle:
         """The submitted flow."""
         if self._handle is None:
-            raise InvalidInput("flow", self.name, "has no handle yet: it is submitted at the end of its block")
+            raise InvalidInput("flow", self.name, "has no handle yet; it is submitted at the end of its block")
         return self._handle
 
     @property
@@ -71,7 +71,7 @@ class Flow(FlowBuilder):
             await self.submit()
 
     async def submit(self) -> FlowHandle:
-        """Send the graph; what is wrong with it is refused before that."""
+        """Validate the graph and send it."""
         if self.is_submitted:
             raise InvalidInput("flow", self.name, "was submitted already; flow.handle is its handle")
         backend = self._fabric.backend
@@ -86,7 +86,7 @@ class Flow(FlowBuilder):
 
 
 class WholeFlow(NamedTuple):
-    """A flow as the store takes it, and the flows in it."""
+    """The arguments of submit_flow for a flow, and its child flows."""
 
     args: c.SubmitFlowArgs
     children: list[WholeFlow]
@@ -99,7 +99,7 @@ def whole_flow(
     submitter: Submitter,
     parent: ExecutionId | None = None,
 ) -> WholeFlow:
-    """All of it, checked; one with flows in it is not committed before they are there."""
+    """The validated flow with its child flows; it is committed only after its child flows were submitted."""
     children = new_children(flow, submitter)
     args = c.SubmitFlowArgs(
         flow_id=flow_id,
@@ -114,13 +114,13 @@ def whole_flow(
 
 
 def new_children(flow: FlowBuilder, submitter: Submitter) -> list[WholeFlow]:
-    """The flows in a flow that were not sent yet."""
+    """The child flows that were not sent yet."""
     new = [child for child in flow.children if not child.node.is_sent]
     return [whole_flow(child, child.flow_id, child.failure_policy, submitter, child.node.id) for child in new]
 
 
 async def send(backend: EngineBackend, whole: WholeFlow) -> c.SubmitFlowResult:
-    """Submit a flow and then those in it. Nothing runs before all is there; what is left halfway is given up later."""
+    """Submit a flow, then its child flows. Nothing runs before all are submitted; the engine drops partial ones."""
     outcome = await backend.submit_flow(whole.args)
     if not whole.children:
         return outcome
@@ -130,7 +130,7 @@ async def send(backend: EngineBackend, whole: WholeFlow) -> c.SubmitFlowResult:
 
 
 def _uuid(namespace: Namespace, name: str, lane_id: LaneId, key: str | None) -> UUID | None:
-    """What the id is made of: always the same for a key, which belongs to a lane as that of an execution does."""
+    """The UUID of a flow with an idempotency key: the same for the same key in the same lane. None without a key."""
     if key is None:
         return None
     limits.label("idempotency_key", key, 1, limits.IDEMPOTENCY_KEY_MAX_BYTES)

@@ -1,4 +1,4 @@
-"""From drawn nodes to the graph that a store takes: edges, joins, and what is wrong with them."""
+"""Turn nodes into the graph that a store takes, and validate its edges and joins."""
 
 from __future__ import annotations
 
@@ -15,14 +15,16 @@ from flowfabric.core.ids import EdgeId, ExecutionId, FlowId
 from flowfabric.core.rules.graph import DependencyKind, topological_order
 from flowfabric.errors import InvalidInput
 
-# A claim brings the results of so many upstreams along.
+# A claim carries the results of all upstreams.
 MOST_UPSTREAMS: Final = 1_000
 
-Incoming = dict[Node[Any], tuple[DependencyKind, bool]]  # by upstream: what it takes, and whether it passes data
+Incoming = dict[
+    Node[Any], tuple[DependencyKind, bool]
+]  # by upstream: the required end, and whether its result is passed
 
 
 class Graph(NamedTuple):
-    """What `submit_flow` and `grow_flow` take; the members in an order in which each comes after those it waits for."""
+    """The graph for `submit_flow` and `grow_flow`; each member comes after those it waits for."""
 
     members: tuple[c.CreateExecutionArgs, ...]
     edges: tuple[c.FlowEdge, ...]
@@ -31,7 +33,7 @@ class Graph(NamedTuple):
 
 
 def graph_of(flow: FlowBuilder, submitter: Submitter) -> Graph:
-    """What of the graph was not sent yet, checked."""
+    """The validated part of the graph that was not sent yet."""
     incoming = {node: _incoming(node) for node in flow.nodes.values()}
     new = [node for node in _ordered(incoming) if not node.is_sent]
     if not new:
@@ -50,7 +52,7 @@ def _incoming(node: Node[Any]) -> Incoming:
         for upstream, kind in given.upstreams:
             known, passed = found.get(upstream, (kind, False))
             if known is not kind:
-                problem = f"must be waited for by {node.name} in one way, not as {known} and as {kind}"
+                problem = f"{node.name} must wait for it in one way, not as {known} and as {kind}"
                 raise InvalidInput("after", upstream.name, problem)
             found[upstream] = (kind, passes or passed)
     if len(found) > MOST_UPSTREAMS:
@@ -78,14 +80,14 @@ def _edges(node: Node[Any], upstreams: Incoming) -> Iterator[c.FlowEdge]:
 def _joins(node: Node[Any], incoming: Mapping[Node[Any], Incoming]) -> Iterator[c.FlowJoin]:
     chosen = [each for each in (*node.given, *node.awaited) if isinstance(each, Join) and each.needed is not None]
     if len(chosen) > 1:
-        problem = "must have one any-of or quorum; let another node join the rest, and wait for that"
+        problem = "must have at most one any-of or quorum; join the rest in another node, and wait for that node"
         raise InvalidInput(node.name, chosen, problem)
     if chosen:
         yield c.FlowJoin(downstream_execution_id=node.id, policy=_policy(node, chosen[0], incoming))
 
 
 def _policy(node: Node[Any], join: Join[Any], incoming: Mapping[Node[Any], Incoming]) -> c.EdgeDependencyPolicy:
-    """A store joins all edges of a node in one way: those beside the join must be in whenever one of the join is."""
+    """A store joins all edges of a node in one way: edges beside the join must be satisfied whenever the join is."""
     assert join.needed is not None
     joined = {each.node for each in join.upstreams}
     others = [upstream for upstream in incoming[node] if upstream not in joined]
@@ -103,21 +105,21 @@ def _check_beside(node: Node[Any], other: Node[Any], join: Join[Any], incoming: 
     vouch = join.needed == len(join.upstreams) or all(map(_has_run, join.upstreams))
     if kind is not DependencyKind.SUCCESS_ONLY or not depend or not vouch:
         problem = (
-            f"waits for {join!r} and for {other.name!r}, which need not have succeeded when those are in; join them in "
-            f"two steps: let a node wait for the join, and this one for that node and {other.name!r}"
+            f"waits for {join!r} and for {other.name!r}, which may not have succeeded when the join is satisfied; join "
+            f"in two steps: add a node that waits for the join, and let this one wait for that node and {other.name!r}"
         )
         raise InvalidInput(node.name, other.name, problem)
 
 
 def _has_run(upstream: Upstream) -> bool:
-    """Whether a node with this end has run. One that is skipped ends, and one whose deadline comes first fails."""
+    """Whether a node with this end has run: a skipped node ends, too, and a node that passes its deadline fails."""
     node, kind = upstream
     can_expire = node.task.options.deadline is not None
     return kind is DependencyKind.SUCCESS_ONLY or (kind is DependencyKind.ON_FAILURE and not can_expire)
 
 
 def _needs(node: Node[Any], wanted: Node[Any], incoming: Mapping[Node[Any], Incoming]) -> bool:
-    """Whether a node can only run when the other has succeeded."""
+    """Whether a node can run only after the other has succeeded."""
     seen, left = {node}, [node]
     while left:
         at = left.pop()
@@ -134,7 +136,7 @@ def _needs(node: Node[Any], wanted: Node[Any], incoming: Mapping[Node[Any], Inco
 
 
 def in_parts(graph: Graph) -> Iterator[Graph]:
-    """Parts that one call can carry, each with all that its members wait for."""
+    """Parts small enough for one call, each with all edges of its members."""
     edges: dict[ExecutionId, list[c.FlowEdge]] = {member.execution_id: [] for member in graph.members}
     for edge in graph.edges:
         edges[edge.downstream_execution_id].append(edge)

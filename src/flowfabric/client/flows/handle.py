@@ -1,4 +1,4 @@
-"""A handle for a flow: one graph as its submitter sees it."""
+"""A handle for a flow: wait for it, read it, cancel it and replay it."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _FAILED: Final = (PublicState.FAILED, PublicState.EXPIRED)
 
 
 class FlowHandle:
-    """One flow. `await handle` is the result of its only leaf.
+    """One flow. `await handle` returns the result of its only leaf.
 
-    It holds no connection and no state: make as many as you like, in any process, with `fabric.flow_handle(id)`.
-    `submission` says whether it was "created" or was there already ("duplicate"); None when nothing was submitted.
+    It holds no connection and no state: create as many as you like, in any process, with `fabric.flow_handle(id)`.
+    `submission` is "created", or "duplicate" if the flow existed already; None without a submission.
     """
 
     def __init__(
@@ -50,11 +50,11 @@ class FlowHandle:
     def __await__(self) -> Generator[Any, None, Any]:
         return self.result().__await__()
 
-    async def result(self, timeout: Duration | None = None) -> Any:  # noqa: ASYNC109 - the store waits, not we
-        """Wait for the end, and return the result of the one node that completed and that no other waits for.
+    async def result(self, timeout: Duration | None = None) -> Any:  # noqa: ASYNC109 - the store waits, not this process
+        """Wait for the end and return the result of the only completed leaf, a node that no other node waits for.
 
-        Results of other nodes: `handle.node(node).result()`. Raises FlowEnded when the flow failed or was cancelled,
-        and TimeoutError when it had not ended in time, which changes nothing for the flow.
+        For other nodes use `handle.node(node).result()`. Raises FlowEnded if the flow failed or was cancelled, and
+        TimeoutError after `timeout`; the flow continues then.
         """
         if await self.wait(timeout) is not c.FlowState.COMPLETED:
             raise await self._failure()
@@ -62,38 +62,38 @@ class FlowHandle:
         ends = [each for each in view.leaves if each.public_state is PublicState.COMPLETED]
         if len(ends) != 1:
             names = ", ".join(view.labels[each.execution_id] for each in ends) or "none"
-            problem = f"must have one completed leaf to have a result, and has: {names}; ask handle.node(...).result()"
+            problem = f"must have one completed leaf to have a result, but has: {names}; use handle.node(...).result()"
             raise InvalidInput("flow", self.id, problem)
         return await self._handle_of(ends[0].execution_id).result()
 
-    async def wait(self, timeout: Duration | None = None) -> c.FlowState:  # noqa: ASYNC109 - the store waits, not we
-        """Wait for the end, whichever it is, and say which; TimeoutError when it had not ended in time."""
+    async def wait(self, timeout: Duration | None = None) -> c.FlowState:  # noqa: ASYNC109 - the store waits, not this process
+        """Wait for the end, however it ends, and return the state; raises TimeoutError after `timeout`."""
         timeout_ms = limits.MAX_DURATION_MS if timeout is None else ms("timeout", timeout)
         state = await self._backend.wait_for_flow(self.id, timeout_ms=timeout_ms)
         if state is None:
             raise TimeoutError(
-                f"{self!r} is {await self.status()} after {timeout_ms / 1000:g} seconds and goes on; wait again, "
-                "cancel(), or see view() for what it waits for"
+                f"{self!r} is still {await self.status()} after {timeout_ms / 1000:g} seconds; it continues. "
+                "Wait again, cancel() it, or see view() for its members"
             )
         return state
 
     async def status(self) -> c.FlowState:
-        """How it stands."""
+        """Its state."""
         return (await self.describe()).public_flow_state
 
     async def describe(self) -> c.FlowSnapshot:
-        """How it stands, with its counts, tags and joins."""
+        """Its state with counts, tags and joins."""
         snapshot = await self._backend.describe_flow(self.id)
         if snapshot is None:
             raise NotFound(f"{self.id}: no such flow", code="flow_not_found", flow_id=str(self.id))
         return snapshot
 
     async def view(self) -> FlowView:
-        """All of it, members and edges, to be drawn or looked through: `print((await handle.view()).tree())`."""
+        """Its members and edges, to inspect or draw: `print((await handle.view()).tree())`."""
         return await read_view(self._backend, await self.describe())
 
     async def members(self, *, cursor: str | None = None, limit: int = 100) -> c.ListFlowMembersPage:
-        """Its members, in the order in which they came."""
+        """Its members, in the order in which they were added."""
         return await self._backend.list_flow_members(c.ListFlowMembersArgs(flow_id=self.id, cursor=cursor, limit=limit))
 
     @overload
@@ -101,20 +101,20 @@ class FlowHandle:
     @overload
     def node(self, node: str) -> Handle[Any]: ...
     def node(self, node: Node[Any] | str) -> Handle[Any]:
-        """The execution of a node, given by itself or by its name."""
+        """A handle for the execution of a node, given as a node or by name."""
         if isinstance(node, Node):
             return Handle(self._backend, node.id, node.task)
         if not isinstance(node, str):
-            raise InvalidInput("node", node, "must be a node of the flow, or the name of one")
+            raise InvalidInput("node", node, "must be a node of the flow, or a node's name")
         if node in self._nodes:
             return self.node(self._nodes[node])
         tag = flow_partition(self.id, self._backend.partitions).tag
         return Handle(self._backend, ExecutionId(f"{tag}:{uuid5(UUID(self.id), node)}"))
 
     def events(self, *, cursor: str | None = None) -> AsyncIterator[c.Event]:
-        """What has happened and happens to it and its members, until it has ended.
+        """Events of the flow and its members, past and new, until it ends.
 
-        `cursor` is that of the last event seen, or "end" for what comes from now on.
+        `cursor` is that of the last event seen, or "end" for new events only.
         """
         return self._backend.tail_flow_events(self.id, cursor=cursor)
 
@@ -125,9 +125,9 @@ class FlowHandle:
         policy: c.CancellationPolicy | str = c.CancellationPolicy.CANCEL_ALL,
         wait: bool = False,
     ) -> c.CancelFlowResult:
-        """Close it: from now on none of its members starts. With `wait`, answer when all of them were reached.
+        """Cancel it: no member starts from now on. With `wait`, return after all members were cancelled.
 
-        "cancel_all" ends all, "cancel_pending" all but the running ones, "flow_only" none.
+        "cancel_all" cancels all members, "cancel_pending" all but running ones, "flow_only" none.
         """
         args = c.CancelFlowArgs(
             flow_id=self.id,
@@ -138,9 +138,9 @@ class FlowHandle:
         result = await self._backend.cancel_flow(args)
         if result.cancellation_policy is not args.cancellation_policy:
             before, wanted = result.cancellation_policy, args.cancellation_policy
-            message = f"cancel {self.id}: it was cancelled before as {before}, and cannot be as {wanted}"
+            message = f"cancel {self.id}: it was already cancelled with {before}, so {wanted} has no effect"
             raise Conflict(
-                f"{message}; cancel what is left of it by itself, with handle.node(...).cancel()",
+                f"{message}; cancel remaining members with handle.node(...).cancel()",
                 code="flow_already_terminal",
                 flow_id=str(self.id),
                 state="cancelled",
@@ -148,18 +148,18 @@ class FlowHandle:
         return result
 
     async def replay(self) -> list[ExecutionId]:
-        """Run once more what failed, and with it what was skipped because of that; which members they are.
+        """Run failed members again, and those skipped because of them; returns the ids of the failed members.
 
-        Refused when a flow in this one failed, because that is not run again; the other members can be replayed by
-        themselves, with `handle.node(...).replay()`.
+        Raises Conflict when a child flow failed, because child flows cannot be replayed; replay the other members
+        one by one with `handle.node(...).replay()`.
         """
         view = await self.view()
-        culprit = view.flow.failed_execution_id  # which somebody may have cancelled
+        culprit = view.flow.failed_execution_id  # which may have been cancelled
         failed = [each for each in view.members if each.public_state in _FAILED or each.execution_id == culprit]
         if flows := [view.labels[each.execution_id] for each in failed if each.child_flow_id]:
-            message = f"replay {self.id}: {', '.join(flows)} failed, and a flow in a flow is not run again"
+            message = f"replay {self.id}: {', '.join(flows)} failed, and a child flow cannot be replayed"
             raise Conflict(message, code="replay_not_allowed", flow_id=str(self.id))
-        # Those that others wait for come first, so that these wait for them again.
+        # Upstream members first, so that those that depend on them wait for them again.
         place = {execution_id: at for at, execution_id in enumerate(view.order)}
         again = sorted((each.execution_id for each in failed), key=place.__getitem__)
         for execution_id in again:

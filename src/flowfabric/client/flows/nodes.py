@@ -1,4 +1,4 @@
-"""The nodes of a graph that is being drawn, and what of them other nodes can wait for."""
+"""Nodes of a graph that is being built, and the ends of nodes that others can wait for."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Upstream(NamedTuple):
-    """A node, and which of its ends lets the one that waits for it run."""
+    """A node, and the way it must end for the waiting node to run."""
 
     node: Node[Any]
     kind: DependencyKind = DependencyKind.SUCCESS_ONLY
 
 
 class Given(ABC, Generic[T_co]):
-    """What a node is given, or waits for. As an argument it stands for a value that will be there when it runs."""
+    """Something a node receives or waits for. As an argument it stands for a value that exists when the node runs."""
 
     @property
     @abstractmethod
     def upstreams(self) -> tuple[Upstream, ...]:
-        """What has to end for it."""
+        """The nodes that must end, and how."""
 
     def __await__(self) -> Generator[Any, None, T_co]:
-        """For a handler that has added the node: the same as `ctx.flow.result(node)`."""
+        """In the handler that added the node: the same as `ctx.flow.result(node)`."""
         return self.upstreams[0].node.flow.result(self).__await__()
 
     @property
     def result(self) -> T_co:
-        """Itself, where a type checker has to see the value: in a named argument, in a list, in an object."""
+        """The node itself, typed as its value, for keyword arguments, lists and objects."""
         return cast("T_co", self)
 
 
@@ -49,10 +49,10 @@ After: TypeAlias = "Given[Any] | Sequence[Given[Any]]"
 
 
 class Node(Given[T_co]):
-    """One call in a graph. As an argument of another node it is its result, and makes an edge.
+    """One call in a graph. As an argument of another node it makes an edge and passes its result.
 
-    It is called after its task; the second of the same task is `task-2`. Its execution's id follows from the flow's and
-    this name.
+    It is named after its task; the second node of a task is `task-2`. Its execution id is derived from the flow's id
+    and this name.
     """
 
     def __init__(
@@ -81,18 +81,18 @@ class Node(Given[T_co]):
 
     @property
     def ended(self) -> Given[T_co | None]:
-        """Its end, whichever it is; as an argument its result, or None without one."""
+        """Its end, however it ends; as an argument its result, or None without one."""
         return End(self, DependencyKind.ANY_TERMINAL)
 
     @property
     def failed(self) -> Given[None]:
-        """Its failure; also when its deadline came first. For `after` only, because it leaves no result."""
+        """Its failure, or the end of its deadline. For `after` only, because there is no result."""
         return End(self, DependencyKind.ON_FAILURE)
 
     def after(self, *others: Given[Any]) -> Self:
-        """Wait for these, too, without being given anything."""
+        """Wait for these nodes, too, without receiving their results."""
         if others and self.is_sent:
-            raise InvalidInput("after", self.name, "was sent; what it waits for is said before")
+            raise InvalidInput("after", self.name, "was submitted already; call after() before that")
         for each in others:
             self.flow.check_given("after", each)
         self.awaited += others
@@ -100,7 +100,7 @@ class Node(Given[T_co]):
 
 
 class End(Given[T_co]):
-    """An end of a node."""
+    """One way in which a node can end."""
 
     def __init__(self, node: Node[Any], kind: DependencyKind) -> None:
         self._upstream = Upstream(node, kind)
@@ -115,7 +115,7 @@ class End(Given[T_co]):
 
 
 class Join(Given[T_co]):
-    """Several nodes of which all, or `needed`, must end as they are to. As an argument: the list of their results."""
+    """Several nodes, all or `needed` of which must end as required. As an argument: the list of their results."""
 
     def __init__(
         self,
@@ -128,7 +128,7 @@ class Join(Given[T_co]):
         self._upstreams = _distinct(given)
         most = len(self._upstreams)
         if needed is not None and not (type(needed) is int and 1 <= needed <= most):
-            raise InvalidInput("k", needed, f"must be a number from 1 to {most}, that of the nodes")
+            raise InvalidInput("k", needed, f"must be a whole number from 1 to {most}, the number of nodes")
 
     def __repr__(self) -> str:
         return f"{'all' if self.needed is None else self.needed} of {len(self._upstreams)} nodes"
@@ -147,9 +147,9 @@ def _distinct(given: Iterable[Given[Any]]) -> tuple[Upstream, ...]:
             raise InvalidInput(f"nodes[{at}]", each, "must be a node, node.ended or node.failed")
         found += each.upstreams
     if not found:
-        raise InvalidInput("nodes", found, "must hold at least one")
+        raise InvalidInput("nodes", found, "must contain at least one node")
     if len({each.node for each in found}) < len(found):
-        raise InvalidInput("nodes", [each.node.name for each in found], "must hold each node once")
+        raise InvalidInput("nodes", [each.node.name for each in found], "must contain each node only once")
     return tuple(found)
 
 
@@ -162,14 +162,14 @@ def _on_satisfied(given: str) -> OnSatisfied:
 
 @dataclass
 class OpenCall:
-    """The arguments of a call; where something is given later stands None."""
+    """The arguments of a call, with None in the places that are filled in later."""
 
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     places: list[tuple[Path, Given[Any]]] = field(default_factory=list)
 
     def encoded(self, task: Task[..., Any]) -> bytes:
-        """The call as a payload; one that does not fit the task is refused."""
+        """The call as a payload; raises InvalidInput if it does not match the task's signature."""
         if not self.places:
             return task.encode_arguments(*self.args, **self.kwargs)
         places = [Place(path, _refs(given)) for path, given in self.places]
@@ -177,7 +177,7 @@ class OpenCall:
 
 
 def open_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> OpenCall:
-    """Take the nodes out of the arguments, also out of lists, tuples and dicts in them."""
+    """Take the nodes out of the arguments, including those in lists, tuples and dicts."""
     call = OpenCall((), {})
     call.args = tuple(_lifted(value, (at,), call.places) for at, value in enumerate(args))
     call.kwargs = {name: _lifted(value, (name,), call.places) for name, value in kwargs.items()}
@@ -196,23 +196,23 @@ def _lifted(value: Any, path: Path, places: list[tuple[Path, Given[Any]]]) -> An
 
 
 def _key(name: object, value: object) -> str:
-    """JSON names everything by text; how it spells other keys is not known here."""
+    """JSON keys are text; how a key of another type is spelled is not known here."""
     if not isinstance(name, str) and isinstance(value, Given | list | tuple | dict):
         probe: list[tuple[Path, Given[Any]]] = []
         _lifted(value, (), probe)
         if probe:
-            raise InvalidInput("arguments", name, f"must be text, to hold {probe[0][1]!r}")
+            raise InvalidInput("arguments", name, f"must be a text key to contain {probe[0][1]!r}")
     return str(name)
 
 
 def _refs(given: Given[Any]) -> str | tuple[str, ...]:
-    """The names of the edges that give it: those of the nodes that they come from."""
+    """The names of the edges that pass it, which are the names of their upstream nodes."""
     names = tuple(each.node.name for each in given.upstreams)
     return names if isinstance(given, Join) else names[0]
 
 
 def given_in(after: After) -> Iterator[Given[Any]]:
-    """What `after=` holds, one or several."""
+    """The contents of `after=`, one or several."""
     if isinstance(after, Given):
         yield after
         return

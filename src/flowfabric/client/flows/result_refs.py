@@ -1,8 +1,8 @@
-"""Arguments that are results of other executions: left open in a payload, filled in where the call is run.
+"""Arguments that are results of other executions: left open in a payload, filled in by the worker.
 
-A payload says where they go by path, `"given": [[[0], "plan"], [["found", 2], ["search", "search-2"]]]`: the first
-argument is what the edge called `plan` gives, the third of `found` a list of what the edges named there give, as far
-as they do. So no value that a caller passes is ever mistaken for one of them.
+A payload lists them by path, `"given": [[[0], "plan"], [["found", 2], ["search", "search-2"]]]`: the first argument is
+the result of the edge `plan`; the third item of `found` is the list of results of the two named edges, as far as they
+have one. A value that a caller passes is never mistaken for a reference.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ import msgspec
 from flowfabric.client.tasks import payloads
 from flowfabric.errors import InvalidInput
 
-Path: TypeAlias = tuple[int | str, ...]  # the argument by position or name, then on into lists and objects
-Inputs: TypeAlias = Mapping[str, msgspec.Raw]  # what the edges of a member give, by their names
+Path: TypeAlias = tuple[int | str, ...]  # the argument by position or name, then keys into lists and objects
+Inputs: TypeAlias = Mapping[str, msgspec.Raw]  # the results of a member's edges, by edge name
 
 _NULL = msgspec.Raw(b"null")
 
 
 class Place(msgspec.Struct, array_like=True, frozen=True):
-    """Where something goes, and the edge, or the list of edges, that gives it."""
+    """The path of an argument, and the edge or list of edges that pass it."""
 
     path: Path
     refs: str | tuple[str, ...]
 
 
 class Envelope(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """A call on the wire, its arguments still encoded."""
+    """An encoded call whose arguments are still JSON."""
 
     args: list[msgspec.Raw] = []
     kwargs: dict[str, msgspec.Raw] = {}
@@ -40,14 +40,14 @@ opened = msgspec.json.Decoder(Envelope).decode
 
 
 def fill(envelope: Envelope, inputs: Inputs) -> None:
-    """Put what is given where it goes."""
+    """Put the results into the arguments."""
     for place in envelope.given:
         _put(envelope, place.path, _value(place, inputs))
     envelope.given = []
 
 
 def filled(payload: bytes, inputs: Inputs) -> bytes:
-    """The same call with nothing left open."""
+    """The call with its results filled in."""
     envelope: Envelope = payloads.decode(payload, opened, "arguments")
     if not envelope.given:
         return payload
@@ -58,7 +58,7 @@ def filled(payload: bytes, inputs: Inputs) -> bytes:
 def _value(place: Place, inputs: Inputs) -> msgspec.Raw:
     if isinstance(place.refs, str):
         if place.refs not in inputs:
-            raise InvalidInput("given", place.refs, f"must be given by one of the edges {sorted(inputs)}")
+            raise InvalidInput("given", place.refs, f"must be one of the edges {sorted(inputs)}")
         return inputs[place.refs]
     return msgspec.Raw(payloads.to_json([inputs[ref] for ref in place.refs if ref in inputs]))
 
@@ -83,5 +83,5 @@ def _changed(value: Any, path: Sequence[int | str], given: msgspec.Raw) -> Any:
 
 
 def as_inputs(given: Mapping[str, bytes | None]) -> Inputs:
-    """Results by the names of their edges; who left none gives null."""
+    """Results by the names of their edges; an upstream without a result passes null."""
     return {ref: msgspec.Raw(result) if result else _NULL for ref, result in given.items()}

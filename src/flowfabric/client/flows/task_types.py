@@ -1,4 +1,4 @@
-"""Tasks as a flow takes them, for type checkers: where a parameter wants a T, a node that gives a T will do."""
+"""Types for `flow.add`: where a parameter takes a T, a node that returns a T is accepted."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Takes4(Protocol[A_contra, B_contra, C_contra, D_contra, R_co]):
     def call(self, a: A_contra, b: B_contra, c: C_contra, d: D_contra, /) -> Call[R_co]: ...
 
 
-# JSON has these kinds of values; a result of one kind is never an argument of another.
+# Kinds of JSON values; a result of one kind can never be decoded as another.
 _KINDS: Final[dict[Any, str]] = {
     int: "number",
     float: "number",
@@ -55,7 +55,7 @@ _KINDS: Final[dict[Any, str]] = {
 
 
 def misfits(given: Given[Any], wanted: Any) -> list[Any]:
-    """The types of what is given that can surely not be read as the wanted one; none where all may well fit."""
+    """The given types that certainly cannot be decoded as the wanted type; empty if all may fit."""
     types = [_type_of(each) for each in given.upstreams]
     if isinstance(given, Join):
         types = [list[each] for each in types]  # type: ignore[valid-type]
@@ -67,19 +67,19 @@ def misfits(given: Given[Any], wanted: Any) -> list[Any]:
 def _type_of(upstream: Upstream) -> Any:
     node, kind = upstream
     gives = node.task.result_type
-    return Optional[gives] if kind is DependencyKind.ANY_TERMINAL else gives  # noqa: UP045 - of what is no class, too
+    return Optional[gives] if kind is DependencyKind.ANY_TERMINAL else gives  # noqa: UP045 - `gives` may not be a class
 
 
 def clash(result: Any, wanted: Any) -> bool:
-    """Whether a result of the one type can surely not be read as the other; what is not plain is left to the worker."""
+    """Whether a result of one type certainly cannot be decoded as the other; the worker judges unclear cases."""
     wants = _members(wanted)
     if len(wants) > 1 and payloads.mentions_model(wanted):
-        return False  # pydantic reads it, which takes a number from text, too
+        return False  # pydantic decodes it, and may read a number from text
     return all(_differ(given, taken) for given in _members(result) for taken in wants)
 
 
 def _members(kind: Any) -> list[Any]:
-    """The types of which a value is one: those of a union, or itself."""
+    """The members of a union, or the type itself."""
     origin = get_origin(kind)
     if origin is Annotated:
         base, *notes = get_args(kind)
@@ -104,13 +104,13 @@ def _differ(given: Any, taken: Any) -> bool:
 
 
 def _kind(kind: Any) -> str | None:
-    """What JSON calls it; None for what has more than one form, or one that is not known here."""
+    """The kind of its JSON form; None if it has several forms or an unknown one."""
     origin = get_origin(kind) or kind
     return _KINDS.get(origin) or ("object" if payloads.is_record(origin) else None)
 
 
 def _inner(kind: Any) -> Any:
-    """The type of the elements of a list, or of the values of a dict, where one is said."""
+    """The element type of a list, or the value type of a dict; None without one."""
     match get_origin(kind), get_args(kind):
         case (origin, (inner,)) if origin in (list, set, frozenset):
             return inner

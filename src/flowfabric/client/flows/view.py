@@ -1,4 +1,4 @@
-"""A whole flow as it stands: its members with names, its edges, the path that took longest."""
+"""A snapshot of a whole flow: its named members, its edges and the longest path."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PAGE = 1_000
 
 
 class FlowView(msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    """A flow, its members in the order in which they came, and the edges between them."""
+    """A flow, its members in the order in which they were added, and the edges between them."""
 
     flow: c.FlowSnapshot
     members: tuple[c.FlowMember, ...]
@@ -29,12 +29,12 @@ class FlowView(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def labels(self) -> Mapping[ExecutionId, str]:
-        """What the members are called: as their nodes are, where that can be told, or by kind and id."""
+        """The members' names: those of their nodes where they can be derived, else kind and id."""
         return _labels(self.flow.flow_id, self.members)
 
     @cached_property
     def upstreams(self) -> Mapping[ExecutionId, list[ExecutionId]]:
-        """By member, those it waits for."""
+        """The members that each member waits for."""
         found: defaultdict[ExecutionId, list[ExecutionId]] = defaultdict(list)
         for edge in self.edges:
             found[edge.downstream_execution_id].append(edge.upstream_execution_id)
@@ -48,13 +48,13 @@ class FlowView(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @property
     def leaves(self) -> list[c.FlowMember]:
-        """Those that no other one waits for."""
+        """The members that no other member waits for."""
         awaited = {edge.upstream_execution_id for edge in self.edges}
         return [member for member in self.members if member.execution_id not in awaited]
 
     @cached_property
     def critical_path(self) -> tuple[ExecutionId, ...]:
-        """The chain of members that decided when the last one ended; what was cancelled or skipped decided nothing."""
+        """The chain of members that decided when the last one ended, without cancelled and skipped members."""
         timings = {each.execution_id: _timing(each) for each in self.members}
         pairs = [(edge.upstream_execution_id, edge.downstream_execution_id) for edge in self.edges]
         return tuple(critical_path(timings, pairs))
@@ -65,19 +65,19 @@ class FlowView(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @property
     def duration_ms(self) -> int | None:
-        """From its creation to its end; None while it goes on."""
+        """From its creation to its end; None while it runs."""
         return None if self.flow.ended_at is None else self.flow.ended_at - self.flow.created_at
 
     def tree(self) -> str:
-        """A tree of text: each member below the last one that all ways to it lead through."""
+        """A text tree: each member below the last member that all paths to it share."""
         return text_tree(self)
 
     def mermaid(self) -> str:
-        """For a `mermaid` block of a Markdown page."""
+        """Mermaid, for a `mermaid` block of a Markdown page."""
         return mermaid(self)
 
     def dot(self) -> str:
-        """For Graphviz."""
+        """DOT, for Graphviz."""
         return dot(self)
 
 
@@ -114,7 +114,7 @@ def _timing(member: c.FlowMember) -> Timing:
 
 
 def _labels(flow_id: FlowId, members: tuple[c.FlowMember, ...]) -> dict[ExecutionId, str]:
-    """The ids of nodes follow from their names, so the names are tried."""
+    """Node ids are derived from names, so try the names that the members may have."""
     names: dict[str, str] = {}
     for kind, count in Counter(member.execution_kind for member in members).items():
         for number in range(1, count + 1):

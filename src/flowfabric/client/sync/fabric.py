@@ -1,4 +1,4 @@
-"""SyncFabric: Fabric for scripts, Django and Flask. Every method is the one of Fabric, run in a portal."""
+"""SyncFabric: Fabric for scripts, Django and Flask. Its methods run those of Fabric in a portal."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SyncSubmissions: TypeAlias = list["SyncHandle[R] | FlowFabricError"]
 def _of_fabric(
     method: Callable[Concatenate[Fabric, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[SyncFabric, P], T]:
-    """The method of a fabric, run in the portal."""
+    """A method of Fabric, run in the portal."""
 
     @wraps(method)
     def run(self: SyncFabric, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -41,7 +41,7 @@ def _of_fabric(
 class SyncFabric:
     """One store, for code without an event loop: one thread serves all threads of the process.
 
-    Close it, use it in a `with`, or leave it to the end of the process. A process that was forked connects for itself.
+    Close it, use it in a `with`, or let the end of the process close it. A forked process must connect again.
     """
 
     def __init__(self, portal: Portal, fabric: Fabric) -> None:
@@ -53,7 +53,7 @@ class SyncFabric:
 
     @classmethod
     def connect(cls, where: str | Settings | None = None, *, namespace: str = "default") -> Self:
-        """The store at a URL or of these settings; by default FLOWFABRIC_URL's."""
+        """Connect to the store at a URL, or of these settings; by default FLOWFABRIC_URL."""
         portal = Portal()
         try:
             return cls(portal, portal.run(Fabric.open, where, namespace=namespace))
@@ -62,7 +62,7 @@ class SyncFabric:
             raise
 
     def close(self) -> None:
-        """Let go of the store and end the thread. A second time, and in a forked process, there is nothing to do."""
+        """Close the store and end the thread. A second call does nothing, nor does one in a forked process."""
         atexit.unregister(self._close_at_exit)
         if self._portal.is_open:
             try:

@@ -1,4 +1,4 @@
-"""Flows for scripts: drawn as ever, submitted and watched through the portal."""
+"""Flows for code without an event loop: submitted and watched through the portal."""
 
 from __future__ import annotations
 
@@ -10,12 +10,10 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar, overload
 from flowfabric.client.flows.flow import Flow
 from flowfabric.client.flows.handle import FlowHandle
 from flowfabric.client.flows.nodes import Node
-from flowfabric.client.handle import Submission
 from flowfabric.client.sync.handle import SyncHandle
 from flowfabric.client.sync.portal import Portal
 from flowfabric.client.tasks.options import Duration
 from flowfabric.core import contracts as c
-from flowfabric.core.ids import FlowId
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -24,7 +22,7 @@ T = TypeVar("T")
 def _of_handle(
     method: Callable[Concatenate[FlowHandle, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[SyncFlowHandle, P], T]:
-    """The method of a flow's handle, run in the portal."""
+    """A method of FlowHandle, run in the portal."""
 
     @wraps(method)
     def run(self: SyncFlowHandle, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -34,22 +32,16 @@ def _of_handle(
 
 
 class SyncFlowHandle:
-    """One flow; `result()` waits for that of its only leaf."""
+    """One flow; `result()` waits for the result of its only leaf."""
 
     def __init__(self, portal: Portal, handle: FlowHandle) -> None:
         self._portal = portal
         self._handle = handle
+        self.id = handle.id
+        self.submission = handle.submission
 
     def __repr__(self) -> str:
         return f"Sync{self._handle!r}"
-
-    @property
-    def id(self) -> FlowId:
-        return self._handle.id
-
-    @property
-    def submission(self) -> Submission | None:
-        return self._handle.submission
 
     @overload
     def node(self, node: Node[T]) -> SyncHandle[T]: ...
@@ -78,21 +70,18 @@ class SyncFlowHandle:
 
 
 class SyncFlow:
-    """`with fabric.flow("research") as flow: ...`: the flow itself, submitted at the end of the block."""
+    """`with fabric.flow("research") as flow: ...`: a flow that is submitted at the end of the block."""
 
     def __init__(self, portal: Portal, flow: Flow) -> None:
         self._portal = portal
         self._flow = flow
+        self.id = flow.id
         self.add = flow.add
         self.map = flow.map
         self.all = flow.all
         self.any = flow.any
         self.quorum = flow.quorum
         self.add_flow = flow.add_flow
-
-    @property
-    def id(self) -> FlowId:
-        return self._flow.id
 
     @property
     def handle(self) -> SyncFlowHandle:

@@ -1,4 +1,4 @@
-"""SyncHandle: a handle for scripts. Every method is the one of Handle, run in a portal."""
+"""SyncHandle: Handle for code without an event loop. Its methods run those of Handle in a portal."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ from collections.abc import Callable, Coroutine, Iterator
 from functools import wraps
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
-from flowfabric.client.handle import Handle, Submission
+from flowfabric.client.handle import Handle
 from flowfabric.client.streaming import Attempts, StreamItem
 from flowfabric.client.sync.portal import Portal
 from flowfabric.client.tasks.options import Duration
 from flowfabric.core import contracts as c
-from flowfabric.core.ids import ExecutionId
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -21,7 +20,7 @@ T = TypeVar("T")
 def _of_handle(
     method: Callable[Concatenate[Handle[Any], P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[SyncHandle[Any], P], T]:
-    """The method of a handle, run in the portal."""
+    """A method of Handle, run in the portal."""
 
     @wraps(method)
     def run(self: SyncHandle[Any], /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -31,22 +30,16 @@ def _of_handle(
 
 
 class SyncHandle(Generic[R]):
-    """One execution; `result()` waits for what the task returns."""
+    """One execution; `result()` waits for the task's result."""
 
     def __init__(self, portal: Portal, handle: Handle[R]) -> None:
         self._portal = portal
         self._handle = handle
+        self.id = handle.id
+        self.submission = handle.submission
 
     def __repr__(self) -> str:
         return f"Sync{self._handle!r}"
-
-    @property
-    def id(self) -> ExecutionId:
-        return self._handle.id
-
-    @property
-    def submission(self) -> Submission | None:
-        return self._handle.submission
 
     def result(self, timeout: Duration | None = None) -> R:
         """As Handle.result."""
@@ -77,6 +70,6 @@ class SyncHandle(Generic[R]):
     cancel = _of_handle(Handle.cancel)
     replay = _of_handle(Handle.replay)
     change_priority = _of_handle(Handle.change_priority)
-    explain = _of_handle(Handle.explain)
+
     tags = _of_handle(Handle.tags)
     set_tags = _of_handle(Handle.set_tags)

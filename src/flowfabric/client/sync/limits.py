@@ -1,4 +1,4 @@
-"""Budgets and quotas for code without an event loop: every method is that of Budgets or Quotas, run in a portal."""
+"""Budgets and quotas for code without an event loop; the methods run those of Budgets and Quotas in a portal."""
 
 from __future__ import annotations
 

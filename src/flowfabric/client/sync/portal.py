@@ -1,4 +1,4 @@
-"""A portal: one thread with one event loop, into which any other thread calls."""
+"""A portal: one thread with an event loop that other threads call into."""
 
 from __future__ import annotations
 
@@ -19,39 +19,39 @@ _END: Final = object()
 
 
 class Portal:
-    """Runs coroutines for callers that have no event loop. Good for any number of threads, in one process."""
+    """Runs coroutines for callers without an event loop, from any number of threads of one process."""
 
     def __init__(self) -> None:
         self._pid = os.getpid()
         self._loop = asyncio.new_event_loop()
-        self._lock = threading.Lock()  # nothing is sent to the loop after it was told to stop
+        self._lock = threading.Lock()  # no call is sent to the loop after it was stopped
         self._closed = False
-        # A daemon, because the interpreter waits for other threads before it lets anybody close this one.
+        # A daemon, because the interpreter joins other threads before atexit handlers can close this one.
         self._thread = threading.Thread(target=self._serve, name="flowfabric-portal", daemon=True)
         self._thread.start()
 
     @property
     def is_open(self) -> bool:
-        """Whether it can be called: not after its end, and not in a fork, which has the object but not the thread."""
+        """Whether it can be called: it is not closed, and this is not a fork, which lacks the thread."""
         return not self._closed and os.getpid() == self._pid
 
     def run(self, function: Callable[P, Coroutine[Any, Any, T]], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call `function` in the loop and wait for its outcome; whoever is interrupted cancels it."""
+        """Call `function` in the loop and wait for its outcome; an interrupted caller cancels it."""
         self._check_caller()
         with self._lock:
             if self._closed:
-                raise BackendUnavailable("this is closed; connect again", sent=False)
+                raise BackendUnavailable("the connection is closed; connect again", sent=False)
             future = asyncio.run_coroutine_threadsafe(function(*args, **kwargs), self._loop)
         try:
             return future.result()
         except CancelledError:
-            raise BackendUnavailable("it was closed while this call was under way", sent=True) from None
+            raise BackendUnavailable("the connection was closed during this call", sent=True) from None
         except BaseException:
-            future.cancel()  # without effect on one that has ended
+            future.cancel()  # no effect if it has ended
             raise
 
     def iterate(self, items: AsyncIterator[T]) -> Iterator[T]:
-        """The items one by one; leaving early closes their source."""
+        """The items one by one; leaving the loop early closes their source."""
         try:
             while (item := self.run(_next, items)) is not _END:
                 yield cast("T", item)
@@ -60,7 +60,7 @@ class Portal:
                 self.run(_close, items)
 
     def close(self) -> None:
-        """Stop the loop and its thread. Without effect in a forked process, which has neither."""
+        """Stop the loop and its thread. Does nothing in a forked process, which has neither."""
         if not self.is_open:
             return
         with self._lock:
@@ -71,16 +71,16 @@ class Portal:
         self._thread.join()
 
     def work_without_threads(self) -> None:
-        """From now on the loop runs blocking work itself: at the end of the process no pool takes any more."""
+        """Run blocking work in the loop's own thread: at interpreter exit thread pools accept no more work."""
         if self.is_open:
             self._loop.call_soon_threadsafe(self._loop.set_default_executor, _Inline())
 
     def _check_caller(self) -> None:
         if os.getpid() != self._pid:
-            problem = f"opened in process {self._pid} and used in {os.getpid()}: connect again after a fork"
+            problem = f"opened in process {self._pid} but used in {os.getpid()}; connect again after a fork"
             raise BackendUnavailable(problem, sent=False)
         if threading.current_thread() is self._thread:
-            raise BackendUnavailable("called from its own event loop, which it would block: use Fabric", sent=False)
+            raise BackendUnavailable("called from its own event loop, which would block; use Fabric", sent=False)
 
     def _serve(self) -> None:
         asyncio.set_event_loop(self._loop)
@@ -97,7 +97,7 @@ class Portal:
 
 
 class _Inline(ThreadPoolExecutor):
-    """Does the work at once, in the caller's thread."""
+    """Runs work at once, in the caller's thread."""
 
     def submit(self, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         done: Future[T] = Future()

@@ -1,1 +1,1 @@
-"""Tasks: their options, arguments and payloads, and how one is submitted."""
+"""Tasks: options, arguments, payloads and submission."""

@@ -1,7 +1,7 @@
-"""The arguments of one function on the wire: bound against its signature, typed by its annotations.
+"""Encode and decode the arguments of a task, checked against its signature and annotations.
 
-`{"args": [...], "kwargs": {...}}`, as the caller wrote them. A call is checked before it is sent, by reading it back as
-the worker will: what would fail there is refused here, with the parameter's name.
+The payload is `{"args": [...], "kwargs": {...}}`, as the caller wrote them. A call is decoded before it is sent, as the
+worker will decode it, so that an argument the worker cannot read is refused here with the parameter's name.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ Arguments: TypeAlias = tuple[tuple[Any, ...], dict[str, Any]]
 _POSITIONAL: Final = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 _BY_NAME: Final = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 _QUOTED: Final = re.compile(r"'(\w+)'")
-_PLAIN: Final = frozenset({int, str, bool, type(None)})  # JSON has them as they are
+_PLAIN: Final = frozenset({int, str, bool, type(None)})  # JSON represents them exactly
 
 
 def typed_signature(function: Callable[..., Any], name: str) -> inspect.Signature:
-    """The function's signature with its annotations as types; what has none is Any."""
+    """The function's signature with resolved annotations; a parameter without one is Any."""
     try:
         signature = inspect.signature(function)
         hints = get_type_hints(function, include_extras=True)
     except NameError as cause:
-        problem = f"an annotation cannot be resolved: {cause}; it must be known where the function is, at run time too"
+        problem = f"an annotation cannot be resolved: {cause}; import its type at run time, not only for type checking"
         raise InvalidInput("task", name, problem) from cause
     except (TypeError, ValueError) as cause:
-        raise InvalidInput("task", name, f"has no signature that can be read: {cause}") from cause
+        raise InvalidInput("task", name, f"its signature cannot be read: {cause}") from cause
     typed = [each.replace(annotation=hints.get(each.name, Any)) for each in signature.parameters.values()]
     return signature.replace(parameters=typed, return_annotation=hints.get("return", Any))
 
@@ -62,7 +62,7 @@ class ArgumentCodec:
         self._fitting = [self._names_after(count) for count in range(len(self._positional) + 1)]
 
     def encode(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
-        """The call as a payload; a call that the function would not take is refused."""
+        """The call as a payload; raises InvalidInput if it does not match the signature."""
         self._check(args, kwargs)
         try:
             payload = payloads.to_json({"args": args, "kwargs": kwargs})
@@ -76,7 +76,7 @@ class ArgumentCodec:
         return payload
 
     def encode_open(self, args: tuple[Any, ...], kwargs: dict[str, Any], given: Sequence[Place]) -> bytes:
-        """A call some of whose arguments are given later; the others are checked as ever."""
+        """A call with arguments that are filled in later; the others are checked now."""
         self._check(args, kwargs)
         touched = {place.path[0] for place in given}
         each: Iterable[tuple[int | str, Any]] = [*enumerate(args), *kwargs.items()]
@@ -92,7 +92,7 @@ class ArgumentCodec:
         return name in self._signature.parameters
 
     def type_of(self, key: int | str) -> Any:
-        """What the parameter at this place, or of this name, is annotated with."""
+        """The annotation of the parameter at this position or with this name."""
         if isinstance(key, str):
             found = self._signature.parameters.get(key)
             return Any if found is None else found.annotation
@@ -107,7 +107,7 @@ class ArgumentCodec:
         return key if isinstance(key, str) else self._name_at(key)
 
     def _is_plain(self, args: tuple[Any, ...]) -> bool:
-        """Whether the worker will surely read these: plain values of exactly the types it asks for."""
+        """Whether the worker can certainly decode these: plain values of exactly the annotated types."""
         for value, wanted in zip(args, chain(self._types, repeat(self._more_type)), strict=False):
             given = type(value)
             if given not in _PLAIN or (wanted is not given and wanted is not Any):
@@ -115,7 +115,7 @@ class ArgumentCodec:
         return True
 
     def decode(self, payload: bytes, inputs: Inputs | None = None) -> Arguments:
-        """The arguments in a payload; one that does not fit the signature is refused with the parameter's name."""
+        """The arguments in a payload; raises InvalidInput with the parameter's name if one does not fit."""
         envelope: Envelope = payloads.decode(payload, opened, "arguments")
         if envelope.given:
             fill(envelope, inputs or {})
@@ -141,13 +141,13 @@ class ArgumentCodec:
         return self._positional[at].name if at < len(self._positional) else f"args[{at}]"
 
     def _names_after(self, count: int) -> tuple[frozenset[str], frozenset[str]]:
-        """With `count` positional arguments given: the names that must follow, and those that may."""
+        """After `count` positional arguments: the names that must be given, and those that may."""
         rest = [*self._positional[count:], *_keyword_only(self._signature)]
         must = {each.name for each in rest if each.default is inspect.Parameter.empty}
         return frozenset(must), frozenset(each.name for each in rest if each.kind in _BY_NAME)
 
     def _check(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-        """Refuse what the signature does not take. The table knows the ordinary calls; binding takes far longer."""
+        """Check a call against the signature. The table covers ordinary calls; `bind` is far slower."""
         if len(args) < len(self._fitting) or self._takes_more_args:
             must, may = self._fitting[min(len(args), len(self._positional))]
             if must <= kwargs.keys() and (self._takes_more_kwargs or kwargs.keys() <= may):
@@ -162,12 +162,12 @@ class ArgumentCodec:
         field = quoted[1] if quoted else "arguments"
         hint = ""
         if field in kwargs and field in OPTION_NAMES:
-            hint = f"; as an option it is given with {self._task}.with_options({field}=...)"
+            hint = f"; pass it as an option with {self._task}.with_options({field}=...)"
         problem = f"{problem}; {self._task} takes {self._signature}{hint}"
         return InvalidInput(field, f"{len(args)} positional, {len(kwargs)} named", problem)
 
     def _blame(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Encode each argument alone, so that the error is about the one that cannot be."""
+        """Encode each argument alone, so that the error names the one that has no JSON form."""
         for at, value in enumerate(args):
             payloads.encode(value, self._name_at(at))
         for name, value in kwargs.items():
@@ -183,5 +183,5 @@ def _of_kind(parameters: Iterable[inspect.Parameter], kind: Any) -> list[inspect
 
 
 def _variable(parameters: list[inspect.Parameter]) -> payloads.Decode:
-    """What decodes `*args` or `**kwargs`; not used by functions without them."""
+    """The decoder for `*args` or `**kwargs`; unused by functions without them."""
     return payloads.decoder(parameters[0].annotation, parameters[0].name) if parameters else payloads.decode_any

@@ -1,4 +1,4 @@
-"""How a task is to be run. Durations are seconds or `timedelta`, moments are `datetime`: here, and nowhere below."""
+"""Options of a task. Only this layer takes seconds, `timedelta` and `datetime`; layers below use milliseconds."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ChangedSteps: TypeAlias = Literal["keep", "rerun", "fail"]
 
 
 class Options(TypedDict, total=False):
-    """The options by name; `TaskOptions` says what they mean."""
+    """The options by name; `TaskOptions` documents them."""
 
     lane: str
     priority: int
@@ -48,24 +48,24 @@ OPTION_NAMES: Final = frozenset(Options.__annotations__)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TaskOptions:
-    """Everything about a task's executions but their arguments; checked when it is made."""
+    """How a task's executions are run; validated when created."""
 
     lane: str = "default"
     priority: int = 0  # 0 to 9000, higher first
-    retry: RetryPolicy | int | None = None  # a number of retries, with growing pauses; None: no retry
+    retry: RetryPolicy | int | None = None  # a number of retries with growing backoff; None: no retry
     timeout: Duration | None = None  # of one attempt
-    deadline: Duration | datetime | None = None  # for the whole execution: since its submission, or a moment
+    deadline: Duration | datetime | None = None  # of the whole execution: a duration since its submission, or a time
     delay: Duration | datetime | None = None  # before the first attempt
-    capabilities: Collection[str] = ()  # what a worker must offer
+    capabilities: Collection[str] = ()  # that the worker must offer
     tags: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    idempotency_key: str | None = None  # submitted again, it meets the earlier execution
-    idempotency_window: Duration | None = None  # for so long after its submission; None: a day
-    on_duplicate: OnDuplicate = DuplicateMode.RETURN_EXISTING  # what happens then
-    concurrency_key: str | None = None  # those with the same one take turns, as the lane says
-    keep_for: Duration | None = None  # after its end, whatever the store's retention is
-    changed_steps: ChangedSteps = "keep"  # what its worker does when a recorded step comes with other inputs
-    budgets: Collection[str] = ()  # ids of those that it spends on, besides those of its lane, namespace and flow
-    quotas: Collection[str] = ()  # ids of quota policies that let it start, likewise
+    idempotency_key: str | None = None  # submitting again finds the earlier execution
+    idempotency_window: Duration | None = None  # how long the key is remembered; None: a day
+    on_duplicate: OnDuplicate = DuplicateMode.RETURN_EXISTING  # what submitting again does
+    concurrency_key: str | None = None  # executions with the same key take turns, as the lane configures
+    keep_for: Duration | None = None  # after its end, instead of the store's retention
+    changed_steps: ChangedSteps = "keep"  # what to do when a recorded step runs with other inputs
+    budgets: Collection[str] = ()  # ids of budgets it spends from, besides those of its lane, namespace and flow
+    quotas: Collection[str] = ()  # ids of quota policies that admit it, besides those of its lane, namespace and flow
 
     def __post_init__(self) -> None:
         limits.whole("priority", self.priority, limits.PRIORITY_MIN, limits.PRIORITY_MAX)
@@ -75,11 +75,11 @@ class TaskOptions:
         object.__setattr__(self, "on_duplicate", _duplicate_mode(self.on_duplicate))
         object.__setattr__(self, "tags", tag_map(self.tags))
         changed_steps("changed_steps", self.changed_steps)
-        _ = self.lane_id, self.policy  # made once, and refused here when they cannot be
+        _ = self.lane_id, self.policy  # computed once; invalid values raise here
         duration_or_moment("delay", self.delay)
 
     def changed(self, **changes: Unpack[Options]) -> TaskOptions:
-        """The same but for these. Quick, because each submission may have a key of its own."""
+        """A copy with these changes. Fast, because each submission may have its own key."""
         check_names(changes)
         made = copy(self)
         vars(made).update(changes)
@@ -95,7 +95,7 @@ class TaskOptions:
 
     @cached_property
     def policy(self) -> ExecutionPolicy | None:
-        """What of it the store keeps as the execution's policy; None when the store's defaults will do."""
+        """The policy that the store keeps with the execution; None when it has only defaults."""
         parts: dict[str, Any] = {
             "retry_policy": RetryPolicy(max_retries=self.retry) if isinstance(self.retry, int) else self.retry,
             "timeout_policy": self._timeout_policy(),
@@ -110,7 +110,7 @@ class TaskOptions:
 
     def _timeout_policy(self) -> TimeoutPolicy | None:
         attempt = None if self.timeout is None else ms("timeout", self.timeout, low=1)
-        # Counted from the submission by the store, so nobody's clock matters.
+        # The store counts it from the submission, so client clocks do not matter.
         whole, _ = duration_or_moment("deadline", self.deadline, low=1)
         if attempt is None and whole is None:
             return None
@@ -128,7 +128,7 @@ class TaskOptions:
         return None if self.keep_for is None else StreamPolicy(retention_ttl_ms=ms("keep_for", self.keep_for))
 
 
-# What is worked out from which options, and kept.
+# Cached properties, and the options they depend on.
 _DERIVED: Final = {
     "lane_id": frozenset({"lane"}),
     "policy": frozenset(
@@ -138,10 +138,11 @@ _DERIVED: Final = {
 
 
 def check_names(given: Collection[str]) -> None:
-    """Refuse a misspelt option, which a type checker would have found."""
+    """Refuse unknown options, which a type checker would have found."""
     for name in given:
         if name not in OPTION_NAMES:
-            raise InvalidInput(name, "an option", f"is none of {', '.join(sorted(OPTION_NAMES))}")
+            valid = ", ".join(sorted(OPTION_NAMES))
+            raise InvalidInput(name, name, f"unknown option {name!r}; valid options: {valid}")
 
 
 def ms(field: str, duration: Duration, *, low: int = 0) -> int:
@@ -159,16 +160,16 @@ def ms(field: str, duration: Duration, *, low: int = 0) -> int:
 
 
 def moment_ms(field: str, moment: datetime) -> int:
-    """A moment as milliseconds since 1970."""
+    """A time as milliseconds since 1970."""
     if not isinstance(moment, datetime):
         raise InvalidInput(field, moment, "must be a datetime")
     if moment.tzinfo is None:
-        raise InvalidInput(field, moment, "must have a time zone, such as datetime.now(UTC) has")
+        raise InvalidInput(field, moment, "must have a time zone, like datetime.now(UTC)")
     return limits.whole(field, round(moment.timestamp() * 1000), 0, limits.TIMESTAMP_MAX_MS)
 
 
 def duration_or_moment(field: str, given: Duration | datetime | None, *, low: int = 0) -> tuple[int | None, int | None]:
-    """What was given in milliseconds: as a duration, or as a moment; None for the one it is not."""
+    """Milliseconds of a duration or of a time: the first is set for a duration, the second for a time."""
     if given is None:
         return None, None
     if isinstance(given, datetime):
@@ -177,14 +178,14 @@ def duration_or_moment(field: str, given: Duration | datetime | None, *, low: in
 
 
 def changed_steps(field: str, given: str) -> ChangedSteps:
-    """What is to be done about a step that has changed since it was recorded."""
+    """Check the policy for steps that have changed since they were recorded."""
     if given not in get_args(ChangedSteps):
         raise InvalidInput(field, given, f"must be one of {', '.join(get_args(ChangedSteps))}")
     return cast("ChangedSteps", given)
 
 
 def _ids(field: str, given: Collection[str]) -> tuple[str, ...] | None:
-    """The ids of limits, which the policy checks; None when there are none."""
+    """The ids of limits, which the policy validates; None without any."""
     if isinstance(given, str):
         raise InvalidInput(field, given, "must be a list of ids")
     return tuple(given) or None

@@ -1,7 +1,7 @@
 """Values to JSON and back: plain types, dataclasses, structs, enums, times and pydantic models. Never pickle.
 
-Pydantic is no dependency: nobody can pass a model without having imported it, so it is only looked for among the
-modules that are loaded. This is the one place that knows it.
+Pydantic is not a dependency: a caller that passes a model has imported it, so it is looked up among the loaded modules.
+This is the only module that uses it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ENCODING: Final = "json"
 
 Decode: TypeAlias = Callable[[Any], Any]  # from JSON, as bytes or msgspec.Raw
 
-# What the encoder and the decoders raise, pydantic's refusals included.
+# The errors of the encoder and the decoders, those of pydantic included.
 UNWRITABLE: Final = (TypeError, ValueError, RecursionError, msgspec.EncodeError)
 UNREADABLE: Final = (msgspec.DecodeError, ValueError, TypeError, NotImplementedError, RecursionError)
 
@@ -30,31 +30,31 @@ _PATH: Final = re.compile(r" - at `\$([^`]*)`$")
 
 
 def encode(value: object, field: str) -> bytes:
-    """`value` as JSON; `field` is its name in errors."""
+    """`value` as JSON; errors call it `field`."""
     try:
         data = to_json(value)
     except UNWRITABLE as cause:
-        # Named by its type: the value may be huge, or a secret.
+        # Show the type only: the value may be huge, or a secret.
         raise InvalidInput(field, type(value), f"has no JSON form: {cause}") from cause
     return limits.payload(field, data)
 
 
 def decoder(kind: Any, field: str) -> Decode:
-    """What turns JSON into a value of this type. Making one is slow, so whoever needs it again keeps it."""
+    """A function that decodes JSON as this type. Creating one is slow, so callers keep it."""
     try:
         return msgspec.json.Decoder(kind, dec_hook=_from_builtins).decode
     except TypeError as cause:
-        # Unions of models and other types are beyond msgspec.
+        # msgspec cannot decode unions of models and other types.
         if mentions_model(kind):
             return _pydantic().TypeAdapter(kind).validate_json  # type: ignore[no-any-return]
-        raise InvalidInput(field, kind, f"is no type of a payload: {cause}") from cause
+        raise InvalidInput(field, kind, f"cannot be the type of a payload: {cause}") from cause
 
 
 decode_any: Final[Decode] = msgspec.json.Decoder(Any).decode
 
 
 def decode(data: bytes | msgspec.Raw, decoded: Decode, field: str) -> Any:
-    """The value in `data`, which is called `field`; what does not fit the type is refused with its path."""
+    """The value in `data`; errors call it `field` and add the path of the part that does not fit."""
     try:
         return decoded(data)
     except UNREADABLE as cause:
@@ -65,7 +65,7 @@ def decode(data: bytes | msgspec.Raw, decoded: Decode, field: str) -> Any:
 
 
 def decode_unlabelled(data: bytes, decoded: Decode, field: str) -> Any:
-    """The value in bytes that another program left without an encoding: JSON, else text, and for Any the bytes."""
+    """The value in bytes that another program stored without an encoding: JSON, else text, and for Any the bytes."""
     for read in (decoded, lambda each: decoded(to_json(each.decode()))):
         try:
             return read(data)
@@ -75,7 +75,7 @@ def decode_unlabelled(data: bytes, decoded: Decode, field: str) -> Any:
 
 
 def as_json(data: bytes) -> bytes | None:
-    """Bytes without an encoding as JSON: they are JSON already, or they are text. None: they are neither."""
+    """Bytes without an encoding as JSON, whether they are JSON or text; None if they are neither."""
     try:
         decode_any(data)
     except UNREADABLE:
@@ -87,7 +87,7 @@ def as_json(data: bytes) -> bytes | None:
 
 
 def schema(kind: Any) -> dict[str, Any] | None:
-    """The JSON schema of a type; None for one that has none."""
+    """The JSON schema of a type; None if it has none."""
     try:
         if mentions_model(kind):
             found: dict[str, Any] = _pydantic().TypeAdapter(kind).json_schema()
@@ -104,8 +104,8 @@ def _text_schema(kind: type) -> dict[str, Any]:
 
 
 def _to_builtins(value: object) -> object:
-    """For the encoder: what JSON has, for what msgspec does not know."""
-    if isinstance(value, str):  # ids, and other text with a type of its own
+    """Encoder hook: a JSON form for types that msgspec does not know."""
+    if isinstance(value, str):  # ids and other subclasses of str
         return str.__str__(value)
     if _is_model(type(value)):
         return msgspec.Raw(value.model_dump_json(by_alias=True, round_trip=True).encode())  # type: ignore[attr-defined]
@@ -113,11 +113,11 @@ def _to_builtins(value: object) -> object:
 
 
 def _from_builtins(kind: Any, value: object) -> object:
-    """For the decoder: the same way back."""
+    """Decoder hook: the reverse of the encoder hook."""
     if isinstance(kind, type) and issubclass(kind, str):
         return decode_id(kind, value)
     if _is_model(kind):
-        # As JSON, because strict models read a time from JSON text and not from a Python one.
+        # As JSON, because strict models parse a time from JSON text but not from a Python str.
         return kind.model_validate_json(to_json(value))
     raise NotImplementedError(f"{kind} is neither a plain type, a dataclass, a struct nor a pydantic model")
 
@@ -135,12 +135,12 @@ def _is_model(kind: Any) -> bool:
 
 
 def mentions_model(kind: Any) -> bool:
-    """Whether it is a model, or has one among its parts."""
+    """Whether a type is a pydantic model or contains one."""
     return _is_model(kind) or any(mentions_model(part) for part in get_args(kind))
 
 
 def is_record(kind: Any) -> bool:
-    """Whether its values are JSON objects: of dataclasses, structs, and models that have no form of their own."""
+    """Whether its values are JSON objects: dataclasses, structs, and models without their own serialization."""
     if not isinstance(kind, type):
         return False
     if issubclass(kind, msgspec.Struct):
@@ -152,7 +152,7 @@ def is_record(kind: Any) -> bool:
 
 
 def _shown(data: bytes | msgspec.Raw) -> object:
-    """A scalar, for the message; never an object or a list, which may hold a secret."""
+    """A scalar for the error message; never an object or a list, which may contain a secret."""
     text = bytes(data)
     if text[:1] in (b"{", b"["):
         return f"{len(text)} bytes of JSON"

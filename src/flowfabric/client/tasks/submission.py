@@ -1,4 +1,4 @@
-"""From a task's call to what the store is asked to create."""
+"""Turn the call of a task into the arguments of create_execution."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from flowfabric.core.partition import PartitionConfig, execution_partition
 
 
 class Submitter:
-    """Makes the arguments of create_execution. What the calls of a task have in common is checked once a task."""
+    """Builds the arguments of create_execution. The part that all calls of a task share is validated once per task."""
 
     def __init__(self, partitions: PartitionConfig, namespace: Namespace, creator: str) -> None:
         self._partitions = partitions
@@ -30,15 +30,15 @@ class Submitter:
         self._forms: WeakKeyDictionary[Task[..., Any], _Form] = WeakKeyDictionary()
 
     def args(self, task: Task[..., Any], payload: bytes) -> c.CreateExecutionArgs:
-        """For a call of the task; the payload is what encode_arguments answered, or a Call has checked."""
+        """The arguments for a call; the payload comes from encode_arguments or from a Call."""
         return self._form(task).filled(payload)
 
     def member_args(self, task: Task[..., Any], payload: bytes, execution_id: ExecutionId) -> c.CreateExecutionArgs:
-        """For a member of a flow, whose id is known."""
+        """The arguments for a member of a flow, which has an id already."""
         return self._form(task).filled(payload, execution_id)
 
     def check(self, tasks: Iterable[Task[..., Any]]) -> None:
-        """Refuse tasks whose options contradict each other."""
+        """Raise InvalidInput for tasks whose options contradict each other."""
         for task in set(tasks):
             self._form(task)
 
@@ -75,18 +75,18 @@ class Submitter:
 
 
 class _Form:
-    """The arguments of one task, to be filled in with an id and a payload."""
+    """The arguments of one task without id and payload."""
 
     def __init__(self, blank: c.CreateExecutionArgs, partitions: PartitionConfig, uuids: OrderedUuids) -> None:
         self._uuids = uuids
         self._blank = blank
         self._partitions = partitions
-        # Without shards, and with a key, every execution of the task lives in the same partition.
+        # Without shards, or with a key, every execution of the task is in the same partition.
         has_key = blank.idempotency_key is not None or blank.concurrency_key is not None
         self._tag = blank.execution_id.tag if has_key or partitions.lane_shards == 1 else None
 
     def filled(self, payload: bytes, execution_id: ExecutionId | None = None) -> c.CreateExecutionArgs:
-        # All of it was checked, as what is set here was.
+        # All values were validated before, so set them without validating again.
         args: c.CreateExecutionArgs = self._blank.__copy__()  # type: ignore[attr-defined]
         force_setattr(args, "execution_id", execution_id or self._new_id())
         force_setattr(args, "input_payload", payload)
@@ -101,7 +101,7 @@ class _Form:
 
 
 def _add_trace(args: c.CreateExecutionArgs, trace: tracing.Carrier) -> None:
-    """Have it be run as a child of the current span, unless its tags name another, or are as many as there may be."""
+    """Make it a child of the current span, unless its tags name another span or there is no room for more tags."""
     tags = {**{tracing.OURS + name: value for name, value in trace.items()}, **args.tags}
     if len(tags) <= limits.MAX_TAGS:
         force_setattr(args, "tags", dict(sorted(tags.items())))

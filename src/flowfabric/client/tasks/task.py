@@ -1,4 +1,4 @@
-"""Tasks: functions with a name and options, whose calls and results travel as JSON."""
+"""Tasks: functions with a name and options; their arguments and results are encoded as JSON."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["Call", "Task", "TaskContext", "TaskDecorator", "TaskOptions", "named
 
 
 class TaskContext:
-    """What a worker passes to a handler that asks for it: a first parameter of this type is no argument of the task."""
+    """The worker's context. A first parameter of this type is not an argument: the worker passes it to the handler."""
 
 
 P = ParamSpec("P")
@@ -32,7 +32,7 @@ _DEFAULTS: Final = TaskOptions()
 
 
 class _TypedFunction:
-    """What a function's annotations say. Worked out on first use: they may name what is defined further down."""
+    """The types of a function, resolved on first use: annotations may name types that are defined further down."""
 
     def __init__(self, function: Callable[..., Any], name: str) -> None:
         self._function, self._name = function, name
@@ -63,9 +63,9 @@ class _TypedFunction:
 
 
 class Task(Generic[P, R]):
-    """A function that can be submitted: `P` are its arguments without the context, `R` is its result.
+    """A function that can be submitted: `P` are its parameters without the context, `R` is its result.
 
-    Called directly it is the function, as a test needs it; a handler's context is then passed by hand.
+    Calling a task calls the function, which is useful in tests; the caller then passes the context, if it takes one.
     """
 
     __name__: str
@@ -78,7 +78,7 @@ class Task(Generic[P, R]):
         self.name = _checked_name(name or _own_name(function))
         self.function = function
         self.options = options
-        self._typed = _TypedFunction(function, self.name)  # shared with the copies that have other options
+        self._typed = _TypedFunction(function, self.name)  # shared with copies that have other options
         update_wrapper(self, function)
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
@@ -88,45 +88,45 @@ class Task(Generic[P, R]):
         return f"Task({self.name!r})"
 
     def with_options(self, **options: Unpack[Options]) -> Task[P, R]:
-        """The same task with these options; the task itself stays as it is."""
+        """A copy of the task with these options."""
         changed = copy(self)
         changed.options = self.options.changed(**options)
         return changed
 
     def call(self, /, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
-        """A call of it to submit later, or with many others; it is checked and encoded now."""
+        """A call to submit later, or with many others; it is validated and encoded now."""
         return Call(self, self.encode_arguments(*args, **kwargs))
 
     def encode_arguments(self, /, *args: P.args, **kwargs: P.kwargs) -> bytes:
-        """The call as a payload. A call that does not fit the signature is refused with the parameter's name."""
+        """The call as a payload; raises InvalidInput with the parameter's name if it does not match the signature."""
         return self._typed.arguments.encode(args, kwargs)
 
     def encode_open(self, args: tuple[Any, ...], kwargs: dict[str, Any], given: Sequence[Place]) -> bytes:
-        """The call as a payload whose arguments at these places are results that are still to come."""
+        """The call as a payload whose arguments at these places are results of other executions, filled in later."""
         return self._typed.arguments.encode_open(args, kwargs, given)
 
     def decode_arguments(self, payload: bytes, inputs: Inputs | None = None) -> Arguments:
-        """The arguments in a payload, each of the type its parameter is annotated with."""
+        """The arguments in a payload, decoded as the annotated types."""
         return self._typed.arguments.decode(payload, inputs)
 
     def encode_result(self, value: R) -> bytes:
         return payloads.encode(value, f"result of {self.name}")
 
     def decode_result(self, payload: bytes, *, is_labelled: bool = True) -> R:
-        """The result in a payload; one that another program left without an encoding may also be text."""
+        """The result in a payload; without an encoding, from another program, it may also be plain text."""
         decode = payloads.decode if is_labelled else payloads.decode_unlabelled
         return cast("R", decode(payload, self._typed.result, f"result of {self.name}"))
 
     @property
     def result_type(self) -> Any:
-        """What the function is said to return; Any where it says nothing."""
+        """The annotated return type; Any without an annotation."""
         return self._typed.result_type
 
     def has_parameter(self, name: str) -> bool:
         return self._typed.arguments.has(name)
 
     def parameter_type(self, key: int | str) -> Any:
-        """What the parameter at this place, or of this name, is annotated with."""
+        """The annotation of the parameter at this position or with this name."""
         return self._typed.arguments.type_of(key)
 
     @property
@@ -177,17 +177,17 @@ task: Final = TaskDecorator()
 
 
 def named(name: str, **options: Unpack[Options]) -> Task[..., Any]:
-    """A task whose function is elsewhere: any arguments, any result."""
+    """A task whose function is in another program: any arguments, any result."""
     check_names(options)
 
     def elsewhere(*args: Any, **kwargs: Any) -> Any:
-        raise InvalidInput("task", name, "was made by its name; its function is not here")
+        raise InvalidInput("task", name, "was created by name; its function is not in this program")
 
     return Task(elsewhere, name=name, options=TaskOptions(**options))
 
 
 def by_name(name: str, kwargs: dict[str, Any]) -> tuple[Task[..., Any], dict[str, Any]]:
-    """A task that is only known by name, and its arguments: what is called like an option is one."""
+    """A task by its name, and its arguments; keyword arguments named like an option are treated as options."""
     options: Any = {key: value for key, value in kwargs.items() if key in OPTION_NAMES}
     if not options:
         return _named(name), kwargs
@@ -199,8 +199,8 @@ _named = lru_cache(maxsize=1_000)(named)
 
 def _own_name(function: Callable[..., Any]) -> str:
     name = getattr(function, "__name__", "<none>")
-    if name.startswith("<"):  # a lambda, or an object that can be called
-        raise InvalidInput("name", function, "must be given, because the function has none")
+    if name.startswith("<"):  # a lambda, or a callable object
+        raise InvalidInput("name", function, "must be given, because the function has no name")
     return str(name)
 
 
