@@ -1,4 +1,4 @@
-"""Random graphs of up to 60 members with random outcomes, cancels, replays and growth, against a naive evaluator."""
+"""Random graphs of up to 60 members with random outcomes, cancels, replays and growth, against `core/rules`."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from flowfabric.config import Settings
 from flowfabric.core import contracts as c
 from flowfabric.core.ids import ExecutionId, FlowId
 from flowfabric.core.partition import flow_partition
+from flowfabric.core.rules.flow_work import FlowWork
 from flowfabric.testing import ManualClock
 from tests.conformance.driver import Driver, Subject
 from tests.conformance.flow_model import LIVE, Edge, FlowModel
@@ -27,11 +28,14 @@ MOST_REPLAYS = 9
 class Player:
     """Draws a graph and operations from a seed, and does each in the store and in the model."""
 
-    def __init__(self, driver: Driver, seed: int, flow_id: FlowId | None = None) -> None:
+    def __init__(
+        self, driver: Driver, seed: int, flow_id: FlowId | None = None, work: FlowWork | None = None, budget: int = 256
+    ) -> None:
         self.random = random.Random(seed)
         self.driver = driver
         self.graph = Graph(driver, flow_id)
-        self.model = FlowModel(fail_fast=self.random.random() < 0.2)
+        fail_fast = self.random.random() < 0.2
+        self.model = FlowModel(fail_fast=fail_fast, work=work, flow=self.graph.flow_id, budget=budget)
         self.replays: dict[str, int] = {}
         self.said: list[str] = []
 
@@ -151,7 +155,7 @@ class Player:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-async def test_a_random_graph_goes_as_the_naive_evaluator_says(driver: Driver, seed: int) -> None:
+async def test_a_random_graph_goes_as_the_rules_say(driver: Driver, seed: int) -> None:
     player = Player(driver, seed)
     await player.submit()
     await player.compare()
@@ -167,10 +171,11 @@ class Family:
     def __init__(self, driver: Driver, seed: int) -> None:
         self.random = random.Random(seed)
         self.outer = Player(driver, seed)
+        work = self.outer.model.work
         place = flow_partition(self.outer.graph.flow_id, driver.backend.partitions)
         self.inner = {
             f"flow{at}": Player(
-                driver, seed * 10 + at, FlowId.in_partition(place, driver.backend.partitions, FlowId.new())
+                driver, seed * 10 + at, FlowId.in_partition(place, driver.backend.partitions, FlowId.new()), work
             )
             for at in range(self.random.randint(1, 3))
         }
@@ -180,10 +185,9 @@ class Family:
         return [self.outer, *self.inner.values()]
 
     async def submit(self) -> None:
-        for each in self.inner.values():
-            each.model.is_held = True
         await self.outer.submit(15, self.inner)
         for name, each in self.inner.items():
+            each.model.parent = self.outer.model.key(name)
             await each.submit(8, parent=self.outer.graph.ids[name])
 
     async def step(self) -> None:
@@ -191,7 +195,6 @@ class Family:
         if player is not self.outer and player.model.has_ended:
             return  # what is replayed in it then has no stand-in that waits for it
         await player.step()
-        self.outer.model.follow()
 
     async def compare(self) -> None:
         for each in self.players:
@@ -199,7 +202,7 @@ class Family:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-async def test_flows_in_a_random_flow_go_as_the_naive_evaluator_says(driver: Driver, seed: int) -> None:
+async def test_flows_in_a_random_flow_go_as_the_rules_say(driver: Driver, seed: int) -> None:
     family = Family(driver, seed)
     await family.submit()
     await family.compare()
@@ -221,7 +224,7 @@ def library_with_a_tiny_budget() -> Bundle:
 async def test_the_work_list_leads_to_the_same_end(tmp_path: Path, seed: int) -> None:
     """On a server of its own, whose library is not the one that other tests use."""
     backend = await ValkeyBackend.open(Settings(url=f"embedded://{tmp_path}"), library_with_a_tiny_budget())
-    player = Player(Driver(backend, await ManualClock.start(backend.client)), seed)
+    player = Player(Driver(backend, await ManualClock.start(backend.client)), seed, budget=2)
     await player.submit()
     for _ in range(100):
         await player.step()
