@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -151,7 +152,19 @@ class Player:
             if cursor is None:
                 break
         assert members == self.model.public_states(), self.said
-        assert await self.graph.flow_state() == self.model.state, self.said
+        self.compare_counts(await self.graph.flow())
+
+    def compare_counts(self, flow: c.FlowSnapshot) -> None:
+        """The flow's state follows from its counts, and those of its joins from their edges."""
+        row, names = self.model.row, {each: name for name, each in self.graph.ids.items()}
+        assert flow.public_flow_state == self.model.state, self.said
+        assert (flow.node_count, +Counter(flow.ended_counts)) == (row.member_count, +Counter(row.ended)), self.said
+        assert (flow.failed_execution_id is None) == (not row.failures), self.said
+        for each in flow.edge_groups:
+            join = self.model.work.join(self.model.key(names[each.downstream_execution_id]))
+            found = (each.total_deps, each.satisfied_count, each.failed_count, each.skipped_count, each.group_state)
+            assert found == (join.total, join.succeeded, join.failed, join.skipped, join.state), self.said
+            assert (each.policy, each.running_count) == (join.policy, join.open_count), self.said
 
 
 @pytest.mark.parametrize("seed", SEEDS)
