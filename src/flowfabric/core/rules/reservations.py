@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
+from flowfabric.core import limits
 from flowfabric.core.contracts.limits import budgets as c
 from flowfabric.core.rules import budgets
 from flowfabric.core.rules.budgets import Amounts, Budget, Spend
 from flowfabric.core.rules.outcome import Changes, Refusal
 
-MAX_OPEN = 64  # of one execution on one budget
 MEASURED = ("wall_time_ms", "attempts")  # counted by the store itself, on budgets that have a limit for them
 
 
@@ -46,8 +46,8 @@ def reserve(
         return Spend(c.BudgetReserved())
     if wanted.epoch <= closed_epoch:
         return Refusal("stale_lease")
-    if len(holds) >= MAX_OPEN:
-        return budgets.invalid("reservation_id", reservation_id, f"at most {MAX_OPEN} open at once")
+    if len(holds) >= limits.MAX_OPEN_RESERVATIONS:
+        return budgets.invalid("reservation_id", reservation_id, f"at most {limits.MAX_OPEN_RESERVATIONS} open at once")
     full = budgets.first_full(budget, wanted.amounts)
     is_blocked = full is None and budget.is_breached and budget.on_hard_limit is c.OnHardLimit.BLOCK
     name = budget.last_breach_dim if is_blocked else full
