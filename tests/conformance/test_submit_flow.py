@@ -153,7 +153,7 @@ async def test_a_graph_whose_commit_never_comes_is_given_up(driver: Driver) -> N
 
 async def test_a_commit_comes_alone(driver: Driver) -> None:
     graph = await Graph(driver).submit("a", commit=False)
-    with pytest.raises(InvalidInput, match="must come alone"):
+    with pytest.raises(InvalidInput, match="must be sent alone"):
         await graph.grow("a>b", old="a", commit=True)
 
 
