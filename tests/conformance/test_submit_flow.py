@@ -177,7 +177,7 @@ async def test_a_graph_that_cannot_run_is_refused_before_it_is_sent(driver: Driv
 
 
 async def test_a_quorum_of_more_than_there_are_is_refused(driver: Driver) -> None:
-    with pytest.raises(InvalidInput, match="at most the 1 edges"):
+    with pytest.raises(InvalidInput, match="at most 1, the number of edges"):
         Graph(driver).args("a>z", {"z": c.QuorumOfEdges(k=2)})
 
 

@@ -47,13 +47,13 @@ def vm(wire_server: TestServer) -> Iterator[RuleVm]:
 
 
 _NAMES = st.sampled_from(["tokens", "calls", "attempts", "wall_time_ms"])
-_AMOUNTS = st.dictionaries(_NAMES, st.integers(0, 40), min_size=1, max_size=3)
+_AMOUNTS = st.dictionaries(_NAMES, st.integers(0, 12), min_size=1, max_size=3)
 _WHO = st.sampled_from(["", "x", "y"])
 _RUNNERS = st.sampled_from(["x", "y"])
 _KEYS = st.sampled_from(["", "", "a", "b"])
 _RESERVATIONS = st.sampled_from(["r1", "r2", "r3"])
 _LIMITS = st.lists(
-    st.builds(Limit, _NAMES, st.integers(0, 90), st.integers(0, 60)), min_size=1, max_size=4, unique_by=lambda e: e.name
+    st.builds(Limit, _NAMES, st.integers(0, 30), st.integers(0, 20)), min_size=1, max_size=4, unique_by=lambda e: e.name
 )
 _DEEDS = st.one_of(
     st.tuples(st.just("report"), _AMOUNTS, _WHO, _KEYS),
