@@ -13,13 +13,12 @@ from flowfabric.core.partition import Partition, PartitionFamily
 from flowfabric.errors import Conflict
 from tests.conformance.driver import BACKOFF, INSTANCE, LANE, WORKER, Driver, Subject
 from tests.conformance.limiting import Limits
-from tests.conformance.limits_model import Budget, Debt, Hold, Life
+from tests.conformance.limits_model import Budget, Debt, Life
 from tests.conformance.streaming import append_many, many
 
 DAY = 86_400_000
 # By then every limit that somebody waits for was looked at again, and every delay is over.
 LONG = 60_000
-MANY = 10**6
 
 
 class LimitedActs:
@@ -37,8 +36,8 @@ class LimitedActs:
         self.budget, self.cap = Budget(hard=100, soft=60), 2
 
     async def begin(self) -> None:
-        hard, soft = {"tokens": self.budget.hard, "attempts": MANY}, {"tokens": self.budget.soft}
-        self.budget_id = await self.limits.budget(hard, soft, scope_type=None, scope_id=None)
+        row = self.budget.row
+        self.budget_id = await self.limits.budget(dict(row.hard), dict(row.soft), scope_type=None, scope_id=None)
         self.quota_id = await self.limits.quota(max_concurrent=self.cap)
 
     @property
@@ -121,7 +120,8 @@ class LimitedActs:
     def stopped(self, x: Subject, state: str, closed: str | None, due_at: int = 0) -> None:
         life = self.lives[x.execution_id]
         if life.state == "running" and (life.has_budget or life.has_reserved):
-            self.debts.append(Debt(x.execution_id, x.fence.lease_epoch, attempts=int(not life.is_resumed)))
+            attempts = int(not life.is_resumed)
+            self.debts.append(Debt(x.execution_id, x.fence.lease_epoch, attempts, life.has_reserved))
         life.stop(state, closed, due_at)
 
     async def emit(self, x: Subject, count: int) -> None:
@@ -150,8 +150,8 @@ class LimitedActs:
     async def reserve(self, x: Subject, amount: int) -> None:
         reservation_id, result = await self.limits.reserve(self.budget_id, x, tokens=amount)
         self.lives[x.execution_id].has_reserved = True
-        hold = Hold(x.execution_id, x.fence.lease_epoch, amount)
-        assert result == self.budget.reserve(reservation_id, hold)
+        epoch = x.fence.lease_epoch
+        assert result == self.budget.reserve(reservation_id, x.execution_id, epoch, amount, self.now)
         self.reservations.append((reservation_id, x.execution_id))
 
     async def settle(self, amount: int) -> None:
@@ -160,7 +160,7 @@ class LimitedActs:
             return
         reservation_id, who = self.chance.choice(self.reservations)
         result = await self.limits.settle(self.budget_id, self.subjects[who], reservation_id, tokens=amount)
-        assert result == self.budget.settle(reservation_id, amount, who)
+        assert result == self.budget.settle(reservation_id, amount, who, self.now)
 
     # What the engine does.
 
@@ -179,5 +179,5 @@ class LimitedActs:
         debts = await self.driver.probe.debts(self.partition)
         owed = {(who, epoch) for who, epoch, is_spending in debts if is_spending}
         for debt in [each for each in self.debts if (each.who, each.epoch) not in owed]:
-            self.budget.pay(debt)
+            self.budget.pay(debt, self.now)
             self.debts.remove(debt)

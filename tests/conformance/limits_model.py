@@ -1,13 +1,20 @@
-"""A naive idea of limits in memory: one budget, one quota, and lives that emit frames between them."""
+"""Limits in memory: one budget and the lives that spend on it; `core/rules` decides, the model keeps the rows."""
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from flowfabric.core import contracts as c
-from flowfabric.core.ids import ReservationId
+from flowfabric.core.rules import budgets, periods, reservations
+from flowfabric.core.rules.budgets import Spend
+from flowfabric.core.rules.outcome import Changes, Refusal
+from flowfabric.core.rules.periods import Ledger
+from flowfabric.core.rules.reservations import Hold, Settlement
 
+R = TypeVar("R")
+MANY = 10**6
 SOFT, HARD = str(c.EventKind.BUDGET_SOFT_BREACHED), str(c.EventKind.BUDGET_HARD_BREACHED)
 
 
@@ -58,153 +65,94 @@ class Debt:
     who: str
     epoch: int
     attempts: int
+    has_reserved: bool
 
 
-@dataclass
-class Hold:
-    who: str
-    epoch: int
-    amount: int
-
-
-@dataclass
 class Budget:
-    """Tokens, with limits, and attempts, which are only counted. A limit of 0 is none."""
+    """One budget in memory, which `core/rules` decides about: tokens with limits, and attempts, which are counted."""
 
-    hard: int
-    soft: int
-    used: int = 0
-    attempts: int = 0
-    is_breached: bool = False
-    ledgers: dict[str, Counter[str]] = field(default_factory=dict)
-    holds: dict[ReservationId, Hold] = field(default_factory=dict)
-    seen: set[str] = field(default_factory=set)  # keys of reports, and reservations that were settled
-    told: list[tuple[str, str]] = field(default_factory=list)  # what the event log says
-
-    @property
-    def held(self) -> int:
-        return sum(each.amount for each in self.holds.values())
-
-    @property
-    def taken(self) -> int:
-        return self.used + self.held
+    def __init__(self, hard: int, soft: int) -> None:
+        self.row = budgets.Budget(hard={"tokens": hard, "attempts": MANY}, soft={"tokens": soft})
+        self.ledgers: dict[str, Ledger] = {}
+        self.holds: dict[str, dict[str, Hold]] = {}  # by execution
+        self.closed: dict[str, int] = {}  # the last lease epoch of each execution that may hold nothing any more
+        self.seen: set[str] = set()  # keys of reports, and reservations that were settled
+        self.told: list[tuple[str, str]] = []  # the lines of the event log
 
     @property
     def is_open(self) -> bool:
-        return not self.is_breached and self.fits(1)
-
-    def fits(self, amount: int) -> bool:
-        return not self.hard or self.taken + amount <= self.hard
-
-    def is_over(self, amount: int = 0) -> bool:
-        return self.hard > 0 and self.used + amount > self.hard
+        return budgets.obstacle(self.row) is None
 
     @property
-    def is_above_soft(self) -> bool:
-        return 0 < self.soft < self.used
+    def soft_limit(self) -> int:
+        return self.row.soft.get("tokens", 0)
 
-    def tell(self, kind: str) -> None:
-        self.told.append((kind, f"tokens {self.used} of {self.soft if kind == SOFT else self.hard}"))
+    def spent_by(self, who: str) -> Counter[str]:
+        return +Counter(self.ledgers.get(who, Ledger()).spent(self.row))
 
-    def breach(self) -> None:
-        if not self.is_breached:
-            self.is_breached = True
-            self.tell(HARD)
+    def apply(self, changes: Changes) -> None:
+        self.row = changes.apply_to(self.row)
+        self.told += [(line.event, line.outcome) for line in changes.events]
 
-    def reopen(self) -> None:
-        self.is_breached = self.is_over()
-        if self.is_breached:
-            self.tell(HARD)
-
-    def count(self, amount: int, who: str | None, key: str | None) -> bool:
-        """Whether the soft limit was passed by it."""
-        was_above = self.is_above_soft
-        self.used += amount
-        if who:
-            self.ledgers.setdefault(who, Counter()).update(tokens=amount)
-        if key:
+    def take(self, step: Refusal | Spend[R], who: str | None = None, key: str | None = None) -> R:
+        """Write what a rule decided, and answer what its caller is told."""
+        assert not isinstance(step, Refusal), step
+        self.apply(step.changes)
+        if who and step.counted:
+            self.ledgers[who] = self.ledgers.get(who, Ledger()).add(self.row, step.counted)
+        if key and step.counted:
             self.seen.add(key)
-        if self.is_above_soft and not was_above:
-            self.tell(SOFT)
-            return True
-        return False
+        return step.result
 
-    def counted(self, *, is_crossing: bool) -> c.ReportUsageResult:
-        if self.is_above_soft:
-            return c.SoftBreach(
-                dimension="tokens", current_usage=self.used, soft_limit=self.soft, is_crossing=is_crossing
-            )
-        return c.UsageCounted()
+    def report(self, amount: int, who: str | None, key: str | None, now: int) -> c.ReportUsageResult:
+        step = budgets.report(self.row, {"tokens": amount}, now, is_repeated=key in self.seen)
+        return self.take(step, who, key)
 
-    def refused(self, usage: int) -> c.HardBreach:
-        return c.HardBreach(dimension="tokens", current_usage=usage, hard_limit=self.hard)
+    def spend(self, amount: int, who: str | None, key: str | None, now: int) -> c.ReportUsageResult:
+        return self.take(budgets.spend(self.row, {"tokens": amount}, now, is_repeated=key in self.seen), who, key)
 
-    def report(self, amount: int, who: str | None, key: str | None) -> c.ReportUsageResult:
-        """Only if it fits."""
-        if key in self.seen:
-            return c.UsageAlreadyApplied()
-        if not self.fits(amount):
-            if self.is_over(amount):
-                self.breach()
-            return self.refused(self.taken)
-        return self.counted(is_crossing=self.count(amount, who, key))
+    def reserve(self, reservation_id: str, who: str, epoch: int, amount: int, now: int) -> c.ReserveBudgetResult:
+        held, wanted = self.holds.setdefault(who, {}), Hold(epoch, {"tokens": amount})
+        step = reservations.reserve(
+            self.row, held, reservation_id, wanted, now,
+            closed_epoch=self.closed.get(who, -1), is_settled=reservation_id in self.seen,
+        )  # fmt: skip
+        result = self.take(step)
+        if isinstance(result, c.BudgetReserved):
+            held[reservation_id] = wanted
+        return result
 
-    def spend(self, amount: int, who: str | None, key: str | None) -> c.ReportUsageResult:
-        """Whatever the limits."""
-        if key in self.seen:
-            return c.UsageAlreadyApplied()
-        is_crossing = self.count(amount, who, key)
-        if self.is_over():
-            self.breach()
-            return self.refused(self.used)
-        return self.counted(is_crossing=is_crossing)
+    def settle(self, reservation_id: str, amount: int, who: str, now: int) -> c.ReportUsageResult:
+        held = self.holds.get(who, {})
+        step = reservations.settle(
+            self.row, held, reservation_id, {"tokens": amount}, now, is_settled=reservation_id in self.seen
+        )
+        result = self.take(step, who, reservation_id)
+        self.drop(held, step)
+        return result
 
-    def reserve(self, reservation_id: ReservationId, hold: Hold) -> c.ReserveBudgetResult:
-        if self.fits(hold.amount):
-            self.holds[reservation_id] = hold
-            return c.BudgetReserved()
-        if self.is_over(hold.amount):
-            self.breach()
-        if self.is_breached:
-            return self.refused(self.taken)
-        return c.BudgetHeldByOthers(dimension="tokens", current_usage=self.taken, hard_limit=self.hard)
-
-    def settle(self, reservation_id: ReservationId, amount: int, who: str) -> c.ReportUsageResult:
-        if reservation_id not in self.seen:
-            self.holds.pop(reservation_id, None)
-        return self.spend(amount, who, reservation_id)
+    @staticmethod
+    def drop(held: dict[str, Hold], step: Refusal | Settlement) -> None:
+        assert isinstance(step, Settlement)
+        for each in step.dropped:
+            del held[each]
 
     def give_back(self, who: str) -> c.ReleaseBudgetResult:
-        spent = self.ledgers.pop(who, None)
-        if not spent:
-            return c.NothingToRelease()
-        self.used -= spent["tokens"]
-        self.attempts -= spent["attempts"]
-        if self.is_breached and spent["tokens"]:
-            self.reopen()
-        return c.BudgetReleased()
+        result = self.take(budgets.release(self.row, self.spent_by(who)))
+        self.ledgers.pop(who, None)
+        return result
 
-    def reset(self) -> None:
-        self.used = self.attempts = 0
-        self.ledgers.clear()
-        self.is_breached = False
+    def reset(self, now: int) -> None:
+        self.apply(periods.reset(self.row, now))
 
-    def limit(self, hard: int, soft: int) -> c.BudgetLimitsSet:
-        was_above, before = self.is_above_soft, self.hard
-        self.hard, self.soft = hard, soft
-        if self.is_above_soft and not was_above:
-            self.tell(SOFT)
-        if self.is_breached and before and (not hard or hard > before):
-            self.reopen()
-        if self.is_over():
-            self.breach()
-        return c.BudgetLimitsSet(is_open=self.is_open)
+    def limit(self, hard: int, soft: int, now: int) -> c.BudgetLimitsSet:
+        return self.take(budgets.set_limits(self.row, [budgets.Limit("tokens", hard, soft)], now))
 
-    def pay(self, debt: Debt) -> None:
-        """What a lease has left open returns, and its attempt is counted."""
-        left = [each for each, hold in self.holds.items() if hold.who == debt.who and hold.epoch <= debt.epoch]
-        for reservation_id in left:
-            del self.holds[reservation_id]
-        if debt.attempts:
-            self.attempts += 1
-            self.ledgers.setdefault(debt.who, Counter()).update(attempts=1)
+    def pay(self, debt: Debt, now: int) -> None:
+        """The holds that a lease has left open return, and its attempt is counted."""
+        held = self.holds.get(debt.who, {})
+        step = reservations.end_stretch(self.row, held, debt.epoch, {"attempts": debt.attempts}, now)
+        if debt.has_reserved:
+            self.closed[debt.who] = max(debt.epoch, self.closed.get(debt.who, -1))
+        self.take(step, debt.who)
+        self.drop(held, step)

@@ -1,4 +1,4 @@
-"""What happens as time passes: lost leases, delays, time-outs, deadlines, retention, repairs, wake-ups."""
+"""The engine: expired leases, delays, timeouts, deadlines, retention, index repair and wakeups."""
 
 from flowfabric.engine.backoff import SetAsideItem
 from flowfabric.engine.service import ServiceStatus

@@ -1,4 +1,4 @@
-"""What failed is left alone for a while, the longer the more often it failed, so that it cannot hold up the rest."""
+"""Exponential backoff for failed items, so that they cannot delay the rest."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 
 from flowfabric.errors import FlowFabricError, Unavailable
 
-# A store that cannot be reached is nobody's fault and may be back any moment.
+# An unreachable store may be back at any moment.
 _MOST_WHILE_UNAVAILABLE_MS = 2_000
 _SHOWN = 100
 
@@ -21,17 +21,17 @@ class Backoff:
     most_ms: int
 
     def after(self, failures: int, error: BaseException | None = None) -> int:
-        """How long to wait after so many failures in a row, the last of which was `error`."""
+        """The wait after this many consecutive failures, the last of which was `error`."""
         doubled = self.first_ms << min(max(failures - 1, 0), 32)
         most = min(self.most_ms, _MOST_WHILE_UNAVAILABLE_MS) if isinstance(error, Unavailable) else self.most_ms
         return min(doubled, most)
 
 
 class SetAsideItem(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that is left alone for now."""
+    """An item that is not retried for now."""
 
     what: str
-    failures: int  # in a row
+    failures: int  # consecutive
     retry_in_ms: int
     error: str
 
@@ -44,7 +44,7 @@ class _Failure:
 
 
 class SetAside:
-    """What failed, and until when it is left alone. There is at most one entry for each partition."""
+    """Failed items and the time of their next retry; at most one entry per partition."""
 
     def __init__(self, backoff: Backoff) -> None:
         self._backoff = backoff
@@ -57,12 +57,12 @@ class SetAside:
         return self.until_ms(what) > now_ms
 
     def until_ms(self, what: str) -> float:
-        """When it may be tried again; any time, unless it failed."""
+        """When the item may be retried; 0 if it did not fail."""
         failure = self._failures.get(what)
         return failure.until_ms if failure else 0.0
 
     def failed(self, what: str, error: BaseException, now_ms: float) -> int:
-        """Note one more failure; for how long it is left alone."""
+        """Record a failure; return the wait before the next retry."""
         count = self._failures[what].count + 1 if what in self._failures else 1
         wait = self._backoff.after(count, error)
         self._failures[what] = _Failure(count, now_ms + wait, described(error))
@@ -72,12 +72,12 @@ class SetAside:
         self._failures.pop(what, None)
 
     def keep_only(self, those: frozenset[str]) -> None:
-        """Forget what is somebody else's now."""
+        """Drop items that another replica owns now."""
         for what in self._failures.keys() - those:
             del self._failures[what]
 
     def shown(self, now_ms: float) -> tuple[SetAsideItem, ...]:
-        """The worst first."""
+        """The items with most failures first."""
         worst = sorted(self._failures.items(), key=lambda item: (-item[1].count, item[0]))[:_SHOWN]
         return tuple(
             SetAsideItem(
@@ -91,5 +91,5 @@ class SetAside:
 
 
 def described(error: BaseException) -> str:
-    """An error as one line for people; ours name themselves."""
+    """An error as one line; errors of other libraries are prefixed with their class."""
     return str(error) if isinstance(error, FlowFabricError) else f"{type(error).__name__}: {error}"

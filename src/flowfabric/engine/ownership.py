@@ -1,4 +1,4 @@
-"""What one engine knows of the store's partitions: which are in use, who else lives, which are its own."""
+"""The partitions in use, the live replicas, and the partitions that this engine owns."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from flowfabric.engine.shares import owner, share_of
 
 
 class Territory:
-    """The share of one replica. Until it hears of others it is alone; a share too large for a moment does no harm."""
+    """The share of one replica. Until it learns of others it owns everything; too large a share does no harm."""
 
     def __init__(self, replica_id: str) -> None:
         self.replica_id = replica_id
@@ -19,11 +19,11 @@ class Territory:
         self._watchers: list[Callable[[], None]] = []
 
     def watch(self, changed: Callable[[], None]) -> None:
-        """Be told when other partitions are this replica's."""
+        """Call `changed` when the set of owned partitions changes."""
         self._watchers.append(changed)
 
     def hear(self, replicas: Collection[str]) -> bool:
-        """Take note of who lives; whether that is new."""
+        """Record the live replicas; return whether they changed."""
         living = tuple(sorted(replicas))
         if self.replicas == living:
             return False
@@ -32,18 +32,18 @@ class Territory:
         return True
 
     def find(self, partitions: Sequence[Partition]) -> None:
-        """Take note of the partitions in use."""
+        """Record the partitions in use."""
         if self.in_use != tuple(partitions):
             self.in_use = tuple(partitions)
             self._divide()
 
     def add(self, partition: Partition) -> None:
-        """Take note of one that came into use."""
+        """Record a partition that came into use."""
         if partition not in self.in_use:
             self.find((*self.in_use, partition))
 
     def has_duty(self, name: str) -> bool:
-        """Whether this replica does what only one does, for the whole store."""
+        """Whether this replica runs a service that only one replica runs for the whole store."""
         return owner(f"duty:{name}", self.replicas) == self.replica_id
 
     def _divide(self) -> None:

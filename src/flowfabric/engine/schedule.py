@@ -1,4 +1,4 @@
-"""When to look at each partition again: often where something happens, seldom where it is quiet, and when it is due."""
+"""When to check each partition again: often while it is busy, rarely while it is quiet, and when work is due."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from flowfabric.core.partition import Partition
 
 
 class Found(NamedTuple):
-    """What a look at a partition brought."""
+    """The result of checking a partition."""
 
     items: int
-    is_busy: bool  # there may soon be more
-    due_in_ms: float | None = None  # when there surely is, if that is known
+    is_busy: bool  # more work is likely soon
+    due_in_ms: float | None = None  # when the next work is due, if known
 
 
 @dataclass(slots=True)
@@ -30,7 +30,7 @@ class _Look:
 
 
 class Looks:
-    """Each partition has the next look of its own; the pauses double from `quick_ms` to `slow_ms` while it is quiet."""
+    """The next check of each partition; the interval doubles from `quick_ms` to `slow_ms` while it is quiet."""
 
     def __init__(self, quick_ms: float, slow_ms: float) -> None:
         self._quick_ms = quick_ms
@@ -38,7 +38,7 @@ class Looks:
         self._looks: dict[Partition, _Look] = {}
 
     def near(self, partitions: Iterable[Partition], now_ms: float) -> list[Partition]:
-        """Those to look at now, or so soon that they can as well come along. The others' looks are forgotten."""
+        """The partitions to check now, or so soon that they can join this run. Drop the schedules of all others."""
         self._looks = {partition: self._look(partition) for partition in partitions}
         return [
             partition
@@ -47,23 +47,23 @@ class Looks:
         ]
 
     def at_ms(self, partition: Partition) -> float:
-        """When it is looked at next; at once, if it never was."""
+        """When the partition is checked next; a new partition is due at once."""
         return self._look(partition).at_ms
 
     def plan(self, partition: Partition, found: Found, now_ms: float) -> None:
-        """Note a look at the partition, and when the next one is."""
+        """Record a check of the partition and schedule the next one."""
         look = self._look(partition)
         look.every_ms = self._quick_ms if found.is_busy else min(look.every_ms * 2, self._slow_ms)
         look.last_at_ms, look.regular_at_ms = now_ms, now_ms + look.every_ms
         look.due_at_ms = look.regular_at_ms if found.due_in_ms is None else now_ms + found.due_in_ms
 
     def hear(self, partition: Partition) -> None:
-        """Something happened there: look soon, though not more often than where things happen anyway."""
+        """The partition has changed: check it soon, but not more often than a busy partition."""
         look = self._look(partition)
         look.regular_at_ms = min(look.regular_at_ms, look.last_at_ms + self._quick_ms)
 
     def expect(self, partition: Partition, at_ms: float) -> None:
-        """There is something to do then, or before."""
+        """Work is due at that time, or earlier."""
         look = self._look(partition)
         look.due_at_ms = min(look.due_at_ms, at_ms)
 

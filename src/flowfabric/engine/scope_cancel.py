@@ -1,4 +1,4 @@
-"""Cancelling the executions of a budget's scope, a bounded number at a time."""
+"""Cancel the executions of a budget's scope, page by page."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ _CANCELLING: Final = (c.OnHardLimit.CANCEL_PENDING, c.OnHardLimit.CANCEL_ALL)
 
 @dataclass
 class _Walk:
-    """How far it is: the states that are left, and where in the first of them."""
+    """Progress: the states that are left, and the cursor in the first of them."""
 
     states: list[PublicState]
     cursor: str | None = None
 
 
 class ScopeCancel:
-    """A walk that took too long goes on where it stood."""
+    """Cancels a scope; a walk that exceeds its deadline continues in the next call."""
 
     def __init__(self, around: Surroundings) -> None:
         self._around = around
         self._walks: dict[BudgetId, _Walk] = {}
 
     async def cancel(self, budget: c.BudgetStatus, deadline_ms: float) -> bool:
-        """Do what the budget says about those of the scope it was made for; whether that is done."""
+        """Apply the budget's policy to the executions of its scope; return whether that is finished."""
         if budget.on_hard_limit not in _CANCELLING or not budget.scope_type:
             return True
         pending_only = budget.on_hard_limit == c.OnHardLimit.CANCEL_PENDING
@@ -56,7 +56,7 @@ class ScopeCancel:
     async def _cancel_flow(self, budget: c.BudgetStatus, pending_only: bool) -> None:
         policy = c.CancellationPolicy.CANCEL_PENDING if pending_only else c.CancellationPolicy.CANCEL_ALL
         args = c.CancelFlowArgs(flow_id=FlowId(budget.scope_id), reason=_reason(budget), cancellation_policy=policy)
-        with suppress(Conflict, NotFound):  # it has ended
+        with suppress(Conflict, NotFound):  # it has already ended
             await self._around.backend.cancel_flow(args)
 
     async def _walk(self, budget: c.BudgetStatus, pending_only: bool, deadline_ms: float) -> bool:
@@ -88,7 +88,7 @@ class ScopeCancel:
 
     async def _cancel(self, execution_id: ExecutionId, pending_only: bool, reason: str) -> None:
         backend = self._around.backend
-        with suppress(Conflict, NotFound):  # it has ended meanwhile
+        with suppress(Conflict, NotFound):  # it has already ended
             if pending_only:
                 state = (await backend.explain_execution(execution_id)).state_vector
                 if state.attempt_state not in _NOT_STARTED:

@@ -1,4 +1,4 @@
-"""One duty of an engine: done again and again, measured, and never in the way of another."""
+"""A service: one periodic job of the engine, measured and isolated from the other services."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What all services of one engine share."""
+    """The objects that all services of one engine share."""
 
     backend: EngineBackend
     settings: EngineSettings
@@ -35,10 +35,10 @@ class Surroundings:
 
 
 class ServiceStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """How a service does.
+    """The state of a service.
 
-    `lag_ms` is how late the work was. For due work: how long the oldest item of the last run that did something had
-    been due. For the others: how long ago their last full pass ended. None before there was any.
+    `lag_ms` is how late the service is. For due work: how long the oldest item of the last non-empty run had been due.
+    For the other services: the time since the last full pass. None before the first one.
     """
 
     name: str
@@ -48,16 +48,16 @@ class ServiceStatus(msgspec.Struct, frozen=True, kw_only=True):
     last_error: str | None
     duration_ms: float  # of the last run
     lag_ms: float | None
-    cursor: str | None  # where the next run goes on, in services that need several for a pass
+    cursor: str | None  # where the next run continues, in services that need several runs for a pass
     restarts: int
     set_aside: int
-    set_aside_items: tuple[SetAsideItem, ...]  # the worst of them
+    set_aside_items: tuple[SetAsideItem, ...]  # those with most failures
 
 
 class Service(ABC):
-    """A duty with its interval and its facts.
+    """A periodic job with its interval and statistics.
 
-    A run that the store fails is counted and tried again later; any other error is a bug, and the supervisor's.
+    A run that fails on a store error is counted and retried. Any other error is a bug; the supervisor handles it.
     """
 
     name: ClassVar[str]
@@ -70,22 +70,22 @@ class Service(ABC):
         self.runs = self.items = self.errors = self.restarts = 0
         self.last_error: str | None = None
         self.duration_ms = 0.0
-        self.passed_at_ms: float | None = None  # the end of the last full pass
+        self.passed_at_ms: float | None = None  # when the last full pass ended
         self._woken = asyncio.Event()
         self._stopped = False
         self._failed: BaseException | None = None  # in the last run
-        self._failures = 0  # runs in a row
+        self._failures = 0  # consecutive failed runs
 
     @abstractmethod
     async def run_once(self) -> int:
-        """Do all there is to do now, within the time budget; how many items were done."""
+        """Do all current work within the time budget; return the number of items done."""
 
     async def run_next(self) -> int:
-        """What the loop does each time; a service that knows when to look where does less than all."""
+        """One turn of the loop; a service with a schedule visits only the partitions that are due."""
         return await self.run_once()
 
     def next_in_ms(self) -> float:
-        """How long until the next run; replicas that started together drift apart."""
+        """Time until the next run, with jitter, so that replicas that started together drift apart."""
         spread = self.around.settings.jitter_pct / 100
         return self.interval_ms * random.uniform(1 - spread, 1 + spread)  # noqa: S311 - not a secret
 
@@ -99,7 +99,7 @@ class Service(ABC):
         return self.around.timer.now_ms()
 
     def deadline_ms(self) -> float:
-        """When a run that starts now must end."""
+        """When the time budget of a run that starts now is used up."""
         return self.now_ms() + self.around.settings.budget_ms
 
     async def run(self) -> None:
@@ -108,12 +108,12 @@ class Service(ABC):
             self._woken.clear()
             await self.turn(self.run_next)
             if self._failures:
-                self._woken.clear()  # a failure has its pause, whatever was heard meanwhile
+                self._woken.clear()  # wait out the backoff, even if a wakeup came meanwhile
             if not self._stopped:
                 await self.around.timer.wait(self._woken, self._pause_ms())
 
     async def turn(self, work: Callable[[], Awaitable[int]]) -> int:
-        """One run with its facts. What the store refuses or cannot do is a fact, too."""
+        """Run once and record statistics. Store errors are recorded, not raised."""
         started, items = self.now_ms(), 0
         try:
             items = await work()
@@ -122,7 +122,7 @@ class Service(ABC):
             self._failed, self._failures = error, self._failures + 1
             self.note_error(error)
             if self._failures == 1:
-                _logger.warning("%s failed and is tried again: %s", self.name, described(error))
+                _logger.warning("%s failed; retrying: %s", self.name, described(error))
         self.runs += 1
         self.items += items
         self.duration_ms = self.now_ms() - started
@@ -133,23 +133,23 @@ class Service(ABC):
         self.last_error = described(error)
 
     def leave_alone(self, what: str, error: BaseException) -> None:
-        """Set something aside that failed; the log has its first failure, the status all of them."""
+        """Set a failed item aside. The log has the first failure, the status all of them."""
         wait = self.set_aside.failed(what, error, self.now_ms())
         self.note_error(error)
         if wait == self.backoff.first_ms and not isinstance(error, Unavailable):
-            _logger.warning("%s: %s is left alone for %d ms: %s", self.name, what, wait, described(error))
+            _logger.warning("%s: %s failed; set aside for %d ms: %s", self.name, what, wait, described(error))
 
     def wake(self) -> None:
         """Run again now."""
         self._woken.set()
 
     def stop(self) -> None:
-        """End after the present run."""
+        """Stop after the current run."""
         self._stopped = True
         self.wake()
 
-    async def close(self) -> None:  # noqa: B027 - most leave nothing behind
-        """Let go of whatever a run has left behind."""
+    async def close(self) -> None:  # noqa: B027 - most services hold nothing
+        """Release what unfinished runs hold."""
 
     def status(self) -> ServiceStatus:
         return ServiceStatus(

@@ -1,4 +1,4 @@
-"""How an engine works: how often it looks, how much it does at once, what it deletes, how it gives way."""
+"""Engine settings: intervals, batch sizes, retention and backoff."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _MAY_BE_NONE: Final = frozenset({"retain_ms", "keep_last"})
 
 @dataclass(frozen=True, slots=True)
 class EngineSettings:
-    """What an engine is told; docs/reference/engine.md explains each. Times are milliseconds."""
+    """Engine settings; docs/reference/engine.md explains each. Times are in milliseconds."""
 
     share_ttl_ms: int = 3_000
     look_ms: int = 2_000
@@ -67,7 +67,7 @@ class EngineSettings:
         self._check_order("quick_look_ms", "look_ms")
         self._check_order("set_aside_ms", "set_aside_most_ms")
         if self.retain_ms is not None and self.keep_last is not None:
-            raise InvalidInput("keep_last", self.keep_last, "must not be given together with retain_ms")
+            raise InvalidInput("keep_last", self.keep_last, "must not be combined with retain_ms")
 
     def _check_order(self, lower: str, upper: str) -> None:
         value, most = getattr(self, lower), getattr(self, upper)

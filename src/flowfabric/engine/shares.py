@@ -1,7 +1,7 @@
-"""Who does what, when several engines share a store.
+"""How several engines divide the work of a store.
 
-Rendezvous hashing: each replica has a weight for each piece of work, and the heaviest has it. All who know the same
-replicas come to the same answer without talking, and when one leaves, only what it had moves.
+Rendezvous hashing: each replica has a weight for each piece of work, and the heaviest one owns it. Replicas that know
+the same members agree without communication, and when one leaves, only its own work moves.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from hashlib import blake2b
 
 
 def owner(work: str, replicas: Collection[str]) -> str | None:
-    """The replica that has this piece of work; None when there is no replica."""
+    """The replica that owns this piece of work; None when there is no replica."""
     return max(replicas, key=lambda replica: (_weight(work, replica), replica), default=None)
 
 
 def share_of(replica: str, works: Iterable[str], replicas: Collection[str]) -> frozenset[str]:
-    """Everything of `works` that this replica has."""
+    """The items of `works` that this replica owns."""
     return frozenset(work for work in works if owner(work, replicas) == replica)
 
 
 def _weight(work: str, replica: str) -> int:
-    """Spread evenly, and the same in every process, which Python's own hash is not."""
+    """Evenly spread and equal in every process, unlike Python's own hash."""
     return int.from_bytes(blake2b(f"{replica}\0{work}".encode(), digest_size=8).digest())

@@ -1,4 +1,4 @@
-"""A bound on heavy calls at once, so that an engine with much to do does not keep everybody else waiting."""
+"""Limit concurrent heavy calls, so that a busy engine does not slow down other clients of the store."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-# A call that takes longer is not busy but stuck, on a server that is gone, and must not keep the others waiting.
+# A slower call hangs on a server that is gone. Free its slot, so that other calls go on.
 _PATIENCE_S = 0.25
 
 
 class Slots:
-    """So many calls at once; those who wait take turns."""
+    """A fixed number of concurrent calls; waiting calls take turns."""
 
     def __init__(self, count: int) -> None:
         self._free = asyncio.Semaphore(count)
 
     @asynccontextmanager
     async def one(self) -> AsyncIterator[None]:
-        """Hold a slot, for as long as the body runs but not for ever."""
+        """Hold a slot while the body runs, at most for `_PATIENCE_S`."""
         await self._free.acquire()
         given_back = False
 

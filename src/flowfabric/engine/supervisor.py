@@ -1,4 +1,4 @@
-"""The engine: all services side by side, started again when they crash, stopped in order."""
+"""The engine: run all services concurrently, restart the ones that crash, stop in order."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _RESTART = Backoff(100, 10_000)
 
 
 class EngineStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """A moment of an engine."""
+    """A snapshot of an engine."""
 
     replica_id: str
     replicas: tuple[str, ...]
@@ -54,11 +54,11 @@ class EngineStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Engine:
-    """Makes happen what time brings, in one replica's share of a store. `async with Engine(backend): ...`
+    """Applies expired leases, delays and timeouts in one replica's share of a store. `async with Engine(backend): ...`
 
-    Any number of engines may run on a store: they divide the partitions among them, and when one dies the others take
-    its share over. The backend stays the caller's. `on_budget_notice` is called when a limit of a budget was passed, at
-    least once for each time.
+    Any number of engines may run on a store. They divide the partitions among themselves, and when one dies the others
+    take over its share. The caller keeps and closes the backend. `on_budget_notice` is called at least once for each
+    budget limit that is passed.
     """
 
     def __init__(
@@ -109,13 +109,13 @@ class Engine:
         await self.stop()
 
     def start(self) -> None:
-        """Start every service. An engine lives once."""
+        """Start every service. An engine can be started once."""
         if self._tasks or self._stopped.is_set():
-            raise RuntimeError("this engine was started before; make another one")
+            raise RuntimeError("this engine was already started; create a new Engine")
         self._tasks = [asyncio.create_task(self._keep_running(service)) for service in self.services]
 
     async def stop(self) -> None:
-        """Let the present runs end within the grace, and give the share up, so that others take it over at once."""
+        """Let current runs end within the grace period, then release the share, so that other engines take over."""
         self._stopped.set()
         for service in self.services:
             service.stop()
@@ -126,7 +126,7 @@ class Engine:
             await self._end([asyncio.create_task(self._leave())])
 
     async def _end(self, tasks: list[asyncio.Task[None]]) -> None:
-        """Wait for them within the grace, and no longer."""
+        """Wait for the tasks within the grace period, then cancel them."""
         try:
             await self._around.timer.wait_for_all(tasks, self._around.settings.stop_grace_ms)
         finally:
@@ -135,11 +135,11 @@ class Engine:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def run_once(self) -> dict[str, int]:
-        """Every service once, in their order, and how much each did: for tests that hold the clock."""
+        """Run every service once, in order, and return the items done by each: for tests with a manual clock."""
         return {service.name: await service.turn(service.run_once) for service in self.services}
 
     def hear(self, partition: Partition) -> None:
-        """Tell the engine that something happened in a partition, so that it looks there sooner."""
+        """Tell the engine that a partition has changed, so that it checks the partition sooner."""
         self._around.territory.add(partition)
         self._due_work.hear(partition)
 
@@ -155,7 +155,7 @@ class Engine:
         )
 
     async def _keep_running(self, service: Service) -> None:
-        """Start a service again when it crashes, the later the more often it does so without a run in between."""
+        """Restart a service that crashes, with a backoff that grows until a run succeeds."""
         crashes, runs = 0, -1
         while not self._stopped.is_set():
             try:
@@ -166,16 +166,16 @@ class Engine:
                 service.restarts += 1
                 service.note_error(error)
                 wait = _RESTART.after(crashes)
-                _logger.exception("%s crashed and starts again in %d ms: %s", service.name, wait, described(error))
+                _logger.exception("%s crashed; restarting in %d ms: %s", service.name, wait, described(error))
                 await self._around.timer.wait(self._stopped, wait)
 
     async def _leave(self) -> None:
         try:
             await self._share.leave()
         except FlowFabricError as error:
-            _logger.warning("the share was not given up and runs out by itself: %s", error)
+            _logger.warning("could not release the engine share; it expires by itself: %s", error)
 
 
 def _fresh_id() -> str:
-    """Unique, and tells an operator where to look."""
+    """A unique id that shows the host and process."""
     return f"{socket.gethostname()[:64]}:{os.getpid()}:{uuid4().hex[:12]}"

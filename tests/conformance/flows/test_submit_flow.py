@@ -107,7 +107,7 @@ async def test_a_graph_whose_commit_never_comes_is_given_up(driver: Driver) -> N
 
 async def test_a_commit_comes_alone(driver: Driver) -> None:
     graph = await Graph(driver).submit("a", commit=False)
-    with pytest.raises(InvalidInput, match="must come alone"):
+    with pytest.raises(InvalidInput, match="must be sent alone"):
         await graph.grow("a>b", old="a", commit=True)
 
 
@@ -131,7 +131,7 @@ async def test_a_graph_that_cannot_run_is_refused_before_it_is_sent(driver: Driv
 
 
 async def test_a_quorum_of_more_than_there_are_is_refused(driver: Driver) -> None:
-    with pytest.raises(InvalidInput, match="at most the 1 edges"):
+    with pytest.raises(InvalidInput, match="at most 1, the number of edges"):
         Graph(driver).args("a>z", {"z": c.QuorumOfEdges(k=2)})
 
 

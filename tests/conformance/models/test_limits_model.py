@@ -87,12 +87,12 @@ class LimitedLives(LimitedActs):
             result = await self.backend.report_usage_and_check(args)
         else:
             result = await self.limits.report(self.budget_id, dedup, tokens=amount)
-        assert result == self.budget.report(amount, x and x.execution_id, dedup)
+        assert result == self.budget.report(amount, x and x.execution_id, dedup, self.now)
 
     async def record_spend(self) -> None:
         x, amount, dedup = self.chance.choice([None, self.pick(*LIVE)]), self.amount, self.dedup
         result = await self.limits.spend(self.budget_id, x, dedup, tokens=amount)
-        assert result == self.budget.spend(amount, x and x.execution_id, dedup)
+        assert result == self.budget.spend(amount, x and x.execution_id, dedup, self.now)
 
     async def reserve_some(self) -> None:
         if x := self.pick("running"):
@@ -107,13 +107,13 @@ class LimitedLives(LimitedActs):
 
     async def reset_budget(self) -> None:
         await self.limits.reset(self.budget_id)
-        self.budget.reset()
+        self.budget.reset(self.now)
 
     async def set_budget_limits(self) -> None:
         hard = self.chance.choice([0, self.chance.randint(1, 200)])
         soft = self.chance.randint(0, hard or 150)
         result = await self.limits.limits(self.budget_id, {"tokens": hard}, {"tokens": soft})
-        assert result == self.budget.limit(hard, soft)
+        assert result == self.budget.limit(hard, soft, self.now)
 
     async def set_quota_limits(self) -> None:
         self.cap = self.chance.randint(1, 4)
@@ -185,16 +185,19 @@ class LimitedLives(LimitedActs):
         """The totals and every ledger are the sums of what was accepted, and every passed limit was told once."""
         await self.pay_what_was_paid()
         status = await self.limits.status(self.budget_id)
-        assert +Counter(status.usage) == +Counter(tokens=self.budget.used, attempts=self.budget.attempts)
-        assert status.reserved == +Counter(tokens=self.budget.held)
-        assert (status.breached_at is not None) == self.budget.is_breached
+        row = self.budget.row
+        assert +Counter(status.usage) == +Counter(row.used)
+        assert status.reserved == row.held
+        assert (status.hard_limits, status.soft_limits) == (row.hard, row.soft)
+        for name in ("breached_at", "last_breach_at", "last_breach_dim", "breach_count", "soft_breach_count"):
+            assert getattr(status, name) == getattr(row, name), name
+        assert (status.reset_count, status.last_reset_at) == (row.period, row.last_reset_at)
         for each in ids:
             ledger = await self.backend.get_budget_ledger(self.budget_id, each)
-            assert ledger == +self.budget.ledgers.get(each, Counter())
+            assert ledger == self.budget.spent_by(each)
         args = c.ReadEventsArgs(events=(SOFT, HARD), partition=self.limits.partition(self.budget_id), limit=1_000)
         page = await self.backend.read_events(args)
         assert [(each.event, each.outcome) for each in page.events] == self.budget.told
-        assert status.soft_breach_count == [kind for kind, _ in self.budget.told].count(SOFT)
 
     async def compare_slots(self) -> None:
         """Slots are had by those that run, and by those whose end was not brought to the quota yet."""

@@ -522,7 +522,7 @@ async def test_lists_counts_and_events_take_the_words_of_the_client(fabric: Fabr
 async def test_options_that_contradict_each_other_send_nothing(fabric: Fabric) -> None:
     bouncing = research.with_options(on_duplicate="debounce", idempotency_key="k")
     for submission in (fabric.submit(bouncing, "x"), fabric.submit_many([research.call("a"), bouncing.call("b")])):
-        with pytest.raises(InvalidInput, match="delay_ms: must be given with on_duplicate debounce"):
+        with pytest.raises(InvalidInput, match="delay_ms: must be set with on_duplicate debounce"):
             await submission
     assert await fabric.counts() == []
 

@@ -40,7 +40,7 @@ def test_settings_that_contradict_each_other_are_refused() -> None:
         EngineSettings(look_ms=100, quick_look_ms=101)
     with pytest.raises(InvalidInput, match="set_aside_ms: must be at most set_aside_most_ms, which is 10"):
         EngineSettings(set_aside_ms=11, set_aside_most_ms=10)
-    with pytest.raises(InvalidInput, match="keep_last: must not be given together with retain_ms"):
+    with pytest.raises(InvalidInput, match="keep_last: must not be combined with retain_ms"):
         EngineSettings(retain_ms=1, keep_last=1)
 
 

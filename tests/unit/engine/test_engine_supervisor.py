@@ -171,9 +171,9 @@ async def test_stopping_does_not_depend_on_the_store(trouble: str) -> None:
 async def test_an_engine_lives_once() -> None:
     machine = Machine()
     async with machine.running() as engine:
-        with pytest.raises(RuntimeError, match="make another one"):
+        with pytest.raises(RuntimeError, match="create a new Engine"):
             engine.start()
-    with pytest.raises(RuntimeError, match="make another one"):
+    with pytest.raises(RuntimeError, match="create a new Engine"):
         engine.start()
 
 

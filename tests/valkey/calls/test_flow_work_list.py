@@ -27,7 +27,7 @@ def library_with_a_tiny_budget() -> Bundle:
 async def test_the_work_list_leads_to_the_same_end(tmp_path: Path, seed: int) -> None:
     """On a server of its own, whose library is not the one that other tests use."""
     backend = await ValkeyBackend.open(Settings(url=f"embedded://{tmp_path}"), library_with_a_tiny_budget())
-    player = Player(Driver(await probe_of(backend)), seed)
+    player = Player(Driver(await probe_of(backend)), seed, budget=2)
     await player.submit()
     for _ in range(100):
         await player.step()

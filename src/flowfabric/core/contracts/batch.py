@@ -63,9 +63,9 @@ class ClaimExecutionsArgs(Checked, frozen=True, kw_only=True):
     lease_ttl_ms: LeaseTtlMs
     count: BatchCount = 1
     worker_capabilities: Capabilities = ()
-    attempt_timeout_ms: DurationMs | None = None  # None and 0: what the policy says
+    attempt_timeout_ms: DurationMs | None = None  # None or 0: the policy's value
     execution_ids: ExecutionIds = ()  # when given, these and no others
-    park: BatchCount | None = None  # where there is no work, wait for so many: see ParkedClaim
+    park: BatchCount | None = None  # without work, wait for this many: see ParkedClaim
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -79,29 +79,29 @@ class ClaimExecutionsArgs(Checked, frozen=True, kw_only=True):
 
 
 class Resumption(msgspec.Struct, frozen=True):
-    """What a resumed handler looks for first: how many steps are recorded, and how its latest wait ended."""
+    """The number of recorded steps and the end of the latest wait, for a resumed handler."""
 
     step_count: int
     latest: ListResumeSignalsPage
 
 
 class ClaimedWork(msgspec.Struct, frozen=True, kw_only=True):
-    """A lease that was given and what is needed to run its attempt, without another round trip.
+    """A lease and everything needed to run its attempt, without another round trip.
 
-    A worker needs nothing else; `claim` is the same as the single calls answer it, made when somebody asks.
+    `claim` is the result of the single-call API, built on demand.
     """
 
     execution_id: ExecutionId
     fence: LeaseFence
     attempt_index: int
-    attempt_type: AttemptType | None  # None: an interrupted attempt goes on
+    attempt_type: AttemptType | None  # None: an interrupted attempt continues
     lease_expires_at: int
     handles: HandleWriter
     execution_kind: str
     input_payload: bytes
     payload_encoding: str | None = None
-    resumption: Resumption | None = None  # of an attempt that goes on, unless it is too much to be told with a claim
-    inputs: Sequence[ExecutionInput] = ()  # what a member of a flow is given of its upstreams
+    resumption: Resumption | None = None  # of a continued attempt, unless it is too large for a claim
+    inputs: Sequence[ExecutionInput] = ()  # the upstream results of a flow member
 
     @property
     def claim(self) -> ClaimedExecution | ClaimedResumedExecution:
@@ -130,19 +130,19 @@ ClaimOutcome: TypeAlias = ClaimedWork | FlowFabricError
 
 
 class ParkedClaim(Protocol):
-    """A claim that found no work and waits for some. Whoever adds work makes it; the answer comes to the listener."""
+    """A claim that found no work and waits. The call that adds work completes it; the listener gets the result."""
 
     @property
     def key(self) -> str:
-        """By which a listener tells one from another."""
+        """The id of this claim for listeners."""
         ...
 
     def read(self, message: bytes) -> list[ClaimedWork]:
-        """What came for it. It waits no more."""
+        """The claimed work; the claim is done."""
         ...
 
     async def recall(self) -> list[ClaimedWork]:
-        """Wait no more: what it was given, whether it has come or not."""
+        """Stop waiting and return what was claimed, even if the result was not received yet."""
         ...
 
 
@@ -159,29 +159,29 @@ class FinishExecutionsArgs(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if self.claim is not None and self.claim.execution_ids:
-            problem = "must be left out: what is claimed here is the next work; claim_executions takes named ones"
+            problem = "must be empty: this call claims the next work; use claim_executions for named executions"
             raise InvalidInput("claim.execution_ids", len(self.claim.execution_ids), problem)
 
 
 class FinishExecutionsResult(msgspec.Struct, kw_only=True):
-    """One outcome for each ending and each renewal, in order, and what was claimed."""
+    """One outcome for each ending and each renewal, in order, and the claimed work."""
 
     finished: list[FinishOutcome]
     renewed: list[RenewOutcome]
     claimed: list[ClaimedWork]
     parked: ParkedClaim | None = None  # the claim waits
-    limited: bool = False  # limits had a say: what ends here leaves slots that others wait for
+    limited: bool = False  # limits are in use: endings here free slots that other executions wait for
 
 
 class RunDueWorkArgs(Checked, frozen=True, kw_only=True):
-    """Do what is due in one partition, up to `limit` of each kind."""
+    """Run the due work of one partition, up to `limit` items of each kind."""
 
     partition: Partition
     limit: BatchCount = 100
 
 
 class DueWork(msgspec.Struct, frozen=True, kw_only=True):
-    """What was done; `more` says that something may be left."""
+    """What was done; `more`: there may be more due work."""
 
     requeued: int
     promoted: int
@@ -189,15 +189,15 @@ class DueWork(msgspec.Struct, frozen=True, kw_only=True):
     expired: int
     failed: int
     more: bool
-    woken: int = 0  # by the time-out of their suspension
+    woken: int = 0  # resumed by the timeout of their suspension
     escalated: int = 0
     suspensions_ended: int = 0  # with their execution: failed, cancelled or expired
-    waitpoints_closed: int = 0  # pending ones that nobody came to wait at
-    flow_work: int = 0  # what flows had left for later
+    waitpoints_closed: int = 0  # expired pending waitpoints
+    flow_work: int = 0  # deferred tasks of flows
 
     @property
     def items(self) -> int:
-        """How much that is."""
+        """The total number of items."""
         return (
             self.requeued
             + self.promoted

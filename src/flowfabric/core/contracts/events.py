@@ -16,12 +16,12 @@ from flowfabric.errors import InvalidInput
 
 # A place in each of up to 65,536 logs; with the usual 256 it takes some 5 kB.
 CURSOR_MAX_BYTES = 2_097_152
-# In place of a cursor: after the latest line, to follow what comes.
+# A cursor after the latest line, to follow new ones.
 END = "end"
 
 
 class EventKind(StrEnum):
-    """What a line of the log reports."""
+    """The kind of a log line."""
 
     CREATED = "created"
     REPLACED = "replaced"
@@ -57,7 +57,7 @@ class EventKind(StrEnum):
     BUDGET_HARD_BREACHED = "budget_hard_breached"
 
 
-# The events an execution ends with, and its state from then on.
+# The events that end an execution, and its state afterwards.
 ENDINGS = {
     EventKind.COMPLETED: PublicState.COMPLETED,
     EventKind.FAILED: PublicState.FAILED,
@@ -94,11 +94,11 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     attempt_index: AttemptIndex | None = None  # None: never claimed
     outcome: str | None = None  # how it ended, why an attempt started or failed, the per cent done
     cursor: str  # reading its partition from here goes on after it
-    budget_id: BudgetId | None = None  # whose limit was passed
+    budget_id: BudgetId | None = None  # the budget whose limit was passed
 
     @property
     def flow_id(self) -> FlowId | None:
-        """The flow that it is about; None for an execution or a budget."""
+        """The flow of the event; None for an execution or a budget."""
         if self.execution_id is None or not self.event.startswith("flow_"):
             return None
         return FlowId(self.execution_id.uuid)
@@ -120,7 +120,7 @@ class ReadEventsArgs(Checked, frozen=True, kw_only=True):
     partition: Partition | None = None
     cursor: Cursor | None = None
     limit: ScanLimit = 100
-    owners: bool = False  # whose the lines are is told, too
+    owners: bool = False  # include the owners of the lines
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -133,7 +133,7 @@ class ReadEventsArgs(Checked, frozen=True, kw_only=True):
 
 
 class EventOwner(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Whom an event is about, by what events are filtered by; what it has not, or has no more, is None."""
+    """The filterable attributes of an event's subject; None where it has none, or no longer exists."""
 
     partition: Partition
     namespace: str | None = None

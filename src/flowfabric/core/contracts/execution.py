@@ -1,4 +1,4 @@
-"""Executions: how one is created, ends, waits, and is changed on the way."""
+"""Executions: create, end, delay and change them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from flowfabric.errors import InvalidInput
 
 
 class CancelSource(StrEnum):
-    """In whose name a call comes; without a fence only an operator or the engine may act."""
+    """The source of a call; without a fence only an operator or the engine may act."""
 
     LEASE_HOLDER = "lease_holder"
     OPERATOR_OVERRIDE = "operator_override"
@@ -48,7 +48,7 @@ class ExpireReason(StrEnum):
 
 
 class DuplicateMode(StrEnum):
-    """What a submit makes of the execution that its idempotency key belongs to already.
+    """What a submit does with an existing execution that has the same idempotency key.
 
     Replacing needs one that has not started; one that has is returned as it is. The very same id is always answered
     as a duplicate: that is how a repeated call looks.
@@ -57,7 +57,7 @@ class DuplicateMode(StrEnum):
     RETURN_EXISTING = "return_existing"
     REJECT = "reject"
     REPLACE_WHILE_WAITING = "replace_while_waiting"  # new content, and the new delay, in its place
-    DEBOUNCE = "debounce"  # the same, and the delay starts anew: a burst runs once, after it has calmed down
+    DEBOUNCE = "debounce"  # the same, and the delay restarts: a burst runs once, after it ends
 
 
 _REPLACING = (DuplicateMode.REPLACE_WHILE_WAITING, DuplicateMode.DEBOUNCE)
@@ -96,9 +96,9 @@ class CreateExecutionArgs(Checked, frozen=True, kw_only=True):
         if self.delay_ms is not None and self.effective_delay_until is not None:
             raise InvalidInput("delay_ms", self.delay_ms, "cannot be given together with delay_until")
         if self.on_duplicate in _REPLACING and self.idempotency_key is None:
-            raise InvalidInput("idempotency_key", None, f"must be given with on_duplicate {self.on_duplicate}")
+            raise InvalidInput("idempotency_key", None, f"must be set with on_duplicate {self.on_duplicate}")
         if self.on_duplicate is DuplicateMode.DEBOUNCE and not self.delay_ms and self.effective_delay_until is None:
-            raise InvalidInput("delay_ms", self.delay_ms, "must be given with on_duplicate debounce")
+            raise InvalidInput("delay_ms", self.delay_ms, "must be set with on_duplicate debounce")
 
     @property
     def effective_delay_until(self) -> TimestampMs | None:
@@ -166,7 +166,7 @@ class FailExecutionArgs(Checked, frozen=True, kw_only=True):
     fence: LeaseFence | None = None
     attempt_index: AttemptIndex | None = None
     retry_policy_json: str | None = None
-    retry_delay_ms: DurationMs | None = None  # what the failing service asked for; wins over the policy
+    retry_delay_ms: DurationMs | None = None  # as the failing service requested; overrides the policy
     next_attempt_policy_json: AttemptPolicyJson = ""
     source: CancelSource = CancelSource.LEASE_HOLDER
 
@@ -181,7 +181,7 @@ class RetryScheduled(Outcome, frozen=True, kw_only=True, tag="retry_scheduled"):
     """Runnable again, delayed until the backoff is over."""
 
     delay_until: TimestampMs
-    next_attempt_index: AttemptIndex | None = None  # None: the next claim will tell
+    next_attempt_index: AttemptIndex | None = None  # None: known at the next claim
 
 
 class TerminalFailed(Outcome, frozen=True, kw_only=True, tag="terminal_failed"):
@@ -209,7 +209,7 @@ CancelExecutionResult: TypeAlias = ExecutionCancelled
 
 
 class DelayExecutionArgs(Checked, frozen=True, kw_only=True):
-    """The owner gives its attempt back until `delay_until`; the same attempt goes on later."""
+    """The owner releases its attempt until `delay_until`; the same attempt continues later."""
 
     execution_id: ExecutionId
     delay_until: TimestampMs
@@ -227,7 +227,7 @@ DelayExecutionResult: TypeAlias = ExecutionDelayed
 
 
 class MoveToWaitingChildrenArgs(Checked, frozen=True, kw_only=True):
-    """The owner gives its attempt back until its dependencies are resolved."""
+    """The owner releases its attempt until its dependencies are resolved."""
 
     execution_id: ExecutionId
     fence: LeaseFence | None = None
@@ -255,18 +255,18 @@ class ExecutionExpired(Outcome, frozen=True, kw_only=True, tag="expired"):
 
 
 class AlreadyTerminal(Outcome, frozen=True, kw_only=True, tag="already_terminal"):
-    """It had ended before; nothing was changed."""
+    """It had already ended; nothing changed."""
 
 
 class NotDue(Outcome, frozen=True, kw_only=True, tag="not_due"):
-    """The timeout was moved or never set; nothing was changed."""
+    """The timeout was moved or never set; nothing changed."""
 
 
 ExpireExecutionResult: TypeAlias = ExecutionExpired | AlreadyTerminal | NotDue | RetryScheduled
 
 
 class ReplayExecutionArgs(Checked, frozen=True, kw_only=True):
-    """An execution that has ended becomes runnable once more, with a new attempt."""
+    """An ended execution becomes runnable again, with a new attempt."""
 
     execution_id: ExecutionId
 
@@ -295,7 +295,7 @@ ChangePriorityResult: TypeAlias = PriorityChanged
 
 
 class UpdateProgressArgs(Checked, frozen=True, kw_only=True):
-    """Note how far the owner has come; None leaves what is there."""
+    """Record the owner's progress; None keeps the stored value."""
 
     execution_id: ExecutionId
     fence: LeaseFence
@@ -311,7 +311,7 @@ UpdateProgressResult: TypeAlias = ProgressUpdated
 
 
 class SetExecutionTagsArgs(Checked, frozen=True, kw_only=True):
-    """Add tags or overwrite their values; other tags stay."""
+    """Add tags or overwrite their values; other tags are kept."""
 
     execution_id: ExecutionId
     tags: Tags

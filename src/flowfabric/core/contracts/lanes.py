@@ -1,4 +1,4 @@
-"""Lanes: which there are, whether they let work through, and how much of it at once."""
+"""Lanes: list them, pause or drain them, and set their concurrency."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ class ConfigureLaneArgs(Checked, frozen=True, kw_only=True):
     """
 
     lane_id: LaneId
-    max_concurrency: Concurrency | None = None  # how many executions run at once
-    key_concurrency: Concurrency | None = None  # how many of one concurrency key; None: 1
-    ageing_ms_per_priority: AgeingMs | None = None  # so much waiting outweighs a step of priority; None: nothing does
+    max_concurrency: Concurrency | None = None  # concurrent executions
+    key_concurrency: Concurrency | None = None  # concurrent executions per concurrency key; None: 1
+    ageing_ms_per_priority: AgeingMs | None = None  # waiting time that outweighs one step of priority; None: no ageing
     shared_queue: bool = False  # work that needs capabilities stands where schedulers of other programs look
 
 
@@ -47,7 +47,7 @@ ConfigureLaneResult: TypeAlias = LaneConfigured
 
 
 class LaneSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What was set for a lane."""
+    """The settings of a lane."""
 
     lane_id: LaneId
     state: LaneState = LaneState.ACTIVE
@@ -65,7 +65,7 @@ class ListLanesArgs(Checked, frozen=True, kw_only=True):
 
 
 class ListLanesPage(msgspec.Struct, frozen=True, kw_only=True):
-    """Some lanes and where to go on; None when there are no more."""
+    """A page of lanes; next_cursor is None on the last page."""
 
     lanes: tuple[LaneId, ...] = ()
     next_cursor: LaneId | None = None

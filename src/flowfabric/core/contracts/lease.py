@@ -1,4 +1,4 @@
-"""Leases: who owns the running attempt, for how long, and how ownership is taken, kept and lost."""
+"""Leases: claim, renew, revoke and reclaim ownership of the running attempt."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from flowfabric.core.states import AttemptType
 
 
 class LeaseFence(Checked, frozen=True, kw_only=True):
-    """What proves ownership; all three must match, so a worker that was replaced cannot act."""
+    """Proof of ownership: all three fields must match, so a replaced worker cannot act."""
 
     lease_id: LeaseId
     lease_epoch: LeaseEpoch
@@ -40,7 +40,7 @@ class LeaseFence(Checked, frozen=True, kw_only=True):
 
 
 class LeaseRequest(Checked, frozen=True, kw_only=True):
-    """Who asks for a lease on what, and for how long; the ways of claiming add to it."""
+    """The worker, execution and TTL of a lease request; each way of claiming adds fields."""
 
     execution_id: ExecutionId
     worker_id: WorkerId
@@ -55,7 +55,7 @@ class ClaimExecutionArgs(LeaseRequest, frozen=True, kw_only=True):
 
     attempt_id: AttemptId
     attempt_policy_json: AttemptPolicyJson = ""
-    attempt_timeout_ms: DurationMs | None = None  # None and 0: what the policy says
+    attempt_timeout_ms: DurationMs | None = None  # None or 0: the policy's value
     execution_deadline_at: TimestampMs | None = None
 
 
@@ -85,9 +85,9 @@ ClaimExecutionResult: TypeAlias = ClaimedExecution
 
 
 class ClaimResumedExecutionArgs(LeaseRequest, frozen=True, kw_only=True):
-    """Use a resume grant: the interrupted attempt goes on under a new lease."""
+    """Use a resume grant: the interrupted attempt continues under a new lease."""
 
-    remaining_attempt_timeout_ms: DurationMs | None = None  # None and 0: what the policy says
+    remaining_attempt_timeout_ms: DurationMs | None = None  # None or 0: the policy's value
 
 
 class ClaimedResumedExecution(Ownership, frozen=True, kw_only=True, tag="claimed_resumed"):
@@ -100,7 +100,7 @@ ClaimResumedExecutionResult: TypeAlias = ClaimedResumedExecution
 class IssueGrantAndClaimArgs(LeaseRequest, frozen=True, kw_only=True):
     """Grant and claim in one step, fresh or resumed, whichever the execution needs."""
 
-    attempt_id: AttemptId  # not used when an interrupted attempt goes on
+    attempt_id: AttemptId  # unused when an interrupted attempt continues
     worker_capabilities: Capabilities = ()
     capability_hash: CapabilityHash | None = None
     attempt_policy_json: AttemptPolicyJson = ""
@@ -117,7 +117,7 @@ class ReclaimExecutionArgs(LeaseRequest, frozen=True, kw_only=True):
     attempt_id: AttemptId
     capability_hash: CapabilityHash | None = None
     attempt_policy_json: AttemptPolicyJson = ""
-    max_reclaim_count: ReclaimCount | None = None  # counts only where the policy has none of its own
+    max_reclaim_count: ReclaimCount | None = None  # used only if the policy has none
 
 
 class ReclaimedExecution(Outcome, frozen=True, kw_only=True, tag="reclaimed"):
@@ -137,21 +137,21 @@ class ReclaimedExecution(Outcome, frozen=True, kw_only=True, tag="reclaimed"):
 
 
 class NotReclaimable(Outcome, frozen=True, kw_only=True, tag="not_reclaimable"):
-    """Its lease is neither expired nor revoked; nothing was changed."""
+    """Its lease is neither expired nor revoked; nothing changed."""
 
     execution_id: ExecutionId
     detail: str = ""
 
 
 class ReclaimCapExceeded(Outcome, frozen=True, kw_only=True, tag="reclaim_cap_exceeded"):
-    """It was lost too often: this very call ended it as failed."""
+    """It was lost too often: this call ended it as failed."""
 
     execution_id: ExecutionId
     reclaim_count: int
 
 
 class GrantNotFound(Outcome, frozen=True, kw_only=True, tag="grant_not_found"):
-    """No grant, or one that was used, ran out or belongs to another worker; nothing was changed."""
+    """There is no grant, or it was used, expired or belongs to another worker; nothing changed."""
 
     execution_id: ExecutionId
 
@@ -160,7 +160,7 @@ ReclaimExecutionResult: TypeAlias = ReclaimedExecution | NotReclaimable | Reclai
 
 
 class RenewLeaseArgs(Checked, frozen=True, kw_only=True):
-    """Keep the lease for another `lease_ttl_ms` from now; id and epoch stay."""
+    """Extend the lease to `lease_ttl_ms` from now; id and epoch stay the same."""
 
     execution_id: ExecutionId
     attempt_index: AttemptIndex
@@ -177,7 +177,7 @@ RenewLeaseResult: TypeAlias = LeaseRenewed
 
 
 class MarkLeaseExpiredArgs(Checked, frozen=True, kw_only=True):
-    """Record that a lease has run out, which makes its execution reclaimable."""
+    """Record that a lease has expired, which makes its execution reclaimable."""
 
     execution_id: ExecutionId
 
@@ -187,7 +187,7 @@ class LeaseMarkedExpired(Outcome, frozen=True, kw_only=True, tag="marked_expired
 
 
 class LeaseAlreadySatisfied(Outcome, frozen=True, kw_only=True, tag="already_satisfied"):
-    """Nothing was left to do: not due, not active, or done before; `reason` says which."""
+    """Nothing to do: not due, not active, or done before; see `reason`."""
 
     reason: str
 
@@ -196,11 +196,11 @@ MarkLeaseExpiredResult: TypeAlias = LeaseMarkedExpired | LeaseAlreadySatisfied
 
 
 class RevokeLeaseArgs(Checked, frozen=True, kw_only=True):
-    """Take the lease away from its owner, which makes the execution reclaimable."""
+    """Revoke the lease of its owner, which makes the execution reclaimable."""
 
     execution_id: ExecutionId
     reason: Reason
-    expected_lease_id: LeaseId | None = None  # None: whichever lease there is
+    expected_lease_id: LeaseId | None = None  # None: any lease
 
 
 class LeaseRevocation(Outcome, frozen=True, kw_only=True, tag="revoked"):

@@ -20,7 +20,7 @@ class ListOrder(StrEnum):
 
 
 class ListExecutionsArgs(Checked, frozen=True, kw_only=True):
-    """Executions that match every filter given, from `cursor` on; the filters of a walk stay the same."""
+    """Executions that match all given filters, from `cursor` on. Keep the filters while following a cursor."""
 
     namespace: Namespace | None = None
     lane_id: LaneId | None = None
@@ -35,7 +35,7 @@ class ListExecutionsArgs(Checked, frozen=True, kw_only=True):
 
 
 class ExecutionSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """One execution as a line of a list."""
+    """One execution, as listed."""
 
     execution_id: ExecutionId
     namespace: Namespace

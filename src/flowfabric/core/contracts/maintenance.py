@@ -1,4 +1,4 @@
-"""What the engine asks of a store: who shares its work, what is due next, and indexes put right."""
+"""Engine calls: shares of replicas, the next due work, index repair and blocked executions."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ ShareTtlMs: TypeAlias = Annotated[int, msgspec.Meta(ge=100, le=limits.LEASE_TTL_
 
 
 class HoldShareArgs(Checked, frozen=True, kw_only=True):
-    """An engine says that it lives, for `ttl_ms` from now; when it is silent for longer, its share is the others'."""
+    """Engine heartbeat: the share is held for `ttl_ms`; without another call the other engines take it over."""
 
     replica_id: ReplicaId
     ttl_ms: ShareTtlMs
-    leave: bool = False  # give the share up at once
+    leave: bool = False  # release the share at once
 
 
 class EngineShares(msgspec.Struct, frozen=True, kw_only=True):
-    """Who lives now, sorted; the same for all, so each can tell which partitions are its own."""
+    """The live replicas, sorted, equal for all callers, so each can compute its own partitions."""
 
     replicas: tuple[str, ...]
 
 
 class NextDue(msgspec.Struct, frozen=True, kw_only=True):
-    """When the earliest due work of a partition is due; None: nothing is waiting for a time."""
+    """When the earliest work of a partition is due; None: no scheduled work."""
 
     at_ms: TimestampMs | None
     now_ms: TimestampMs
-    limits_at_ms: TimestampMs | None = None  # when it has something to pay to limits, or to ask of them
+    limits_at_ms: TimestampMs | None = None  # when its limits need a call of drain_admissions
 
 
 class RepairIndexesArgs(Checked, frozen=True, kw_only=True):
@@ -53,7 +53,7 @@ class RepairIndexesArgs(Checked, frozen=True, kw_only=True):
 
 
 class IndexesRepaired(msgspec.Struct, frozen=True, kw_only=True):
-    """How many entries were looked at, and how many were added or taken away; with a cursor there is more."""
+    """How many entries were checked, and how many were added or removed; with a cursor there is more."""
 
     checked: int = 0
     repaired: int = 0
@@ -61,7 +61,7 @@ class IndexesRepaired(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WorkerOffer(Checked, frozen=True, kw_only=True):
-    """What some live worker offers: one offer stands for all workers with these lanes and capabilities."""
+    """Lanes and capabilities of live workers; equal workers share one offer."""
 
     lanes: Lanes
     capabilities: Capabilities = ()
@@ -87,7 +87,7 @@ class ReevaluateBlockedArgs(Checked, frozen=True, kw_only=True):
 
 
 class BlockedReevaluated(msgspec.Struct, frozen=True, kw_only=True):
-    """How many were looked at, and how many were let go; with a cursor there is more."""
+    """How many were checked, and how many were unblocked; with a cursor there is more."""
 
     checked: int = 0
     unblocked: int = 0

@@ -1,4 +1,4 @@
-"""What reading an execution gives: whole, in short, and attempt by attempt."""
+"""Reads: snapshots of executions, their state, attempts and results."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class LeaseSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ExecutionSnapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """One execution as the public may see it, without the store's own fields."""
+    """The public view of an execution, without the store's own fields."""
 
     execution_id: ExecutionId
     lane_id: LaneId
@@ -94,7 +94,7 @@ class ExecutionInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StateSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """The state alone, the cheapest answer to "how does it stand?"."""
+    """The state alone, the cheapest read."""
 
     state_vector: StateVector
     current_attempt_index: AttemptIndex | None = None
@@ -110,7 +110,7 @@ class ExecutionContext(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ExecutionResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What a completed execution left behind."""
+    """The result of a completed execution."""
 
     payload: bytes
     encoding: str | None = None
@@ -150,8 +150,8 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     failure_reason: str | None = None  # of the current or last attempt
     open_dependencies: int = 0
     flow_is_cancelled: bool = False
-    # who has it
-    worker_instance_id: WorkerInstanceId | None = None  # who holds the lease, or lost it
+    # ownership
+    worker_instance_id: WorkerInstanceId | None = None  # of the current or the lost lease
     lease_expires_at: TimestampMs | None = None
     granted_to: WorkerInstanceId | None = None  # a grant is out
     grant_expires_at: TimestampMs | None = None

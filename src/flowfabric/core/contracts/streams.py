@@ -253,7 +253,7 @@ class StreamFrames(Outcome, frozen=True, kw_only=True, tag="frames"):
 
     @classmethod
     def empty_open(cls) -> StreamFrames:
-        """Nothing yet."""
+        """Whether there are no frames yet."""
         return cls()
 
     @property

@@ -1,4 +1,4 @@
-"""Workers as the store knows them: who is alive, what it offers, what it runs on."""
+"""Workers: register, heartbeat, and list live workers with their lanes and capabilities."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SlotCount: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=limits.MAX_U32)]
 
 
 class RegisterWorkerArgs(Checked, frozen=True, kw_only=True):
-    """A worker process makes itself known; it counts as alive for `ttl_ms` after each sign of life."""
+    """Register a worker process; it is alive for `ttl_ms` after each heartbeat."""
 
     namespace: Namespace
     worker_id: WorkerId
@@ -46,18 +46,18 @@ class RegisterWorkerArgs(Checked, frozen=True, kw_only=True):
 
 
 class WorkerRegistered(Outcome, frozen=True, kw_only=True, tag="registered"):
-    """It was not known, or was taken for dead."""
+    """It was unknown, or was marked dead."""
 
 
 class WorkerRefreshed(Outcome, frozen=True, kw_only=True, tag="refreshed"):
-    """It was known; what it offers was replaced."""
+    """It was registered before; its lanes and capabilities were replaced."""
 
 
 RegisterWorkerResult: TypeAlias = WorkerRegistered | WorkerRefreshed
 
 
 class HeartbeatWorkerArgs(Checked, frozen=True, kw_only=True):
-    """A sign of life."""
+    """A heartbeat."""
 
     namespace: Namespace
     worker_instance_id: WorkerInstanceId
@@ -68,7 +68,7 @@ class HeartbeatAccepted(Outcome, frozen=True, kw_only=True, tag="accepted"):
 
 
 class WorkerNotRegistered(Outcome, frozen=True, kw_only=True, tag="not_registered"):
-    """It must register again: it was marked dead, or was silent for too long."""
+    """It must register again: it was marked dead, or its heartbeat timed out."""
 
 
 HeartbeatWorkerResult: TypeAlias = HeartbeatAccepted | WorkerNotRegistered

@@ -1,6 +1,6 @@
-"""The rules of graphs, pure: what an edge makes of an outcome, when a join is decided, orders and paths.
+"""Graphs: how an outcome resolves an edge, when a join is decided, topological orders, cycles and paths.
 
-The store has the same rules in lua/lib (edge, group); the model test compares the two.
+`lib/flow/edge.lua`, `lib/flow/join_record.lua` and `lib/flow/cycle_check.lua` state the same rules.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ _FAILURES = frozenset({TerminalOutcome.FAILED, TerminalOutcome.EXPIRED})
 
 
 class DependencyKind(StrEnum):
-    """Which ends of the upstream let the downstream run."""
+    """Which outcomes of the upstream let the downstream run."""
 
     SUCCESS_ONLY = "success_only"
     ANY_TERMINAL = "any_terminal"
-    ON_FAILURE = "on_failure"  # failed or expired; a cancel is no failure to make up for
+    ON_FAILURE = "on_failure"  # failed or expired; a cancelled upstream needs no failure handling
 
 
 class EdgeState(StrEnum):
-    """How an edge stands. A staged one is known to the join, but the downstream is not blocked by it yet."""
+    """A staged edge is known to the join, but does not block the downstream yet."""
 
     STAGED = "staged"
     UNSATISFIED = "unsatisfied"
@@ -42,7 +42,7 @@ class EdgeGroupState(StrEnum):
 
 
 def edge_state(kind: DependencyKind, outcome: TerminalOutcome) -> EdgeState:
-    """What the end of its upstream makes of an edge; one that has not ended leaves it as it is."""
+    """The state of an edge after its upstream ended with this outcome; NONE leaves it open."""
     if outcome is TerminalOutcome.NONE:
         return EdgeState.UNSATISFIED
     if kind is DependencyKind.ANY_TERMINAL:
@@ -52,9 +52,9 @@ def edge_state(kind: DependencyKind, outcome: TerminalOutcome) -> EdgeState:
 
 
 def join_state(needed: int | None, edges: Iterable[EdgeState]) -> EdgeGroupState:
-    """How a join of these edges stands when `needed` of them must be satisfied; None: all of them.
+    """The state of a join of which `needed` edges must be satisfied; None: all of them.
 
-    With fewer edges than needed it is not complete, and nothing is certain.
+    A join with fewer edges than needed is incomplete and stays pending.
     """
     states = list(edges)
     k = len(states) if needed is None else needed
@@ -68,7 +68,7 @@ def join_state(needed: int | None, edges: Iterable[EdgeState]) -> EdgeGroupState
 
 
 def topological_order(nodes: Iterable[N], edges: Iterable[tuple[N, N]]) -> list[N]:
-    """Every node after all that it waits for, otherwise in the order given. A cycle is refused with its nodes."""
+    """Every node after its upstreams, otherwise in the order given. A cycle is refused with its nodes."""
     order = list(nodes)
     children: dict[N, list[N]] = {node: [] for node in order}
     waits = dict.fromkeys(order, 0)
@@ -86,6 +86,24 @@ def topological_order(nodes: Iterable[N], edges: Iterable[tuple[N, N]]) -> list[
     if len(sorted_nodes) < len(order):
         raise InvalidInput("edges", find_cycle(order, children), "must not close a cycle", code="cycle_detected")
     return sorted_nodes
+
+
+def leads_to(children: Mapping[N, Iterable[N]], start: N, goal: N) -> bool:
+    """Whether edges lead from `start` to `goal`, exactly, whatever the size (D28)."""
+    seen, queue = {start}, [start]
+    for node in queue:  # grows while it is walked
+        for child in children.get(node, ()):
+            if child == goal:
+                return True
+            if child not in seen:
+                seen.add(child)
+                queue.append(child)
+    return False
+
+
+def closes_cycle(children: Mapping[N, Iterable[N]], upstream: N, downstream: N) -> bool:
+    """Whether one more edge would close a cycle."""
+    return leads_to(children, downstream, upstream)
 
 
 def find_cycle(nodes: Iterable[N], children: Mapping[N, list[N]]) -> list[N]:
@@ -113,16 +131,16 @@ def find_cycle(nodes: Iterable[N], children: Mapping[N, list[N]]) -> list[N]:
 
 
 class Timing(NamedTuple):
-    """When a node started and ended, in milliseconds; None: not yet."""
+    """When a node started and ended, in milliseconds; None while it has not."""
 
     started_at: int | None
     ended_at: int | None
 
 
 def critical_path(timings: Mapping[N, Timing], edges: Iterable[tuple[N, N]]) -> list[N]:
-    """The chain that decided when the last node ended: from it back to whichever upstream ended last, and so on.
+    """The chain that decided when the last node ended: from it back to the upstream that ended last, and so on.
 
-    An upstream that ended when its downstream had started, because others were enough, decided nothing.
+    An upstream that ended after its downstream had started is not on the path.
     """
     upstreams: dict[N, list[N]] = {}
     for upstream, downstream in edges:
@@ -134,7 +152,7 @@ def critical_path(timings: Mapping[N, Timing], edges: Iterable[tuple[N, N]]) -> 
     ended = [node for node in timings if timings[node].ended_at is not None and timings[node].started_at is not None]
     if not ended:
         return []
-    path = [max(reversed(ended), key=end_of)]  # of those that ended together, the one that came last
+    path = [max(reversed(ended), key=end_of)]  # of nodes that ended together, the last one listed
     while True:
         started_at = timings[path[-1]].started_at or 0
         before = [node for node in upstreams.get(path[-1], []) if 0 < end_of(node) <= started_at]

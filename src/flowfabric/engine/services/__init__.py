@@ -1,1 +1,1 @@
-"""The duties of an engine, one file each."""
+"""The services of an engine, one file each."""

@@ -1,7 +1,7 @@
-"""Limits and what waits for them: slots go back, lapsed offers are taken back, the next in line are let go (D20).
+"""Return slots to limits, take back expired offers and unblock the next executions in line (D20).
 
-Workers do nearly all of it in the calls that end their work. What is left is what a worker did not live to do, and
-what waits for a time: a rate window that moves on, a budget that is reset.
+Workers do most of this in the calls that end their work. The engine does what crashed workers left, and what depends on
+time: a rate window that moves on, a budget that is reset.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from flowfabric.engine.schedule import Found
 from flowfabric.engine.service import Surroundings
 from flowfabric.engine.sweep import PartitionService
 
-# By itself: all that is due is seen by the looks for due work.
+# Rarely by itself: the due work service reports partitions whose limits have work.
 _SELDOM_MS = 60_000
 
 
 class Admissions(PartitionService):
-    """Drains what the partitions of this replica owe to limits, when it is told that there is something."""
+    """Drains the handovers of this replica's partitions when the due work service reports some."""
 
     name = "admissions"
 
@@ -25,7 +25,7 @@ class Admissions(PartitionService):
         super().__init__(around, _SELDOM_MS, _SELDOM_MS)
 
     def expect(self, partition: Partition, in_ms: float) -> None:
-        """Whoever looks at a partition has seen when it has something to do with limits."""
+        """Schedule a partition whose limits have work in `in_ms`."""
         at_ms = self.now_ms() + in_ms
         if at_ms < self.looks.at_ms(partition):
             self.looks.expect(partition, at_ms)

@@ -1,4 +1,4 @@
-"""Letting go what is held back for a reason that is gone (D21)."""
+"""Unblock executions whose blocking reason no longer holds (D21)."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from flowfabric.engine.service import Surroundings
 from flowfabric.engine.sweep import PartitionService
 from flowfabric.errors import FlowFabricError
 
-# Where nothing is blocked.
+# Applied where nothing is blocked.
 _SLOWER = 4
 _MOST_OFFERS = 100
 
 
 class BlockedWork(PartitionService):
-    """Looks at what is blocked, page by page. A run ends with its time budget, and the next goes on where it stood."""
+    """Checks blocked executions page by page. A run ends with its time budget; the next one continues from there."""
 
     name = "blocked_work"
 
@@ -47,7 +47,7 @@ class BlockedWork(PartitionService):
         return Found(unblocked, checked > 0)
 
     async def _page(self, partition: Partition) -> c.BlockedReevaluated:
-        # A page that fails is followed by the first one: its cursor may be what is wrong.
+        # After a failed page start from the first one: the cursor itself may be bad.
         cursor = self._cursors.pop(partition, None)
         args = c.ReevaluateBlockedArgs(
             partition=partition, cursor=cursor, limit=self.around.settings.batch, offers=self._offers
@@ -65,12 +65,12 @@ class BlockedWork(PartitionService):
             return
         try:
             self._offers = await self._live_offers()
-        except FlowFabricError as error:  # what does not depend on workers goes on
+        except FlowFabricError as error:  # reasons that do not depend on workers are still checked
             self._offers = ()
             self.note_error(error)
 
     async def _live_offers(self) -> tuple[c.WorkerOffer, ...]:
-        """What live workers offer, each offer once; of very many some are picked each time."""
+        """The distinct lanes and capabilities of live workers; a random sample if there are too many."""
         offers: set[c.WorkerOffer] = set()
         cursor, more = None, True
         while more:

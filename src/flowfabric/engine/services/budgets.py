@@ -1,7 +1,7 @@
-"""What time brings to budgets, and what their breaches lead to: resets, notices, and cancelled executions (G10).
+"""Reset budgets that are due, report limits that were passed, and cancel executions after a breach (G10).
 
-The store tells when a budget is to be looked at, and when the next reset of a partition is due; all of them are looked
-at now and then, in case something was not heard.
+The store announces budgets with work, and says when the next reset of a partition is due. All partitions are also
+checked at a long interval, in case an announcement was lost.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ _BREATH_MS: Final = 10
 
 
 class Budgets(Service):
-    """Looks after all budgets, so one replica does it."""
+    """Handles all budgets of the store; one replica runs it."""
 
     name = "budgets"
 
     def __init__(self, around: Surroundings, on_notice: OnBudgetNotice | None = None) -> None:
         super().__init__(around, around.settings.budgets_ms)
         self._on_notice = on_notice
-        self._next_ms: dict[Partition, float] = {}  # when each that holds budgets is looked at
-        self._find_at_ms = 0.0  # when it is asked again which do
+        self._next_ms: dict[Partition, float] = {}  # when each partition with budgets is checked next
+        self._find_at_ms = 0.0  # when the list of those partitions is refreshed
         self._cancelling = ScopeCancel(around)
         self._told: set[c.BudgetNotice] = set()
         around.territory.watch(self.wake)
 
     def hear(self, partition: Partition | None) -> None:
-        """There is something to do in a partition, or anywhere."""
+        """A partition has work; None: any of them may."""
         if partition is None:
             self._find_at_ms = 0.0
         else:
@@ -67,7 +67,7 @@ class Budgets(Service):
         return await self._look_at([each for each, at in self._next_ms.items() if at <= now])
 
     async def _look_at(self, partitions: Iterable[Partition]) -> int:
-        """One after the other until the time is over; the others are still due then."""
+        """Check the partitions in turn until the time budget is used up; the rest stay due."""
         deadline, items = self.deadline_ms(), 0
         for partition in partitions:
             try:
@@ -81,7 +81,7 @@ class Budgets(Service):
         return items
 
     async def _step(self, partition: Partition, deadline_ms: float) -> int:
-        self._next_ms[partition] = self.now_ms() + self.interval_ms  # what is heard from now on comes before that
+        self._next_ms[partition] = self.now_ms() + self.interval_ms  # an announcement from now on moves it forward
         reset, due_in_ms = await self._reset(partition)
         done, is_dry = await self._act(partition, deadline_ms)
         if not is_dry:
@@ -98,7 +98,7 @@ class Budgets(Service):
         return len(result.budget_ids), max(0, result.next_at_ms - result.now_ms)
 
     async def _act(self, partition: Partition, deadline_ms: float) -> tuple[int, bool]:
-        """Act on what was passed, oldest first: how many, and whether that was all."""
+        """Act on budget notices, oldest first; return how many, and whether none are left."""
         limit, done, finished = self.around.settings.batch, 0, list[c.BudgetNotice]()
         while True:
             found = await self.around.backend.read_budget_notices(partition, done=finished, limit=limit)
@@ -109,7 +109,7 @@ class Budgets(Service):
                 return done, not found
 
     async def _handle(self, notice: c.BudgetNotice, deadline_ms: float) -> bool:
-        """Tell of it, once in the life of this engine, and do what the budget says; whether all of that is done."""
+        """Report a notice once per engine and apply the budget's policy; return whether that is finished."""
         try:
             status = await self.around.backend.get_budget_status(notice.budget_id)
         except NotFound:
@@ -125,12 +125,12 @@ class Budgets(Service):
         name = notice.dimension
         limits = status.soft_limits if notice.kind == "soft" else status.hard_limits
         numbers = f"{status.usage.get(name, 0)} of {limits.get(name, 0)}"
-        _logger.info("budget %s has met its %s limit: %s of %s used", notice.budget_id, notice.kind, numbers, name)
+        _logger.info("budget %s passed its %s limit: %s %s used", notice.budget_id, notice.kind, numbers, name)
         if self._on_notice is None:
             return
         try:
             told = self._on_notice(notice, status)
             if inspect.isawaitable(told):
                 await told
-        except Exception as error:  # it is the user's, and must not keep the breach from its consequences
+        except Exception as error:  # a failing callback must not stop the breach from being handled
             self.note_error(error)

@@ -1,7 +1,7 @@
-"""What time brings: lost leases are requeued, delays promoted, time-outs and deadlines applied (D4, D10, D12).
+"""Requeue expired leases, promote delays, apply timeouts and deadlines (D4, D10, D12).
 
-The store says when a partition's next work is due, and that is when the partition is looked at. Something shorter may
-have come meanwhile, so each is also looked at regularly: soon where things change, once in a while where it is quiet.
+The store says when a partition's next work is due, and the partition is checked then. Because earlier work may arrive
+meanwhile, each partition is also checked regularly: often while it changes, rarely while it is quiet.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from flowfabric.engine.sweep import PartitionService
 
 
 class DueWork(PartitionService):
-    """Does what is due in the partitions of this replica."""
+    """Runs the due work of this replica's partitions."""
 
     name = "due_work"
 
     def __init__(self, around: Surroundings, limits_due: Callable[[Partition, float], None] | None = None) -> None:
         super().__init__(around, around.settings.quick_look_ms, around.settings.look_ms)
-        self._limits_due = limits_due  # who is told when a partition has something to do with limits
-        self._last: dict[Partition, c.NextDue] = {}  # what the store said at the end of the last look
-        self._late_ms: float | None = None  # the oldest item of this run
+        self._limits_due = limits_due  # called when the limits of a partition have work
+        self._last: dict[Partition, c.NextDue] = {}  # the store's answer at the end of the last check
+        self._late_ms: float | None = None  # of the oldest item in this run
         self._lag_ms: float | None = None
 
     def lag_ms(self) -> float | None:
         return self._lag_ms
 
     def hear(self, partition: Partition) -> None:
-        """Something happened in a partition: look at it soon."""
+        """A partition has changed: check it soon."""
         self.looks.hear(partition)
         self.wake()
 
@@ -59,7 +59,7 @@ class DueWork(PartitionService):
         return Found(items, is_busy, 0 if more else _due_in_ms(due, items))
 
     async def _until_dry(self, partition: Partition, deadline_ms: float) -> tuple[int, bool]:
-        """How much was done, and whether the time ended before the work."""
+        """The number of items done, and whether work is left."""
         args, items, more = b.RunDueWorkArgs(partition=partition, limit=self.around.settings.batch), 0, True
         while more:
             async with self.around.slots.one():
@@ -76,14 +76,16 @@ def _is_due(due: c.NextDue) -> bool:
 
 
 def _late_ms(due: c.NextDue, last: c.NextDue | None) -> int:
-    """How long the oldest item had been due; an entry without an execution may claim any time, so not before the last
-    look that found nothing due."""
+    """How long the oldest item had been due, counted from the last check that found nothing due.
+
+    An index entry without an execution may carry any time, so older times are not trusted.
+    """
     known_ms = last.now_ms if last is not None and not _is_due(last) else 0
     return due.now_ms - max(due.at_ms or 0, known_ms)
 
 
 def _due_in_ms(due: c.NextDue, items: int) -> float | None:
-    """None for what says due and cannot be done: it has its regular looks, and no more."""
+    """Time until the next due work; None if due entries could not be processed, which are left to regular checks."""
     if due.at_ms is None or (_is_due(due) and not items):
         return None
     return max(0, due.at_ms - due.now_ms)

@@ -1,4 +1,4 @@
-"""Comparing records with the indexes they belong in, and putting right what differs: slowly, all the time."""
+"""Compare records with their indexes and repair differences, slowly and continuously."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from flowfabric.core import contracts as c
 from flowfabric.core.partition import Partition
 from flowfabric.engine.service import Service, Surroundings
 
-# A page costs the store a fifteenth of a millisecond an entry, during which it does nothing else. So a batch is looked
-# at in parts, and those of one partition follow each other that much sooner.
+# A page blocks the store for a fifteenth of a millisecond per entry. So a batch is checked in parts, and the parts of
+# one partition follow each other that much sooner.
 _PARTS: Final = 4
 
 
 class IndexRepair(Service):
-    """Goes through the partitions one after the other, a page each time."""
+    """Visits the partitions in turn, one page per run."""
 
     name = "index_repair"
 
     def __init__(self, around: Surroundings) -> None:
         super().__init__(around, around.settings.repair_ms)
-        self._at = -1  # the index of the partition under way, or of the last one
+        self._at = -1  # index of the current partition, or of the last one
         self._page: str | None = None
         self._passes = 0
 
@@ -32,7 +32,7 @@ class IndexRepair(Service):
         return f"{self._at} {self._page or ''}".rstrip() if self._at >= 0 else None
 
     async def run_once(self) -> int:
-        """Pages until the end of a pass, within the time budget."""
+        """Check pages until the pass ends, within the time budget."""
         deadline, repaired, passes = self.deadline_ms(), 0, self._passes
         while self._passes == passes:
             repaired += await self.run_next()
@@ -41,7 +41,7 @@ class IndexRepair(Service):
         return repaired
 
     async def run_next(self) -> int:
-        """One page."""
+        """Check one page."""
         partition = self._current()
         if partition is None:
             self._end_pass()
@@ -52,7 +52,7 @@ class IndexRepair(Service):
         try:
             async with self.around.slots.one():
                 result = await self.around.backend.repair_indexes(args)
-        except Exception as error:  # whatever it is, the others have their turn
+        except Exception as error:  # any error must not stop the other partitions
             self.leave_alone(partition.tag, error)
             return 0
         self.set_aside.worked(partition.tag)
@@ -60,13 +60,13 @@ class IndexRepair(Service):
         return result.repaired
 
     def _current(self) -> Partition | None:
-        """The partition under way, or the next one; None at the end of a pass."""
+        """The current partition, or the next one; None at the end of a pass."""
         own = sorted(self.around.territory.own, key=lambda each: each.index)
         if self._page is not None:
             under_way = next((each for each in own if each.index == self._at), None)
             if under_way is not None:
                 return under_way
-            self._page = None  # it is somebody else's now
+            self._page = None  # another replica owns it now
         now = self.now_ms()
         return next((each for each in own if each.index > self._at and not self.set_aside.holds(each.tag, now)), None)
 

@@ -1,4 +1,4 @@
-"""Hearing where new work comes in: what is short, a retry or a time-out, follows soon, so look there soon."""
+"""Listen for new work: short retries and timeouts may follow, so those partitions are checked soon."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _LISTEN_MS = 60_000
 
 
 class Listening(Service):
-    """Listens to the lanes there are, and passes on what it hears. A run lasts until there may be other lanes.
+    """Listens to all lanes and reports the partitions with new work. A run lasts until the lanes may have changed.
 
-    Whatever it misses, work that needs capabilities among it, is found by the regular looks.
+    Missed announcements, such as work that needs capabilities, are found by the regular checks.
     """
 
     name = "listening"
@@ -31,11 +31,11 @@ class Listening(Service):
         around.territory.watch(self.wake)
 
     async def run_once(self) -> int:
-        """Nothing: by the time it had listened, everything was looked at."""
+        """Do nothing: in a single pass every partition is checked anyway."""
         return 0
 
     async def run_next(self) -> int:
-        """Listen, until woken or for a minute; each announcement is an item, counted at once."""
+        """Listen until woken or for a minute; each announcement counts as an item."""
         lanes = await self._lanes()
         if lanes:
             async with self.around.backend.listen_for_work(lanes) as listener:
@@ -63,18 +63,18 @@ class Listening(Service):
             self.items += len(heard)
             for partition in {partition for _, partition in heard}:
                 self._hear(partition)
-            # What is announced meanwhile is heard together; a partition is not looked at more often anyway.
+            # Announcements meanwhile are handled together; a partition is not checked more often anyway.
             await self.around.timer.wait(asyncio.Event(), self.around.settings.quick_look_ms)
 
     async def _lanes(self) -> tuple[LaneId, ...]:
-        """Those that have executions; of more than a page the others are left to the regular looks."""
+        """The first page of lanes with executions; the regular checks cover the rest."""
         if not self.around.territory.own:
             return ()
         return (await self.around.backend.list_lanes(c.ListLanesArgs(limit=limits.SCAN_LIMIT_MAX))).lanes
 
 
 class BudgetListening(Listening):
-    """The same for budgets, in the one replica that acts on them; None is passed on for all of them."""
+    """Listens for budgets in the replica that handles them; None stands for any partition."""
 
     name = "budget_listening"
 

@@ -1,4 +1,4 @@
-"""Which partitions hold executions: nobody looks at the others."""
+"""Find the partitions that hold executions; the others are not checked."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from flowfabric.engine.service import Service, Surroundings
 
 
 class PartitionFinder(Service):
-    """Learns which partitions are in use."""
+    """Records which partitions are in use."""
 
     name = "partitions"
 

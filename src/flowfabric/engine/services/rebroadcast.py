@@ -1,4 +1,4 @@
-"""Announcing again what waits in the queues: the safety net for wake-ups that were lost."""
+"""Announce queued work again, in case a wakeup was lost."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from flowfabric.engine.schedule import Found
 from flowfabric.engine.service import Surroundings
 from flowfabric.engine.sweep import PartitionService
 
-# Where no queue had work the last times, a lost message is a rare coincidence.
+# Applied where the queues were empty: a lost wakeup is unlikely there.
 _SLOWER = 4
 
 
 class Rebroadcast(PartitionService):
-    """Announces every queue that has work; each is an item."""
+    """Announces every queue that has work; each queue counts as an item."""
 
     name = "rebroadcast"
 

@@ -1,7 +1,7 @@
-"""What limits have given, compared with the records that it was given to, and claims that nobody waits for any more.
+"""Release slots and holds that no execution owns any more, and forget parked claims without a client.
 
-Every step that could lose a slot leaves a debt for it, so there is nothing to find. This is for what no step foresaw:
-whatever has leaked, by whatever way, comes back within a minute.
+Every step that could lose a slot records a handover for it, so normally nothing is found. This is the safety net: a
+leaked slot comes back within a minute.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ _BREATH_MS: Final = 10
 
 
 class Reconcile(Service):
-    """Goes through all limits, a page each time, and all parked claims; one replica does it."""
+    """Checks all limits page by page, and all parked claims; one replica runs it."""
 
     name = "reconcile"
 
     def __init__(self, around: Surroundings) -> None:
         super().__init__(around, around.settings.reconcile_ms)
-        self._left: list[Partition] = []  # the first is under way
+        self._left: list[Partition] = []  # the first is the current one
         self._page: str | None = None
         around.territory.watch(self.wake)
 
@@ -48,7 +48,7 @@ class Reconcile(Service):
         return items
 
     async def _begin(self) -> int:
-        """A pass over all there is; claims are looked at all together."""
+        """Begin a pass over all partitions with limits; parked claims are checked in one call."""
         backend, limit = self.around.backend, self.around.settings.batch
         forgotten = await backend.forget_parked_claims(limit=limit)
         self._left, self._page = await backend.limit_partitions_in_use(), None
@@ -59,7 +59,7 @@ class Reconcile(Service):
         try:
             async with self.around.slots.one():
                 result = await self.around.backend.reconcile_limits(args)
-        except FlowFabricError as error:  # the others have their turn, and this one in the next pass
+        except FlowFabricError as error:  # continue with the others; the next pass retries this one
             self.leave_alone(partition.tag, error)
             self._left, self._page = self._left[1:], None
             return 0

@@ -1,4 +1,4 @@
-"""Deleting finished executions: by the settings' rule, and those that asked for a time of their own."""
+"""Delete finished executions, by the engine's settings or by their own retention."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from flowfabric.engine.service import Service, Surroundings
 
 
 class Retention(Service):
-    """Trims the whole store, so one replica does it. A long pass takes several runs."""
+    """Trims the whole store; one replica runs it. A long pass takes several runs."""
 
     name = "retention"
 
@@ -19,7 +19,7 @@ class Retention(Service):
         return self._cursor
 
     def next_in_ms(self) -> float:
-        # In the middle of a pass it works half of the time, so that it keeps up and others get through.
+        # Within a pass it works half of the time, so that it keeps up and leaves room for other calls.
         return super().next_in_ms() if self._cursor is None else self.around.settings.budget_ms
 
     async def run_once(self) -> int:
@@ -36,7 +36,7 @@ class Retention(Service):
 
     async def _trim(self) -> int:
         settings = self.around.settings
-        # A call that fails is followed by the first one: its cursor may be what is wrong.
+        # After a failed call start from the beginning: the cursor itself may be bad.
         cursor, self._cursor = self._cursor, None
         result = await self.around.backend.trim_executions(
             c.TrimExecutionsArgs(

@@ -1,4 +1,4 @@
-"""Living: saying so in the store, and learning who else does."""
+"""Renew this replica's share in the store, and learn which other engines are alive."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _logger = logging.getLogger(__name__)
 
 
 class ShareHolder(Service):
-    """Holds this replica's share of the work. When the store cannot be asked, the last answer holds."""
+    """Holds this replica's share of the work. While the store is unreachable, the last answer stays in force."""
 
     name = "share"
 
@@ -24,7 +24,7 @@ class ShareHolder(Service):
         return 1
 
     async def leave(self) -> None:
-        """Give the share up at once, so that nobody waits for it to run out."""
+        """Release the share, so that other engines need not wait until it expires."""
         await self._hold(leave=True)
 
     async def _hold(self, *, leave: bool = False) -> None:
@@ -33,4 +33,4 @@ class ShareHolder(Service):
             c.HoldShareArgs(replica_id=territory.replica_id, ttl_ms=self.around.settings.share_ttl_ms, leave=leave)
         )
         if territory.hear(shares.replicas):
-            _logger.info("%s: the engines are now %s", territory.replica_id, ", ".join(shares.replicas) or "none")
+            _logger.info("%s: live engines: %s", territory.replica_id, ", ".join(shares.replicas) or "none")

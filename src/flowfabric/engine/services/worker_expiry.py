@@ -1,4 +1,4 @@
-"""Forgetting workers that were silent for too long. What they ran comes back with their leases."""
+"""Remove workers whose heartbeat stopped. Their executions return when the leases expire."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from flowfabric.engine.service import Service, Surroundings
 
 
 class WorkerExpiry(Service):
-    """The list of workers is one for the store, so one replica does it."""
+    """Expires workers of the whole store; one replica runs it."""
 
     name = "worker_expiry"
 

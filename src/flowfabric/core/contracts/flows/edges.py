@@ -1,4 +1,4 @@
-"""Edges: dependencies between members of a flow, and the joins that they lead into."""
+"""Edges: dependencies between members of a flow, and the joins of their downstreams."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ QuorumSize: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=limits.MAX_QUORUM)]
 
 
 class OnSatisfied(StrEnum):
-    """What becomes of the upstreams that a decided join does not need any more."""
+    """What happens to upstreams that a decided join no longer needs."""
 
     CANCEL_REMAINING = "cancel_remaining"  # unless another undecided join needs them
     LET_RUN = "let_run"
 
 
 class AllOfEdges(Checked, frozen=True, kw_only=True, tag_field="kind", tag="all_of"):
-    """Every edge must be satisfied; the first that cannot be makes the join impossible."""
+    """Every edge must be satisfied; the first impossible one makes the join impossible."""
 
     needed: ClassVar[int | None] = None
     on_satisfied: ClassVar[OnSatisfied] = OnSatisfied.LET_RUN
@@ -68,7 +68,7 @@ JoinPolicy: TypeAlias = Annotated[EdgeDependencyPolicy, Rule(_policy)]
 
 
 def policy_fields(policy: EdgeDependencyPolicy) -> tuple[str, str, int]:
-    """The policy as the store keeps it: its variant, what becomes of the rest, and k."""
+    """The policy as stored: variant, on_satisfied and k."""
     variant = str(policy.__struct_config__.tag)
     return variant, "" if variant == "all_of" else str(policy.on_satisfied), getattr(policy, "k", 0)
 
@@ -80,14 +80,14 @@ def policy_from(variant: str, on_satisfied: str, k: int) -> EdgeDependencyPolicy
 
 
 class StageDependencyEdgeArgs(Checked, frozen=True, kw_only=True):
-    """Add an edge to a graph that is as its caller knows it."""
+    """Add an edge if the graph still has the revision that the caller knows."""
 
     flow_id: FlowId
     edge_id: EdgeId
     upstream_execution_id: ExecutionId
     downstream_execution_id: ExecutionId
     dependency_kind: DependencyKind = DependencyKind.SUCCESS_ONLY
-    data_passing_ref: DataPassingRef | None = None  # the name under which the downstream is given the result
+    data_passing_ref: DataPassingRef | None = None  # the name of the result in the downstream's inputs
     expected_graph_revision: GraphRevision
 
 
@@ -100,7 +100,7 @@ StageDependencyEdgeResult: TypeAlias = DependencyEdgeStaged
 
 
 class ApplyDependencyToChildArgs(Checked, frozen=True, kw_only=True):
-    """Let the downstream of a staged edge wait for it. An edge whose upstream has ended is resolved at once."""
+    """Block the downstream of a staged edge. If the upstream has ended, the edge is resolved at once."""
 
     flow_id: FlowId
     edge_id: EdgeId
@@ -121,7 +121,7 @@ ApplyDependencyToChildResult: TypeAlias = DependencyApplied | DependencyAlreadyA
 
 
 class ResolveDependencyArgs(Checked, frozen=True, kw_only=True):
-    """Resolve one edge by hand; the end of its upstream does so by itself."""
+    """Resolve one edge by hand; normally the end of its upstream does that."""
 
     edge_id: EdgeId
     downstream_execution_id: ExecutionId
@@ -130,7 +130,8 @@ class ResolveDependencyArgs(Checked, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.upstream_outcome is TerminalOutcome.NONE:
-            raise InvalidInput("upstream_outcome", self.upstream_outcome, "must be how the upstream has ended")
+            problem = "must be an outcome: success, failed, cancelled, expired or skipped"
+            raise InvalidInput("upstream_outcome", self.upstream_outcome, problem)
 
 
 class DependencySatisfied(Outcome, frozen=True, kw_only=True, tag="satisfied"):
@@ -138,11 +139,11 @@ class DependencySatisfied(Outcome, frozen=True, kw_only=True, tag="satisfied"):
 
 
 class DependencyImpossible(Outcome, frozen=True, kw_only=True, tag="impossible"):
-    """The join of the downstream cannot be satisfied any more; the downstream is skipped."""
+    """The join of the downstream is impossible; the downstream is skipped."""
 
 
 class DependencyPending(Outcome, frozen=True, kw_only=True, tag="pending"):
-    """The edge is resolved; its join is not decided yet, or was before."""
+    """The edge is resolved; its join is still pending, or was decided before."""
 
 
 class DependencyAlreadyResolved(Outcome, frozen=True, kw_only=True, tag="already_resolved"):
@@ -155,7 +156,7 @@ ResolveDependencyResult: TypeAlias = (
 
 
 class PromoteBlockedToEligibleArgs(Checked, frozen=True, kw_only=True):
-    """Let an execution go on that waits for nothing any more."""
+    """Unblock an execution that has no open dependencies."""
 
     execution_id: ExecutionId
 
@@ -181,7 +182,7 @@ EvaluateFlowEligibilityResult: TypeAlias = FlowEligibility
 
 
 class SetEdgeGroupPolicyArgs(Checked, frozen=True, kw_only=True):
-    """Say how the edges into one member are joined, before the first of them."""
+    """Set the join policy of a member, before its first edge is added."""
 
     flow_id: FlowId
     downstream_execution_id: ExecutionId
@@ -208,12 +209,12 @@ class EdgeGroupSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     satisfied_count: int
     failed_count: int
     skipped_count: int
-    running_count: int  # edges that are not resolved
+    running_count: int  # unresolved edges
     group_state: EdgeGroupState
 
 
 class EdgeSnapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """One edge as it stands."""
+    """A snapshot of one edge."""
 
     edge_id: EdgeId
     flow_id: FlowId
@@ -253,7 +254,7 @@ def _direction(field: str, value: Any) -> EdgeDirection | None:
 
 
 class ListEdgesArgs(Checked, frozen=True, kw_only=True):
-    """Edges at one member, or all of a flow in the order of their downstreams."""
+    """Edges of one member, or all edges of a flow ordered by downstream."""
 
     flow_id: FlowId
     direction: Annotated[EdgeDirection | None, Rule(_direction)] = None
@@ -262,7 +263,7 @@ class ListEdgesArgs(Checked, frozen=True, kw_only=True):
 
 
 class ListEdgesPage(msgspec.Struct, frozen=True, kw_only=True):
-    """Some edges and where to go on; None when there are no more. A page may be short and have a cursor."""
+    """A page of edges; next_cursor is None on the last page. A short page may have a cursor, too."""
 
     edges: tuple[EdgeSnapshot, ...] = ()
     next_cursor: str | None = None

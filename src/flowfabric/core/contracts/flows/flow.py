@@ -1,4 +1,4 @@
-"""Flows: how one is made, cancelled and read."""
+"""Flows: create, cancel and read them."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ FlowKind: TypeAlias = Annotated[
 
 
 class FlowState(StrEnum):
-    """How a flow stands; it changes in the same step as its members."""
+    """The state of a flow; it changes in the same step as its members."""
 
     OPEN = "open"  # nothing has started
-    RUNNING = "running"  # something runs, or may start
-    BLOCKED = "blocked"  # nothing may start, and something is left
+    RUNNING = "running"  # a member runs, or may start
+    BLOCKED = "blocked"  # no member may start, and some have not ended
     COMPLETED = "completed"
     FAILED = "failed"
     CANCELLED = "cancelled"
@@ -36,7 +36,7 @@ class FlowState(StrEnum):
         return self in (FlowState.COMPLETED, FlowState.FAILED, FlowState.CANCELLED)
 
 
-# The events a flow ends with, and its state from then on.
+# The events that end a flow, and its state afterwards.
 FLOW_ENDINGS = {
     EventKind.FLOW_COMPLETED: FlowState.COMPLETED,
     EventKind.FLOW_FAILED: FlowState.FAILED,
@@ -45,22 +45,22 @@ FLOW_ENDINGS = {
 
 
 class FailurePolicy(StrEnum):
-    """What a failure means that no join took: what does not depend on it goes on, or the whole flow ends at once."""
+    """What an unhandled failure does: independent members continue, or the whole flow fails at once."""
 
     CONTINUE = "continue"
     FAIL_FAST = "fail_fast"
 
 
 class CancellationPolicy(StrEnum):
-    """What becomes of the members of a cancelled flow. Whatever it is, none of them can be claimed from then on."""
+    """What happens to the members of a cancelled flow. With every policy no member can be claimed any more."""
 
     CANCEL_ALL = "cancel_all"
-    CANCEL_PENDING = "cancel_pending"  # what runs may end by itself
-    FLOW_ONLY = "flow_only"  # nothing is ended; what could start waits for an operator
+    CANCEL_PENDING = "cancel_pending"  # running members may finish
+    FLOW_ONLY = "flow_only"  # no member is ended; members that could start wait for an operator
 
 
 class CreateFlowArgs(Checked, frozen=True, kw_only=True):
-    """A flow without members, to which they are added one by one; `submit_flow` brings a whole graph."""
+    """Create a flow without members and add them one by one; `submit_flow` submits a whole graph."""
 
     flow_id: FlowId
     flow_kind: FlowKind
@@ -100,7 +100,7 @@ AddExecutionToFlowResult: TypeAlias = ExecutionAddedToFlow | ExecutionAlreadyMem
 
 
 class CancelFlowArgs(Checked, frozen=True, kw_only=True):
-    """Close a flow: any live state -> cancelled. With `wait` the call answers when all its members were reached."""
+    """Close a flow: any live state -> cancelled. With `wait` the call returns when all members were reached."""
 
     flow_id: FlowId
     reason: Reason = ""
@@ -109,14 +109,14 @@ class CancelFlowArgs(Checked, frozen=True, kw_only=True):
 
 
 class FlowCancelled(Outcome, frozen=True, kw_only=True, tag="cancelled"):
-    """All members were reached. A repeated call answers the first one's policy, and at most 1,000 members."""
+    """All members were reached. A repeated call returns the first call's policy, and at most 1,000 members."""
 
     cancellation_policy: CancellationPolicy
     member_execution_ids: tuple[ExecutionId, ...] = ()
 
 
 class FlowCancellationScheduled(Outcome, frozen=True, kw_only=True, tag="cancellation_scheduled"):
-    """No member can be claimed any more; those that were not reached yet are ended by the engine."""
+    """No member can be claimed any more; the engine ends the members that were not reached yet."""
 
     cancellation_policy: CancellationPolicy
     member_count: int
@@ -124,7 +124,7 @@ class FlowCancellationScheduled(Outcome, frozen=True, kw_only=True, tag="cancell
 
 
 class FlowPartiallyCancelled(Outcome, frozen=True, kw_only=True, tag="partially_cancelled"):
-    """Some members could not be ended, because their records cannot be read."""
+    """Some members could not be ended because their records are unreadable."""
 
     cancellation_policy: CancellationPolicy
     member_execution_ids: tuple[ExecutionId, ...] = ()
@@ -135,7 +135,7 @@ CancelFlowResult: TypeAlias = FlowCancelled | FlowCancellationScheduled | FlowPa
 
 
 class FlowAlreadyTerminal(Outcome, frozen=True, kw_only=True, tag="already_terminal"):
-    """The flow had ended before; what a first cancel said of it, if there was one."""
+    """The flow had already ended; with the policy and reason of the first cancel, if any."""
 
     public_flow_state: FlowState
     stored_cancellation_policy: CancellationPolicy | None = None
@@ -146,7 +146,7 @@ CancelFlowHeader: TypeAlias = FlowCancellationScheduled | FlowAlreadyTerminal
 
 
 class SetFlowTagsArgs(Checked, frozen=True, kw_only=True):
-    """Add tags or overwrite their values; other tags stay."""
+    """Add tags or overwrite their values; other tags are kept."""
 
     flow_id: FlowId
     tags: Tags
@@ -161,7 +161,7 @@ SetFlowTagsResult: TypeAlias = TagsSet
 
 
 class FlowSnapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """One flow as it stands, with the joins of its members."""
+    """A snapshot of a flow, with the joins of its members."""
 
     flow_id: FlowId
     flow_kind: str
@@ -179,10 +179,10 @@ class FlowSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     edge_groups: tuple[EdgeGroupSnapshot, ...] = ()
     failure_policy: FailurePolicy = FailurePolicy.CONTINUE
     ended_at: TimestampMs | None = None
-    ended_counts: dict[TerminalOutcome, int] = msgspec.field(default_factory=dict)  # members by how they ended
-    failed_execution_id: ExecutionId | None = None  # a failure that no join took
+    ended_counts: dict[TerminalOutcome, int] = msgspec.field(default_factory=dict)  # ended members by outcome
+    failed_execution_id: ExecutionId | None = None  # the execution of an unhandled failure
     parent_execution_id: ExecutionId | None = None  # the member that stands for this flow in another one
-    is_committed: bool = True  # False: parts of the graph are still to come, and nothing runs before
+    is_committed: bool = True  # False: more parts of the graph are expected, and no member runs yet
 
     @property
     def left_count(self) -> int:
@@ -191,19 +191,19 @@ class FlowSnapshot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FlowMember(msgspec.Struct, frozen=True, kw_only=True):
-    """One member as a line of a list."""
+    """One member of a flow, as listed."""
 
     execution_id: ExecutionId
-    number: int  # in the order in which members came
+    number: int  # in the order of creation
     public_state: PublicState
     execution_kind: str
     lane_id: LaneId
     created_at: TimestampMs
     started_at: TimestampMs | None = None
     completed_at: TimestampMs | None = None
-    child_flow_id: FlowId | None = None  # the flow that it stands for
+    child_flow_id: FlowId | None = None  # the child flow that this member stands for
     failure_reason: str | None = None
-    edge_group: EdgeGroupSnapshot | None = None  # None: no edge leads to it
+    edge_group: EdgeGroupSnapshot | None = None  # None: no incoming edges
 
 
 class ListFlowMembersArgs(Checked, frozen=True, kw_only=True):
@@ -213,14 +213,14 @@ class ListFlowMembersArgs(Checked, frozen=True, kw_only=True):
 
 
 class ListFlowMembersPage(msgspec.Struct, frozen=True, kw_only=True):
-    """Some members and where to go on; None when there are no more."""
+    """A page of members; next_cursor is None on the last page."""
 
     members: tuple[FlowMember, ...] = ()
     next_cursor: str | None = None
 
 
 class FlowStatus(StrEnum):
-    """What a list tells of a flow's state."""
+    """The state of a flow, as listed."""
 
     ACTIVE = "active"
     COMPLETED = "completed"
@@ -236,7 +236,7 @@ class FlowStatus(StrEnum):
 
 
 class FlowSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """One flow as a line of a list."""
+    """One flow, as listed."""
 
     flow_id: FlowId
     created_at: TimestampMs
@@ -249,7 +249,7 @@ class FlowSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ListFlowsArgs(Checked, frozen=True, kw_only=True):
-    """Flows that match every filter given, newest first; the filters of a walk stay the same."""
+    """Flows that match all given filters, newest first. Keep the filters while following a cursor."""
 
     namespace: Namespace | None = None
     flow_kind: FlowKind | None = None
@@ -259,7 +259,7 @@ class ListFlowsArgs(Checked, frozen=True, kw_only=True):
 
 
 class ListFlowsPage(msgspec.Struct, frozen=True, kw_only=True):
-    """Some flows and where to go on; None when there are no more. A page may be short and have a cursor."""
+    """A page of flows; next_cursor is None on the last page. A short page may have a cursor, too."""
 
     flows: tuple[FlowSummary, ...] = ()
     next_cursor: str | None = None

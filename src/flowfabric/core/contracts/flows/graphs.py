@@ -1,4 +1,4 @@
-"""Whole graphs: members, edges and joins that are submitted together, and what members are given of one another."""
+"""Graphs: members, edges and joins that are submitted together, and the inputs of members."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class FlowEdge(Checked, frozen=True, kw_only=True):
 
 
 class FlowJoin(Checked, frozen=True, kw_only=True):
-    """How the edges into one member are joined; without it, all of them."""
+    """The join policy of one member; the default needs all edges."""
 
     downstream_execution_id: ExecutionId
     policy: JoinPolicy
@@ -48,7 +48,7 @@ def _each(kind: type[T], most: int) -> Rule:
 
 
 def check_size(members: int, edges: int) -> None:
-    """Refuse more than a flow can have."""
+    """Refuse a graph that exceeds the limits of a flow."""
     _at_most("members", members, limits.MAX_FLOW_MEMBERS)
     _at_most("edges", edges, limits.MAX_FLOW_EDGES)
 
@@ -60,7 +60,7 @@ def _at_most(field: str, count: int, most: int) -> None:
 
 def _child_flows(field: str, value: Any) -> dict[ExecutionId, FlowId]:
     if not isinstance(value, dict):
-        raise InvalidInput(field, value, "must map members to flows")
+        raise InvalidInput(field, value, "must map member ids to flow ids")
     return {ExecutionId(member): FlowId(flow) for member, flow in value.items()}
 
 
@@ -76,10 +76,10 @@ ChildFlows: TypeAlias = Annotated[dict[ExecutionId, FlowId], _MEMBERS, Rule(_chi
 
 
 class FlowGraph(Checked, frozen=True, kw_only=True):
-    """Members with their edges and joins. Each id once; no edge to oneself, and no cycle among the new members.
+    """Members with their edges and joins. Ids are unique; self-edges and cycles among new members are refused.
 
-    A member of `child_flows` stands for a flow: it never runs itself, the flow starts when it would, and it ends as the
-    flow does. Mint that flow's id in this flow's partition.
+    A member of `child_flows` stands for a child flow. It never runs itself: the child flow starts in its place, and the
+    member ends with the child flow's outcome. Create the child flow's id in this flow's partition.
     """
 
     members: Members = ()
@@ -95,7 +95,7 @@ class FlowGraph(Checked, frozen=True, kw_only=True):
         _once("joins", [join.downstream_execution_id for join in self.joins])
         for member in self.members:
             if member.idempotency_key is not None:
-                problem = "must not be given for a member: the flow's own id makes a repeated submit harmless"
+                problem = "must not be set on a member: repeating a submit is safe because of the flow's own id"
                 raise InvalidInput("idempotency_key", member.idempotency_key, problem)
         if strangers := self.child_flows.keys() - set(ids):
             raise InvalidInput("child_flows", sorted(strangers), "must name members of the graph")
@@ -108,12 +108,12 @@ class FlowGraph(Checked, frozen=True, kw_only=True):
         return {*(member.execution_id for member in self.members), *ends, *joined}
 
     def ordered_members(self) -> list[CreateExecutionArgs]:
-        """The members, each after those it waits for."""
+        """The members in topological order."""
         known = {member.execution_id: member for member in self.members}
         pairs = [(edge.upstream_execution_id, edge.downstream_execution_id) for edge in self.edges]
         for upstream, downstream in pairs:
             if upstream == downstream:
-                problem = "must join two different executions"
+                problem = "must connect two different executions"
                 raise InvalidInput("edges", upstream, problem, code="self_referencing_edge")
         inner = [pair for pair in pairs if pair[0] in known and pair[1] in known]
         return [known[execution_id] for execution_id in topological_order(known, inner)]
@@ -128,10 +128,10 @@ def _once(field: str, ids: Iterable[str]) -> None:
 
 
 class SubmitFlowArgs(FlowGraph, frozen=True, kw_only=True):
-    """A whole flow: accepted in one step, or not at all. A large one comes in parts, and starts when all are there.
+    """A whole flow, accepted in one step or not at all. A large flow is sent in parts and starts when it is complete.
 
-    The same flow id again is the same flow. All its members end; then so does the flow, and takes no more. One that is
-    submitted without its commit starts when `grow_flow` brings it, and is cancelled when that does not come in an hour.
+    Submitting the same flow id again has no effect. The flow ends when all its members have ended, and takes no more
+    members then. A flow without `commit` starts when `grow_flow` commits it; after an hour without one it is cancelled.
     """
 
     flow_id: FlowId
@@ -139,18 +139,18 @@ class SubmitFlowArgs(FlowGraph, frozen=True, kw_only=True):
     namespace: Namespace
     failure_policy: FailurePolicy = FailurePolicy.CONTINUE
     parent_execution_id: ExecutionId | None = None  # the member of another flow that stands for this one
-    commit: bool = True  # False: more is to come before it starts, like the flows that its members stand for
+    commit: bool = True  # False: more parts follow before it starts, such as child flows
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.members:
-            raise InvalidInput("members", self.members, "must hold at least one")
+            raise InvalidInput("members", self.members, "must hold at least one member")
         known = {member.execution_id for member in self.members}
         incoming = dict.fromkeys(known, 0)
         for edge in self.edges:
             for end in (edge.upstream_execution_id, edge.downstream_execution_id):
                 if end not in known:
-                    problem = "must lead from member to member"
+                    problem = "must connect members of this graph"
                     raise InvalidInput("edges", end, problem, code="execution_not_in_flow")
             incoming[edge.downstream_execution_id] += 1
         for join in self.joins:
@@ -163,14 +163,14 @@ def _check_join(join: FlowJoin, incoming: dict[ExecutionId, int]) -> None:
         problem = "must name members of the graph"
         raise InvalidInput("joins", join.downstream_execution_id, problem, code="execution_not_in_flow")
     if join.policy.needed is not None and join.policy.needed > count:
-        raise InvalidInput("joins", join.policy.needed, f"must need at most the {count} edges there are")
+        raise InvalidInput("joins", join.policy.needed, f"must be at most {count}, the number of edges into the member")
 
 
 class GrowFlowArgs(FlowGraph, frozen=True, kw_only=True):
-    """More members, edges and joins for a flow that has not ended, in one step; edges may lead from and to old members.
+    """Add members, edges and joins to a flow that has not ended, in one step; edges may connect existing members.
 
-    With a revision the graph must be as its caller knows it. A commit comes alone: it starts a flow that was submitted
-    without one, and changes nothing where that has happened.
+    With a revision, the call is refused if the graph has changed. A commit is sent alone: it starts a flow that was
+    submitted without one, and has no effect on a committed flow.
     """
 
     flow_id: FlowId
@@ -180,9 +180,9 @@ class GrowFlowArgs(FlowGraph, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.commit and (self.members or self.edges or self.joins):
-            raise InvalidInput("commit", self.commit, "must come alone, after all members, edges and joins")
+            raise InvalidInput("commit", self.commit, "must be sent alone, after all members, edges and joins")
         if not self.members and not self.edges and not self.commit:
-            raise InvalidInput("members", self.members, "must hold at least one, or edges must")
+            raise InvalidInput("members", self.members, "must hold at least one member if there are no edges")
         if len(self.members) > limits.BATCH_MAX_ITEMS:
             raise InvalidInput("members", len(self.members), f"must hold at most {limits.BATCH_MAX_ITEMS}")
         if len(self.edges) > limits.GRAPH_PART_MAX_EDGES:
@@ -190,7 +190,7 @@ class GrowFlowArgs(FlowGraph, frozen=True, kw_only=True):
 
 
 class FlowSubmitted(Outcome, frozen=True, kw_only=True, tag="submitted"):
-    """How the flow stands with it."""
+    """The flow after this call."""
 
     flow_id: FlowId
     graph_revision: int
@@ -200,7 +200,7 @@ class FlowSubmitted(Outcome, frozen=True, kw_only=True, tag="submitted"):
 
 
 class FlowAlreadySubmitted(FlowSubmitted, frozen=True, kw_only=True, tag="already_satisfied"):
-    """It was there already."""
+    """The flow or part already existed."""
 
 
 SubmitFlowResult: TypeAlias = FlowSubmitted | FlowAlreadySubmitted
@@ -208,10 +208,10 @@ GrowFlowResult: TypeAlias = FlowSubmitted | FlowAlreadySubmitted
 
 
 class ExecutionInput(msgspec.Struct, frozen=True, kw_only=True):
-    """What one upstream gives to a member, under the name of its edge."""
+    """The result of one upstream, under the name of its edge."""
 
     data_passing_ref: str
     upstream_execution_id: ExecutionId
     outcome: TerminalOutcome
-    payload: bytes | None = None  # None: it left no result
+    payload: bytes | None = None  # None: the upstream has no result
     encoding: str | None = None

@@ -1,4 +1,4 @@
-"""What budgets and quota policies are for: the scopes they are attached to."""
+"""Attachments: the scopes that budgets and quota policies apply to."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from flowfabric.errors import InvalidInput
 
 
 class LimitScope(StrEnum):
-    """Whose executions a limit is for."""
+    """Which executions a limit applies to."""
 
     NAMESPACE = "namespace"
     LANE = "lane"
@@ -48,7 +48,7 @@ _IDS = {
 
 
 def check_scope(scope_type: LimitScope, scope_id: str) -> None:
-    """A scope's id has the form of the ids of its kind."""
+    """Check that the scope id is a valid id of its kind."""
     try:
         _IDS[scope_type](scope_id)
     except InvalidInput as error:
@@ -56,24 +56,24 @@ def check_scope(scope_type: LimitScope, scope_id: str) -> None:
 
 
 def check_optional_scope(scope_type: LimitScope | None, scope_id: str | None) -> None:
-    """A scope, or none."""
+    """Check a scope that may be absent."""
     if (scope_type is None) != (scope_id is None):
-        raise InvalidInput("scope_id", scope_id, "must be given together with scope_type, and not without it")
+        raise InvalidInput("scope_id", scope_id, "must be set if and only if scope_type is set")
     if scope_type is not None and scope_id is not None:
         check_scope(scope_type, scope_id)
 
 
 def check_owner(namespace: Namespace | None, scope_type: LimitScope | None, scope_id: str | None) -> None:
-    """A limit that is for a namespace is of that namespace."""
+    """A limit whose scope is a namespace is owned by that namespace."""
     if namespace is not None and scope_type is LimitScope.NAMESPACE and namespace != scope_id:
-        raise InvalidInput("namespace", namespace, f"must be {scope_id}, as of the scope, or left out")
+        raise InvalidInput("namespace", namespace, f"must be {scope_id}, the scope's namespace, or omitted")
 
 
 class AttachLimitArgs(Checked, frozen=True, kw_only=True):
-    """A budget, or a quota policy, and a scope. Executions have all limits of their scopes, and their own.
+    """Attach a budget or quota policy to a scope. Executions have all limits of their scopes, and their own.
 
-    It takes effect partition by partition; what runs already goes on. A limit of the execution itself can also be given
-    with its policy.
+    It takes effect partition by partition; running executions continue. An execution's own limits can also be set in
+    its policy.
     """
 
     scope_type: LimitScope
@@ -87,9 +87,9 @@ class AttachLimitArgs(Checked, frozen=True, kw_only=True):
 
 
 class DrainAdmissionsArgs(Checked, frozen=True, kw_only=True):
-    """Bring what one partition owes to limits to where they live, and let go what waits for limits that have room.
+    """Return slots and open reservations of one partition to their limits, and unblock executions where there is room.
 
-    Owed are the slots and open reservations of executions that stopped running, and of offers that nobody took.
+    They belong to executions that stopped running, and to offers that expired.
     """
 
     partition: Partition
@@ -97,9 +97,9 @@ class DrainAdmissionsArgs(Checked, frozen=True, kw_only=True):
 
 
 class ReconcileLimitsArgs(Checked, frozen=True, kw_only=True):
-    """Compare what the limits of one partition of theirs hold with the records that it is for, a bounded number.
+    """Compare the slots and reservations of one limit partition with the executions' records, page by page.
 
-    A slot or an open reservation that no record has is released: whoever had it has ended, and nobody paid for it.
+    A slot or reservation that no record owns is released: its execution has ended without returning it.
     """
 
     partition: Partition
@@ -108,7 +108,7 @@ class ReconcileLimitsArgs(Checked, frozen=True, kw_only=True):
 
 
 class LimitsReconciled(msgspec.Struct, frozen=True, kw_only=True):
-    """What was looked at and released, and where to go on; None at the end."""
+    """What was checked and released; the cursor is None at the end."""
 
     checked: int = 0
     released: int = 0
@@ -116,10 +116,10 @@ class LimitsReconciled(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AdmissionsDrained(msgspec.Struct, frozen=True, kw_only=True):
-    """What was done, and when there is something to do again; None: nothing is owed, and nothing waits."""
+    """What was done, and when more work is due; None: no handovers and no waiting executions are left."""
 
-    lapsed: int = 0  # offers that nobody took
-    paid: int = 0  # entries that were brought to their limits
-    woken: int = 0  # executions that may be claimed again
+    lapsed: int = 0  # expired offers
+    paid: int = 0  # handovers that were settled with their limits
+    woken: int = 0  # executions that were unblocked
     next_at_ms: TimestampMs | None = None
     now_ms: TimestampMs

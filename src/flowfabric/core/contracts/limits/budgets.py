@@ -1,4 +1,4 @@
-"""Budgets: what may be spent, by dimension, and what was."""
+"""Budgets: spending limits by dimension, and the amounts spent."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ _DIMENSION = re.compile(r"[A-Za-z][A-Za-z0-9_.:-]*")
 
 
 class OnHardLimit(StrEnum):
-    """What a breach leads to. In each case nothing new starts on the budget until it is reset or raised (G10)."""
+    """What a breach does. In each case no execution starts on the budget until it is reset or raised (G10)."""
 
-    REJECT = "reject"  # what would cross the limit is refused, what fits is still counted
-    BLOCK = "block"  # every report and reservation is refused until then
+    REJECT = "reject"  # reports that exceed the limit are refused; reports that fit still count
+    BLOCK = "block"  # every report and reservation is refused until the reset or raise
     CANCEL_PENDING = "cancel_pending"  # the engine cancels executions of the scope that have not started
     CANCEL_ALL = "cancel_all"  # the engine cancels all executions of the scope
-    SUSPEND = "suspend"  # the worker suspends the execution, and a person decides
+    SUSPEND = "suspend"  # the worker suspends the execution until an operator decides
 
 
 def _dimension(field: str, value: Any) -> str:
     if not isinstance(value, str) or not _DIMENSION.fullmatch(value) or len(value) > limits.DIMENSION_MAX_BYTES:
-        problem = f"must be a letter, then letters, digits and _ . : -, at most {limits.DIMENSION_MAX_BYTES} in all"
+        problem = f"must be a letter, then letters, digits or _ . : -, at most {limits.DIMENSION_MAX_BYTES} in all"
         raise InvalidInput(field, value, problem)
     return value
 
@@ -40,9 +40,9 @@ def _dimensions(field: str, value: Any) -> tuple[str, ...]:
         raise InvalidInput(field, value, "must be a list of names")
     names = tuple(_dimension(field, each) for each in value)
     if len(names) > limits.MAX_DIMENSIONS:
-        raise InvalidInput(field, len(names), f"must be at most {limits.MAX_DIMENSIONS}")
+        raise InvalidInput(field, len(names), f"must hold at most {limits.MAX_DIMENSIONS} dimensions")
     if len(set(names)) < len(names):
-        raise InvalidInput(field, names, "must not name a dimension twice")
+        raise InvalidInput(field, names, "must not repeat a dimension")
     return names
 
 
@@ -65,9 +65,9 @@ Label: TypeAlias = Annotated[
 
 def _check_lengths(dimensions: tuple[str, ...], amounts: tuple[int, ...], field: str, *, at_least: int = 1) -> None:
     if len(dimensions) < at_least:
-        raise InvalidInput("dimensions", dimensions, f"must be at least {at_least}")
+        raise InvalidInput("dimensions", dimensions, f"must hold at least {at_least}")
     if len(amounts) != len(dimensions):
-        raise InvalidInput(field, amounts, f"must be {len(dimensions)}, one for each dimension")
+        raise InvalidInput(field, amounts, f"must hold {len(dimensions)} amounts, one per dimension")
 
 
 def _check_limits(dimensions: tuple[str, ...], hard: tuple[int, ...], soft: tuple[int, ...]) -> None:
@@ -75,14 +75,14 @@ def _check_limits(dimensions: tuple[str, ...], hard: tuple[int, ...], soft: tupl
     _check_lengths(dimensions, soft, "soft_limits")
     for name, most, told in zip(dimensions, hard, soft, strict=True):
         if most and told > most:
-            raise InvalidInput("soft_limits", told, f"must not be above the hard limit of {name}, which is {most}")
+            raise InvalidInput("soft_limits", told, f"must be at most {most}, the hard limit of {name}")
 
 
 class CreateBudgetArgs(Checked, frozen=True, kw_only=True):
-    """A budget for the executions of a scope; without one, for those that name it in their policy.
+    """A budget for the executions of a scope; without a scope, for executions that name it in their policy.
 
-    A limit of 0 is none. A total may reach its hard limit and not pass it; passing the soft limit is told once each
-    time. `wall_time_ms` and `attempts` are counted by themselves where they have a limit.
+    A limit of 0 means no limit. A total may reach its hard limit but not exceed it. Each crossing of a soft limit is
+    reported once. The store counts `wall_time_ms` and `attempts` itself if they have a limit.
     """
 
     budget_id: BudgetId
@@ -91,11 +91,11 @@ class CreateBudgetArgs(Checked, frozen=True, kw_only=True):
     dimensions: Dimensions
     hard_limits: Amounts
     soft_limits: Amounts
-    enforcement_mode: Label = "strict"  # for people; nothing reads it
+    enforcement_mode: Label = "strict"  # informational only
     on_hard_limit: OnHardLimit = OnHardLimit.REJECT
-    on_soft_limit: Label = "warn"  # for people; nothing reads it
-    reset_interval_ms: DurationMs = 0  # 0: only by hand
-    namespace: Namespace | None = None  # whose it is, for ever; None: of the namespace it is for, or the store's own
+    on_soft_limit: Label = "warn"  # informational only
+    reset_interval_ms: DurationMs = 0  # 0: reset by hand only
+    namespace: Namespace | None = None  # the owner, fixed; None: the scope's namespace, or the store
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -109,7 +109,7 @@ class BudgetCreated(Outcome, frozen=True, kw_only=True, tag="created"):
 
 
 class BudgetAlreadySatisfied(Outcome, frozen=True, kw_only=True, tag="already_satisfied"):
-    """It exists, and was left as it is."""
+    """It already exists and was not changed."""
 
     budget_id: BudgetId
 
@@ -118,7 +118,7 @@ CreateBudgetResult: TypeAlias = BudgetCreated | BudgetAlreadySatisfied
 
 
 class ReportUsageAdminArgs(Checked, frozen=True, kw_only=True):
-    """Count usage if it fits, all of it or nothing; the same `dedup_key` counts once within a day."""
+    """Count usage if all of it fits, otherwise none. A `dedup_key` counts once per day."""
 
     budget_id: BudgetId
     dimensions: Dimensions
@@ -131,9 +131,9 @@ class ReportUsageAdminArgs(Checked, frozen=True, kw_only=True):
 
 
 class ReportUsageArgs(ReportUsageAdminArgs, frozen=True, kw_only=True):
-    """The same in the name of an execution, on whose ledger it is kept.
+    """Report usage of an execution, which is also recorded on its ledger.
 
-    With the namespace of the execution, a budget of another namespace is not there.
+    With the execution's namespace, budgets of other namespaces are not found.
     """
 
     execution_id: ExecutionId
@@ -145,18 +145,18 @@ class UsageCounted(Outcome, frozen=True, kw_only=True, tag="ok"):
 
 
 class SoftBreach(Outcome, frozen=True, kw_only=True, tag="soft_breach"):
-    """Counted, and a soft limit is passed: by this report, or by an earlier one."""
+    """Counted; a soft limit was crossed by this report or an earlier one."""
 
     dimension: str
     current_usage: int
     soft_limit: int
-    is_crossing: bool = True  # by this report; every crossing is one event
+    is_crossing: bool = True  # crossed by this report; every crossing is one event
 
 
 class HardBreach(Outcome, frozen=True, kw_only=True, tag="hard_breach"):
-    """A hard limit is in the way: a report was not counted; what was really spent is, and is above it now.
+    """A hard limit was exceeded. A report was not counted; actual spend was, and is now above the limit.
 
-    current_usage is what counts against the limit: with what is reserved, where the amount would have to fit beside it.
+    current_usage is the amount that counts against the limit, including reservations where the amount must fit.
     """
 
     dimension: str
@@ -166,21 +166,21 @@ class HardBreach(Outcome, frozen=True, kw_only=True, tag="hard_breach"):
 
 
 class UsageAlreadyApplied(Outcome, frozen=True, kw_only=True, tag="already_applied"):
-    """Its dedup key, or its reservation, was counted before; nothing was changed."""
+    """The dedup key or reservation was counted before; nothing changed."""
 
 
 ReportUsageResult: TypeAlias = UsageCounted | SoftBreach | HardBreach | UsageAlreadyApplied
 
 
 class RecordSpendArgs(ReportUsageAdminArgs, frozen=True, kw_only=True):
-    """Count what was really spent, whatever the limits; an execution's is kept on its ledger."""
+    """Count actual spend regardless of limits; an execution's spend is recorded on its ledger."""
 
     execution_id: ExecutionId | None = None
-    namespace: Namespace | None = None  # of the execution, as in ReportUsageArgs
+    namespace: Namespace | None = None  # of the execution; see ReportUsageArgs
 
 
 class ReleaseBudgetArgs(Checked, frozen=True, kw_only=True):
-    """Take back all that an execution has spent on a budget since its last reset."""
+    """Refund everything that an execution spent on a budget since its last reset."""
 
     budget_id: BudgetId
     execution_id: ExecutionId
@@ -191,14 +191,14 @@ class BudgetReleased(Outcome, frozen=True, kw_only=True, tag="released"):
 
 
 class NothingToRelease(Outcome, frozen=True, kw_only=True, tag="noop"):
-    """It has spent nothing, or that was given back before."""
+    """It has spent nothing, or was refunded before."""
 
 
 ReleaseBudgetResult: TypeAlias = BudgetReleased | NothingToRelease
 
 
 class ResetBudgetArgs(Checked, frozen=True, kw_only=True):
-    """Begin a new period: nothing is used, a breach is over, and the next reset is an interval away."""
+    """Start a new period: usage is 0, a breach ends, and the next reset is one interval away."""
 
     budget_id: BudgetId
 
@@ -211,9 +211,9 @@ ResetBudgetResult: TypeAlias = BudgetReset
 
 
 class SetBudgetLimitsArgs(Checked, frozen=True, kw_only=True):
-    """Change limits while the budget is in use; dimensions that are not named keep theirs, and 0 lifts a limit.
+    """Change limits while the budget is in use. Dimensions that are not named keep theirs; 0 removes a limit.
 
-    A raise ends the breach of its dimension. A limit below what is used already is a breach at once.
+    Raising a limit ends the breach of its dimension. A limit below the current usage is a breach at once.
     """
 
     budget_id: BudgetId
@@ -227,13 +227,13 @@ class SetBudgetLimitsArgs(Checked, frozen=True, kw_only=True):
 
 
 class BudgetLimitsSet(msgspec.Struct, frozen=True, kw_only=True):
-    is_open: bool  # something may start on it
+    is_open: bool  # executions may start on it
 
 
 class ReserveBudgetArgs(Checked, frozen=True, kw_only=True):
-    """The owner of a lease holds amounts before it spends them: all of them, or nothing.
+    """The owner of a lease reserves amounts before it spends them: all of them, or none.
 
-    They count against the limits until they are settled. What is open when the lease ends, however it ends, returns.
+    They count against the limits until they are settled. Open reservations are returned when the lease ends.
     """
 
     execution_id: ExecutionId
@@ -242,7 +242,7 @@ class ReserveBudgetArgs(Checked, frozen=True, kw_only=True):
     reservation_id: ReservationId
     dimensions: Dimensions
     amounts: Amounts
-    namespace: Namespace | None = None  # of the execution, as in ReportUsageArgs
+    namespace: Namespace | None = None  # of the execution; see ReportUsageArgs
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -250,11 +250,11 @@ class ReserveBudgetArgs(Checked, frozen=True, kw_only=True):
 
 
 class BudgetReserved(Outcome, frozen=True, kw_only=True, tag="reserved"):
-    """Held now, or by the same call before."""
+    """Reserved now, or by an earlier call with the same id."""
 
 
 class BudgetHeldByOthers(Outcome, frozen=True, kw_only=True, tag="held_by_others"):
-    """It would fit if less were reserved: this is no breach, and may fit when others have settled."""
+    """It would fit if less were reserved. This is no breach; it may fit after other reservations settle."""
 
     dimension: str
     current_usage: int
@@ -265,14 +265,14 @@ ReserveBudgetResult: TypeAlias = BudgetReserved | BudgetHeldByOthers | HardBreac
 
 
 class SettleReservationArgs(Checked, frozen=True, kw_only=True):
-    """End a reservation with what was really spent, which always counts; with nothing, all of it returns."""
+    """End a reservation with the actual spend, which always counts; without amounts all of it is returned."""
 
     execution_id: ExecutionId
     budget_id: BudgetId
     reservation_id: ReservationId
     dimensions: Dimensions = ()
     amounts: Amounts = ()
-    namespace: Namespace | None = None  # of the execution, as in ReportUsageArgs
+    namespace: Namespace | None = None  # of the execution; see ReportUsageArgs
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -280,7 +280,7 @@ class SettleReservationArgs(Checked, frozen=True, kw_only=True):
 
 
 class BudgetStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """A budget as it stands. A dimension that is not named has no limit, or nothing was used of it."""
+    """A snapshot of a budget. A dimension that is not listed has no limit or no usage."""
 
     budget_id: BudgetId
     scope_type: str
@@ -296,17 +296,17 @@ class BudgetStatus(msgspec.Struct, frozen=True, kw_only=True):
     next_reset_at: TimestampMs | None = None
     created_at: TimestampMs | None = None
     reserved: dict[str, int] = {}
-    breached_at: TimestampMs | None = None  # None: not breached, or not any more
+    breached_at: TimestampMs | None = None  # None: not breached
     on_hard_limit: str = OnHardLimit.REJECT
     on_soft_limit: str = ""
     reset_interval_ms: int = 0
     reset_count: int = 0
     last_reset_at: TimestampMs | None = None
-    namespace: str | None = None  # whose it is; None: the store's own
+    namespace: str | None = None  # the owner; None: the store
 
 
 class DueBudgetsReset(msgspec.Struct, frozen=True, kw_only=True):
-    """Which were reset, and when the next one is due; None: none has an interval."""
+    """Which budgets were reset, and when the next reset is due; None: no budget has an interval."""
 
     budget_ids: tuple[BudgetId, ...] = ()
     next_at_ms: TimestampMs | None = None
@@ -314,7 +314,7 @@ class DueBudgetsReset(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BudgetNotice(msgspec.Struct, frozen=True, kw_only=True):
-    """A limit was passed, and nobody has acted on it yet."""
+    """A limit was passed, and the engine has not handled it yet."""
 
     kind: Literal["soft", "hard"]
     budget_id: BudgetId

@@ -1,4 +1,4 @@
-"""Quota policies: what may start within a window, and what may run at once."""
+"""Quota policies: limits on starts within a window and on concurrent executions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Ticket: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=limits.MAX_AMOUNT)]
 
 
 class QuotaKey(StrEnum):
-    """By what the executions of a scope are counted apart."""
+    """The key by which the executions of a scope are counted separately."""
 
     NAMESPACE = "namespace"
     LANE = "lane"
@@ -28,31 +28,31 @@ class QuotaKey(StrEnum):
 
 
 class QuotaLimits(Checked, frozen=True, kw_only=True):
-    """So many starts within a sliding window, so many running at once; 0 is no limit."""
+    """Limits on starts within a sliding window and on concurrent executions; 0 means no limit."""
 
     quota_policy_id: QuotaPolicyId
     window_seconds: WindowSeconds = 0
     max_requests_per_window: QuotaCount = 0
     max_concurrent: QuotaCount = 0
-    jitter_ms: DurationMs = 0  # how much later those who are told to wait may be told, each by chance
+    jitter_ms: DurationMs = 0  # random extra wait in retry_after_ms, at most this long
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if bool(self.window_seconds) != bool(self.max_requests_per_window):
-            problem = "must be given together with max_requests_per_window, and not without it"
+            problem = "must be set if and only if max_requests_per_window is set"
             raise InvalidInput("window_seconds", self.window_seconds, problem, code="invalid_quota_spec")
 
 
 class CreateQuotaPolicyArgs(QuotaLimits, frozen=True, kw_only=True):
-    """A quota for the executions of a scope, over all of them or for each key by itself.
+    """A quota for the executions of a scope, counted together or per key.
 
-    Without a scope it is for those that name it in their policy.
+    Without a scope it applies to executions that name it in their policy.
     """
 
     key_by: QuotaKey | None = None
     scope_type: LimitScope | None = None
     scope_id: ScopeId | None = None
-    namespace: Namespace | None = None  # whose it is, for ever; None: of the namespace it is for, or the store's own
+    namespace: Namespace | None = None  # the owner, fixed; None: the scope's namespace, or the store
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -65,7 +65,7 @@ class QuotaPolicyCreated(Outcome, frozen=True, kw_only=True, tag="created"):
 
 
 class QuotaPolicyAlreadySatisfied(Outcome, frozen=True, kw_only=True, tag="already_satisfied"):
-    """It exists, and was left as it is."""
+    """It already exists and was not changed."""
 
     quota_policy_id: QuotaPolicyId
 
@@ -74,14 +74,14 @@ CreateQuotaPolicyResult: TypeAlias = QuotaPolicyCreated | QuotaPolicyAlreadySati
 
 
 class ConfigureQuotaPolicyArgs(QuotaLimits, frozen=True, kw_only=True):
-    """The whole of a policy's limits, while it is in use. What runs already goes on, also above a lower limit."""
+    """Replace all limits of a policy while it is in use. Running executions continue, even above a lower limit."""
 
 
 class CheckAdmissionArgs(Checked, frozen=True, kw_only=True):
-    """Ask for a start within limits that the caller names, and take it: for schedulers of one's own.
+    """Take a start within limits that the caller names: for custom schedulers.
 
-    Claims of this library ask by themselves. The same execution and ticket is admitted once; another ticket has a slot
-    of its own. A ticket that was released is refused with `claim_grant_expired`, and so is a time that is too long ago.
+    Claims of this library do this themselves. The same execution and ticket is admitted once; another ticket gets its
+    own slot. A released ticket, or a ticket that is too old, is refused with `claim_grant_expired`.
     """
 
     quota_policy_id: QuotaPolicyId
@@ -102,7 +102,7 @@ class AlreadyAdmitted(Outcome, frozen=True, kw_only=True, tag="already_admitted"
 
 
 class RateExceeded(Outcome, frozen=True, kw_only=True, tag="rate_exceeded"):
-    """The window is full; there is room after this long."""
+    """The window is full; retry after this time."""
 
     retry_after_ms: int
 
@@ -115,7 +115,7 @@ CheckAdmissionResult: TypeAlias = Admitted | AlreadyAdmitted | RateExceeded | Co
 
 
 class ReleaseAdmissionArgs(Checked, frozen=True, kw_only=True):
-    """Give back the slot that an execution has under this ticket."""
+    """Release the slot that an execution holds under this ticket."""
 
     quota_policy_id: QuotaPolicyId
     execution_id: ExecutionId
@@ -130,7 +130,7 @@ ReleaseAdmissionResult: TypeAlias = AdmissionReleased
 
 
 class QuotaStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """A quota policy as it stands: over all, or for the key that was asked for."""
+    """A snapshot of a quota policy, in total or for the requested key."""
 
     quota_policy_id: QuotaPolicyId
     window_seconds: int
@@ -143,6 +143,6 @@ class QuotaStatus(msgspec.Struct, frozen=True, kw_only=True):
     created_at: TimestampMs | None = None
     running: int = 0
     started: int = 0  # within the window
-    room: int = 0  # how many may start now
-    retry_after_ms: int | None = None  # until the window has room; None: it has
-    namespace: str | None = None  # whose it is; None: the store's own
+    room: int = 0  # starts that are possible now
+    retry_after_ms: int | None = None  # None: the window has room
+    namespace: str | None = None  # the owner; None: the store

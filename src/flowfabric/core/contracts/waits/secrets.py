@@ -1,4 +1,4 @@
-"""Waitpoint secrets: what tokens are signed with, how a new one takes over, and which ones count."""
+"""Waitpoint secrets: seed and rotate the secrets that sign tokens, and list valid kids."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class RotateWaitpointHmacSecretAllArgs(Checked, frozen=True, kw_only=True):
 
 
 class RotateWaitpointHmacSecretArgs(RotateWaitpointHmacSecretAllArgs, frozen=True, kw_only=True):
-    """The same, in one partition."""
+    """Rotate the secret of one partition."""
 
     partition: Partition
 
@@ -70,7 +70,7 @@ class SecretRotated(Outcome, frozen=True, kw_only=True, tag="rotated"):
 
 
 class SecretUnchanged(Outcome, frozen=True, kw_only=True, tag="noop"):
-    """This kid signs already, with the same secret."""
+    """This kid already signs with the same secret."""
 
     kid: Kid
 
@@ -94,7 +94,7 @@ class RotateWaitpointHmacSecretAllEntry(msgspec.Struct, frozen=True, kw_only=Tru
 
 
 class RotateWaitpointHmacSecretAllReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of every partition; a store without partitions reports one."""
+    """The result of every partition; a store without partitions reports one."""
 
     entries: tuple[RotateWaitpointHmacSecretAllEntry, ...] = ()
 
@@ -132,7 +132,7 @@ class ListWaitpointHmacKidsArgs(Checked, frozen=True, kw_only=True):
 
 
 class VerifyingKid(msgspec.Struct, frozen=True, kw_only=True):
-    """It signs no more; what it signed is valid until its grace is over."""
+    """It no longer signs; its tokens are valid until the grace period ends."""
 
     kid: Kid
     expires_at_ms: TimestampMs

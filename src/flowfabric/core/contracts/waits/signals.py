@@ -1,4 +1,4 @@
-"""Signals: what wakes a suspended execution, what became of a delivery, and what a resumed worker reads."""
+"""Signals: deliver them to suspended executions, and read the signals that resumed one."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ SignalStreamLength: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=limits.MAX_
 
 
 class SignalScope(StrEnum):
-    """What a signal was meant for; it is recorded and decides nothing."""
+    """The intended target of a signal; it is recorded only."""
 
     WAITPOINT = "waitpoint"
     EXECUTION = "execution"
 
 
 class SignalEffect(StrEnum):
-    """What a signal did where it arrived."""
+    """The effect of a delivered signal."""
 
     NO_OP = "no_op"
     APPENDED = "appended_to_waitpoint"
@@ -52,7 +52,7 @@ class SignalEffect(StrEnum):
 
 
 class SignalContent(Checked, frozen=True, kw_only=True):
-    """What is said to an execution, and by whom."""
+    """A signal and its source."""
 
     execution_id: ExecutionId
     signal_id: SignalId
@@ -100,7 +100,7 @@ class SignalExecutionArgs(SignalContent, frozen=True, kw_only=True):
 
 
 class SignalAccepted(Outcome, frozen=True, kw_only=True, tag="accepted"):
-    """It was recorded; the execution does not go on because of it."""
+    """It was recorded; it did not resume the execution."""
 
     signal_id: SignalId
     effect: SignalEffect
@@ -113,7 +113,7 @@ class ResumeTriggered(Outcome, frozen=True, kw_only=True, tag="triggered_resume"
 
 
 class SignalDuplicate(Outcome, frozen=True, kw_only=True, tag="duplicate"):
-    """The idempotency key or the id was used before, by this signal; nothing was changed."""
+    """The idempotency key or the id was used by this signal before; nothing changed."""
 
     existing_signal_id: SignalId
 

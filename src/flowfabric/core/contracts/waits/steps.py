@@ -61,11 +61,11 @@ class StepRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StepRecorded(Outcome, frozen=True, kw_only=True, tag="recorded"):
-    """It is the step's result from now on."""
+    """The result was recorded."""
 
 
 class StepAlreadyRecorded(Outcome, frozen=True, kw_only=True, tag="already_recorded"):
-    """The step has a result, and this is it; nothing was changed."""
+    """The step already has this result; nothing changed."""
 
     result: StepRecord
 

@@ -1,4 +1,4 @@
-"""Suspensions: how an execution begins to wait, what ends its waiting, and which ones wait."""
+"""Suspensions: suspend, resume and list executions that wait for signals."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from flowfabric.errors import InvalidInput
 
 
 class SuspensionReasonCode(StrEnum):
-    """What kind of thing is waited for; it decides the blocking reason that people see."""
+    """What the execution waits for; it decides the visible blocking reason."""
 
     WAITING_FOR_SIGNAL = "waiting_for_signal"
     WAITING_FOR_APPROVAL = "waiting_for_approval"
@@ -71,7 +71,7 @@ class ResumeTarget(StrEnum):
 
 
 class ResumeTrigger(StrEnum):
-    """What a resume is recorded as."""
+    """How a resume is recorded."""
 
     SIGNAL = "signal"
     OPERATOR = "operator"
@@ -178,7 +178,7 @@ class SuspendExecutionArgs(Checked, frozen=True, kw_only=True):
     def _check_waitpoints(self) -> None:
         wanted = set(referenced_waitpoint_keys(self.resume_condition))
         if isinstance(self.resume_condition, AllOf | Count):
-            condition_to_json(self.resume_condition)  # refuses one that is too large to keep
+            condition_to_json(self.resume_condition)  # refuses a condition that is too large
         elif len(self.waitpoints) > 1:
             problem = f"must be one waitpoint with the condition {type(self.resume_condition).__name__}"
             raise InvalidInput("waitpoints", len(self.waitpoints), problem)
@@ -199,7 +199,7 @@ class SuspendExecutionArgs(Checked, frozen=True, kw_only=True):
 
     @property
     def resume_condition_json(self) -> str:
-        """The condition as the store gets it."""
+        """The condition as sent to the store."""
         return short_condition_json(self.resume_condition, self.timeout_behavior)
 
 
@@ -254,7 +254,7 @@ ResumeExecutionResult: TypeAlias = ExecutionResumed
 
 
 class ExpireSuspensionArgs(Checked, frozen=True, kw_only=True):
-    """Apply the time-out of a suspension that is due."""
+    """Apply the timeout of a suspension that is due."""
 
     execution_id: ExecutionId
 
@@ -265,7 +265,7 @@ class SuspensionExpired(Outcome, frozen=True, kw_only=True, tag="expired"):
 
 
 class SuspensionNotExpired(Outcome, frozen=True, kw_only=True, tag="already_satisfied"):
-    """Nothing was left to do: not due, not suspended, or gone; `reason` says which."""
+    """Nothing to do: not due, not suspended, or gone; see `reason`."""
 
     reason: str
 
@@ -274,7 +274,7 @@ ExpireSuspensionResult: TypeAlias = SuspensionExpired | SuspensionNotExpired
 
 
 class ListSuspendedArgs(Checked, frozen=True, kw_only=True):
-    """Suspended executions over all partitions, the earliest time-out first, those without one last."""
+    """Suspended executions of all partitions, the earliest timeout first, those without a timeout last."""
 
     lane_id: LaneId | None = None
     reason_code: SuspensionReasonCode | None = None
@@ -283,7 +283,7 @@ class ListSuspendedArgs(Checked, frozen=True, kw_only=True):
 
 
 class SuspendedExecutionEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One suspended execution as a line of a list."""
+    """One suspended execution, as listed."""
 
     execution_id: ExecutionId
     lane_id: LaneId
@@ -295,7 +295,7 @@ class SuspendedExecutionEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ListSuspendedPage(msgspec.Struct, frozen=True, kw_only=True):
-    """Some executions and where to go on; None when there are no more. A page may be short and have a cursor."""
+    """A page of executions; next_cursor is None on the last page. A short page may have a cursor, too."""
 
     entries: tuple[SuspendedExecutionEntry, ...] = ()
     next_cursor: str | None = None

@@ -61,7 +61,7 @@ class IssuedWaitpoint(msgspec.Struct, frozen=True, kw_only=True):
 class CreatePendingWaitpointArgs(Checked, frozen=True, kw_only=True):
     """The owner makes a waitpoint ahead of its suspension, so that a signal that comes early is kept.
 
-    Nobody's suspension within `expires_in_ms`, and it expires with what was buffered.
+    Without a suspension within `expires_in_ms`, it expires with its buffered signals.
     """
 
     execution_id: ExecutionId
@@ -98,14 +98,14 @@ class WaitpointClosed(Outcome, frozen=True, kw_only=True, tag="closed"):
 
 
 class WaitpointAlreadyClosed(Outcome, frozen=True, kw_only=True, tag="already_closed"):
-    """Closed or expired before; nothing was changed."""
+    """It was already closed or expired; nothing changed."""
 
 
 CloseWaitpointResult: TypeAlias = WaitpointClosed | WaitpointAlreadyClosed
 
 
 class ReadWaitpointTokenArgs(Checked, frozen=True, kw_only=True):
-    """The token of an open waitpoint, to be given away by somebody who may; signed now when it has none that counts."""
+    """Read the token of an open waitpoint; it is signed again if it has no valid one."""
 
     execution_id: ExecutionId
     waitpoint_id: WaitpointId
@@ -140,7 +140,7 @@ class ListPendingWaitpointsArgs(Checked, frozen=True, kw_only=True):
 
 
 class ListPendingWaitpointsPage(msgspec.Struct, frozen=True, kw_only=True):
-    """Some waitpoints and where to go on; None when there are no more."""
+    """A page of waitpoints; the cursor is None on the last page."""
 
     entries: tuple[PendingWaitpointInfo, ...] = ()
     next_cursor: WaitpointId | None = None

@@ -1,0 +1,117 @@
+"""Joins: how the end of an upstream counts for an edge, and when the edges of a downstream decide (D26).
+
+`lib/flow/edge.lua` and `lib/flow/join_record.lua` state the same rules.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from flowfabric.core.contracts.flows.edges import AllOfEdges, EdgeDependencyPolicy, OnSatisfied
+from flowfabric.core.rules.graph import DependencyKind, EdgeGroupState, EdgeState, edge_state
+from flowfabric.core.rules.outcome import Changes
+from flowfabric.core.states import TerminalOutcome
+
+CASCADE = "flow_cascade"  # who cancelled a member that its flow did not need any more
+
+
+class Tally(StrEnum):
+    """How a join counts a resolved edge. A skipped one is impossible without being a failure."""
+
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """The edges of one downstream, counted."""
+
+    policy: EdgeDependencyPolicy = field(default_factory=AllOfEdges)
+    total: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    skipped: int = 0
+    state: EdgeGroupState = EdgeGroupState.PENDING
+
+    @property
+    def open_count(self) -> int:
+        return self.total - self.succeeded - self.failed - self.skipped
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the downstream has something to wait for."""
+        return self.total > 0 and self.state is EdgeGroupState.PENDING
+
+    @property
+    def cancels_rest(self) -> bool:
+        """Whether its decision also ends the upstreams that are still running."""
+        return self.policy.on_satisfied is OnSatisfied.CANCEL_REMAINING
+
+
+def is_failure(outcome: TerminalOutcome, cancelled_by: str | None) -> bool:
+    """Failed, timed out, or was cancelled by a caller; a cancel by the flow itself is no failure."""
+    if outcome is TerminalOutcome.CANCELLED:
+        return cancelled_by != CASCADE
+    return outcome in (TerminalOutcome.FAILED, TerminalOutcome.EXPIRED)
+
+
+def verdict(kind: DependencyKind, outcome: TerminalOutcome, *, is_failure: bool) -> tuple[EdgeState, Tally]:
+    """What the end of its upstream makes of an edge, and how the join counts it."""
+    state = edge_state(kind, outcome)
+    if state is EdgeState.SATISFIED:
+        return state, Tally.SUCCEEDED
+    if kind is DependencyKind.ON_FAILURE:
+        return state, Tally.FAILED if is_failure else Tally.SKIPPED
+    return state, Tally.SKIPPED if outcome is TerminalOutcome.SKIPPED else Tally.FAILED
+
+
+def decide(join: Join) -> EdgeGroupState:
+    """How the join stands. With fewer edges than must be satisfied it is not complete, and nothing is certain."""
+    needed = join.total if join.policy.needed is None else join.policy.needed
+    if join.total < needed:
+        return EdgeGroupState.PENDING
+    if join.succeeded >= needed:
+        return EdgeGroupState.SATISFIED
+    if join.failed + join.skipped > join.total - needed:
+        return EdgeGroupState.IMPOSSIBLE
+    return EdgeGroupState.PENDING
+
+
+def count(join: Join, tally: Tally) -> Changes:
+    """Count one more resolved edge. A join is decided once."""
+    changes = Changes({str(tally): getattr(join, tally) + 1})
+    if join.state is not EdgeGroupState.PENDING:
+        return changes
+    return changes | Changes({"state": decide(changes.apply_to(join))})
+
+
+def uncount(join: Join, tally: Tally) -> Changes:
+    """Take back one resolved edge, whose upstream runs again."""
+    changes = Changes({str(tally): max(0, getattr(join, tally) - 1)})
+    return changes | Changes({"state": decide(changes.apply_to(join))})
+
+
+def grow(join: Join, edges: int) -> Changes:
+    """Take in more edges. A join that was decided is open again."""
+    return Changes({"total": join.total + edges, "state": EdgeGroupState.PENDING})
+
+
+def tally_to_take_back(
+    join: Join, state: EdgeState, kind: DependencyKind, outcome: TerminalOutcome, *, is_failure: bool
+) -> Tally:
+    """How an edge that is opened again was counted; outcome: how its upstream had ended then.
+
+    An edge does not keep its tally. Where the join has counted none of that kind, the other kind is meant.
+    """
+    if state is EdgeState.SATISFIED:
+        return Tally.SUCCEEDED
+    is_cancelled = outcome is TerminalOutcome.CANCELLED and is_failure
+    if outcome is TerminalOutcome.SKIPPED or (kind is DependencyKind.ON_FAILURE and not is_cancelled):
+        meant = Tally.SKIPPED
+    else:
+        meant = Tally.FAILED
+    if getattr(join, meant) == 0:
+        return Tally.SKIPPED if meant is Tally.FAILED else Tally.FAILED
+    return meant

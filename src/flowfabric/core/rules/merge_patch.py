@@ -1,0 +1,40 @@
+"""JSON merge patch (RFC 7396) on values: the summary of an attempt is patched with it.
+
+`lib/base/merge_patch.lua` states the same rule on text, so that no number loses digits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from flowfabric.core.rules.outcome import Refusal
+
+MAX_DEPTH = 16
+# A patch cannot say "set it to null", because null removes a member: this text stands for it.
+NULL = "__ff_null__"
+
+
+def apply(document: Mapping[str, Any], patch: object) -> dict[str, Any] | Refusal:
+    """The patched document; refused when the patch is no object or has too many levels."""
+    if not isinstance(patch, Mapping):
+        return Refusal("invalid_input", {"field": "payload", "problem": "a JSON object"})
+    if _depth(patch) > MAX_DEPTH:
+        return Refusal("invalid_input", {"field": "payload", "problem": f"at most {MAX_DEPTH} levels"})
+    return _merge(document, patch)
+
+
+def _depth(patch: Mapping[str, Any]) -> int:
+    return 1 + max((_depth(value) for value in patch.values() if isinstance(value, Mapping)), default=0)
+
+
+def _merge(target: object, patch: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(target) if isinstance(target, Mapping) else {}
+    for key, value in patch.items():
+        if value is None:
+            merged.pop(key, None)
+        elif isinstance(value, Mapping):
+            merged[key] = _merge(merged.get(key), value)
+        else:
+            merged[key] = None if value == NULL else value
+    return merged

@@ -1,0 +1,107 @@
+"""Reservations: amounts held on a budget before they are spent, until they are settled or returned.
+
+An execution's holds on one budget are loaded together. `lib/limits/reservation.lua` states the same rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeAlias
+
+from flowfabric.core import limits
+from flowfabric.core.contracts.limits import budgets as c
+from flowfabric.core.rules import budgets
+from flowfabric.core.rules.budgets import Amounts, Budget, Spend
+from flowfabric.core.rules.outcome import Changes, Refusal
+
+MEASURED = ("wall_time_ms", "attempts")  # counted by the store itself, on budgets that have a limit for them
+
+
+class Hold(NamedTuple):
+    """One reservation, and the lease epoch that made it."""
+
+    epoch: int
+    amounts: Amounts
+
+
+Holds: TypeAlias = Mapping[str, Hold]
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement(Spend[c.ReportUsageResult]):
+    """A spend that also ends reservations."""
+
+    dropped: tuple[str, ...] = field(default=())
+
+
+def reserve(
+    budget: Budget, holds: Holds, reservation_id: str, wanted: Hold, now: int, *,
+    closed_epoch: int = -1, is_settled: bool = False,
+) -> Refusal | Spend[c.ReserveBudgetResult]:  # fmt: skip
+    """Hold all amounts or none. closed_epoch: the last lease of the execution that may hold nothing any more."""
+    if is_settled:
+        return Spend(c.UsageAlreadyApplied())
+    if reservation_id in holds:
+        return Spend(c.BudgetReserved())
+    if wanted.epoch <= closed_epoch:
+        return Refusal("stale_lease")
+    if len(holds) >= limits.MAX_OPEN_RESERVATIONS:
+        return budgets.invalid("reservation_id", reservation_id, f"at most {limits.MAX_OPEN_RESERVATIONS} open at once")
+    full = budgets.first_full(budget, wanted.amounts)
+    is_blocked = full is None and budget.is_breached and budget.on_hard_limit is c.OnHardLimit.BLOCK
+    name = budget.last_breach_dim if is_blocked else full
+    if name is not None:
+        return _refused(budget, name, now, is_over=full is not None and budget.is_over(full, wanted.amounts[full]))
+    return Spend(c.BudgetReserved(), _change_held(budget, wanted.amounts, 1))
+
+
+def _refused(budget: Budget, name: str, now: int, *, is_over: bool) -> Spend[c.ReserveBudgetResult]:
+    changes = budgets.breach(budget, name, now) if is_over else Changes()
+    if is_over or budget.is_breached:
+        return Spend(budgets.hard_breach(budget, name, budget.taken(name)), changes)
+    limit = budget.hard.get(name, 0)
+    return Spend(c.BudgetHeldByOthers(dimension=name, current_usage=budget.taken(name), hard_limit=limit))
+
+
+def _change_held(budget: Budget, amounts: Amounts, sign: int) -> Changes:
+    held = {**budget.held}
+    for name, amount in amounts.items():
+        held[name] = max(0, held.get(name, 0) + sign * amount)
+    return Changes({"held": {name: amount for name, amount in held.items() if amount}})
+
+
+def settle(
+    budget: Budget, holds: Holds, reservation_id: str, spent: Amounts, now: int, *, is_settled: bool = False
+) -> Refusal | Settlement:
+    """End a reservation with what was really spent, which always counts, once."""
+    if refusal := budgets.check_countable(budget, spent):
+        return refusal
+    if is_settled:
+        return Settlement(c.UsageAlreadyApplied())
+    dropped = (reservation_id,) if reservation_id in holds else ()
+    changes = drop(budget, holds, dropped)
+    step = budgets.record(changes.apply_to(budget), spent, now)
+    return Settlement(step.result, changes | step.changes, step.counted, dropped)
+
+
+def drop(budget: Budget, holds: Holds, reservation_ids: tuple[str, ...]) -> Changes:
+    """Let go of some holds."""
+    changes = Changes()
+    for each in reservation_ids:
+        changes |= _change_held(changes.apply_to(budget), holds[each].amounts, -1)
+    return changes
+
+
+def end_stretch(
+    budget: Budget, holds: Holds, epoch: int, measured: Amounts, now: int, *, is_repeated: bool = False
+) -> Settlement:
+    """A lease has ended: its open holds return, and what the store measured is counted, once."""
+    left = tuple(each for each, hold in holds.items() if hold.epoch <= epoch)
+    changes = drop(budget, holds, left)
+    limited = {*budget.hard, *budget.soft}
+    counted = {name: measured[name] for name in MEASURED if name in limited and measured.get(name, 0) > 0}
+    if not counted or is_repeated:
+        return Settlement(c.UsageCounted(), changes, {}, left)
+    step = budgets.record(changes.apply_to(budget), counted, now)
+    return Settlement(step.result, changes | step.changes, counted, left)
