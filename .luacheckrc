@@ -7,7 +7,7 @@ exclude_files = {"build/**", ".venv/**"}
 -- Each file is wrapped by the bundler, which puts the modules of its `@uses` line in scope as locals.
 files["src/flowfabric/backends/valkey/lua"] = {
   read_globals = {
-    "admission", "advance", "amounts", "args", "attempt", "batch", "binding", "blocked", "budget", "bulk_step",
+    "admission", "advance", "amounts", "args", "attempt", "batch", "binding", "blocked", "bounds", "budget", "bulk_step",
     "call_ids", "capability", "cascade", "claim", "claim_dedup", "claim_named", "claim_next", "claim_queues",
     "claim_request", "claim_take", "clock", "completions", "composite", "condition", "content", "cycle_check",
     "delivery", "dependency", "digits", "direct_start", "due", "edge", "edge_life", "endings", "ephemeral_frames",
@@ -19,9 +19,9 @@ files["src/flowfabric/backends/valkey/lua"] = {
     "merge_patch", "names", "notify", "offering", "only_edge", "order", "parked_claims", "parked_handoff", "period",
     "permit", "permit_reuse", "policy", "progress", "quota", "reclaim", "record", "repair", "replace",
     "replay_edges", "replay_members", "reply", "reservation", "resume", "resume_policy", "resumption", "retention",
-    "retry", "satisfied", "secret", "sha256", "signal", "signal_room", "slots", "spending", "state", "steps",
+    "retry", "satisfied", "secret", "sha256", "signal", "signal_room", "slots", "spending", "state", "state_tables", "steps",
     "stream", "stream_guard", "submission", "submit", "successors", "summary", "suspending", "suspension",
-    "suspension_timeout", "tags", "tasks", "tenant", "terminal", "ticket", "token", "transition", "update",
+    "suspension_timeout", "tags", "tasks", "tenant", "terminal", "ticket", "token", "transition", "update", "vectors",
     "waitpoint", "wakeup", "worker_registry", "writes",
   },
 }

@@ -124,7 +124,7 @@ def faulty() -> Bundle:
     source = "--- Fail.\n-- @keys core\n-- @args\nlocal x = nil\n\nreturn function() return x.y end\n"
     lib = {
         "args.lua": "return {check_core = function() end}",
-        "collector.lua": "return {slow_down = function() end}",
+        "gc_tuning.lua": "return {slow_down = function() end}",
         "tenant.lua": "return {keep = function() end}",
     }
     return build(lib, {"broken.lua": source, "version.lua": "--- V.\n-- @keys\nreturn function(_, _, v) return v end"})

@@ -1,17 +1,12 @@
 -- Whose turn it is among the executions of one concurrency key: as many stand in the queue as may run, the best of
 -- them, and the others wait beside it. Whenever one of the key moves, the next go on in the same step.
--- @uses event index key_index order record update
+-- @uses event index key_index order record update vectors
 local M = {}
 
 -- A step lets so many go at most; what is left goes with the next step, or when the lane is configured.
 local AT_ONCE = 100
 
-local QUEUED = {
-  lifecycle_phase = "runnable", eligibility_state = "eligible_now", blocking_reason = "waiting_for_worker",
-}
-local WAITING = {
-  lifecycle_phase = "runnable", eligibility_state = "blocked_by_quota", blocking_reason = "waiting_for_quota",
-}
+local QUEUED, WAITING = vectors.KEPT.WAITING, vectors.KEPT.BLOCKED_BY_QUOTA
 
 local function move(x, now, vector, set, name, outcome)
   index.leave(x)

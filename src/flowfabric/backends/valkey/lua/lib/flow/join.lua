@@ -1,16 +1,9 @@
 -- The end of a member reaches its downstream: edges are resolved, joins decided, children promoted or skipped.
--- @uses edge flow flow_failure inputs join_record member only_edge successors tasks transition update
+-- @uses edge flow flow_failure inputs join_record member only_edge successors tasks transition update vectors
 local M = {}
 
-local function unblocked(eligibility, reason)
-  return {
-    event = "unblocked",
-    state = {lifecycle_phase = "runnable", eligibility_state = eligibility, blocking_reason = reason},
-  }
-end
-
-local READY = unblocked("eligible_now", "waiting_for_worker")
-local LATER = unblocked("not_eligible_until_time", "waiting_for_delay")
+local READY = {event = "unblocked", state = vectors.KEPT.WAITING}
+local LATER = {event = "unblocked", state = vectors.KEPT.DELAYED}
 
 local SKIPPED = {event = "skipped", stream_reason = "dependency_impossible"}
 

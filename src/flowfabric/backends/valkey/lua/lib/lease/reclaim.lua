@@ -1,8 +1,8 @@
 -- Taking over an execution whose lease was lost, and ending it when that happened too often (D10).
--- @uses policy reply terminal
+-- @uses bounds policy reply terminal
 local M = {}
 
-M.DEFAULT_CAP = 100
+M.DEFAULT_CAP = bounds.DEFAULT_MAX_RECLAIM_COUNT
 
 function M.is_reclaimable(x)
   return x.lifecycle_phase == "active"

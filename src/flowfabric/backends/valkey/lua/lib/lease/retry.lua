@@ -1,7 +1,8 @@
 -- Whether a failed attempt is tried again, and when. Pure arithmetic; flowfabric.core.retry says the same.
+-- @uses bounds
 local M = {}
 
-local MAX_REQUESTED_DELAY = 86400000
+local MAX_REQUESTED_DELAY = bounds.MAX_REQUESTED_RETRY_DELAY_MS
 
 local function number_or(value, default)
   return type(value) == "number" and value or default

@@ -1,5 +1,5 @@
 -- Executions that are held back, and letting them go: by whoever held them back, or because the reason is gone.
--- @uses dependency transition
+-- @uses dependency transition vectors
 local M = {}
 
 local HELD_BACK = {
@@ -11,21 +11,17 @@ function M.is_held_back(x) return x.lifecycle_phase == "runnable" and HELD_BACK[
 
 -- A block must not swallow a delay or a dependency that was there before it.
 local function what_is_left(x, now)
-  if dependency.open_count(x) > 0 then return "blocked_by_dependencies", "waiting_for_children" end
+  if dependency.open_count(x) > 0 then return vectors.KEPT.BLOCKED_BY_DEPENDENCIES end
   if tonumber(x.delay_until or 0) > now then
     local retries = x.attempt_state == "pending_retry_attempt"
-    return "not_eligible_until_time", retries and "waiting_for_retry_backoff" or "waiting_for_delay"
+    return retries and vectors.KEPT.RETRY_BACKOFF or vectors.KEPT.DELAYED
   end
-  return "eligible_now", "waiting_for_worker"
+  return vectors.KEPT.WAITING
 end
 
 -- Back to eligible, or to the delay or dependencies it still waits for. set: fields to set with it.
 function M.release(x, now, set)
-  local eligibility, reason = what_is_left(x, now)
-  transition.apply(x, now, {
-    event = "unblocked",
-    state = {lifecycle_phase = "runnable", eligibility_state = eligibility, blocking_reason = reason},
-  }, set)
+  transition.apply(x, now, {event = "unblocked", state = what_is_left(x, now)}, set)
 end
 
 return M

@@ -1,21 +1,16 @@
 -- Executions with limits, as a claim meets them: offered to the worker, so that their limits can be asked, or put
 -- behind those that wait already.
--- @uses limit_queue limit_scopes offering transition
+-- @uses limit_queue limit_scopes offering transition vectors
 local M = {}
 
 -- A limit whose slot cannot tell is looked at again after so long, whatever else happens.
 M.SAFETY_MS = 5000
 
-local function step(eligibility, reason)
-  return {
-    event = "blocked",
-    state = {lifecycle_phase = "runnable", eligibility_state = eligibility, blocking_reason = reason},
-  }
-end
+local function step(vector) return {event = "blocked", state = vector} end
 
 -- By what the name of the limit begins with.
 local STEPS = {
-  b = step("blocked_by_budget", "waiting_for_budget"), q = step("blocked_by_quota", "waiting_for_quota"),
+  b = step(vectors.KEPT.BLOCKED_BY_BUDGET), q = step(vectors.KEPT.BLOCKED_BY_QUOTA),
 }
 
 -- Take it out of the queue until its limit lets it go. look_at: when somebody looks at the limit at the latest.

@@ -1,20 +1,11 @@
 -- What time brings: each routine looks again at one execution whose entry was due, and does what is due now.
--- @uses attempt failure index index_key policy reclaim record reply stream terminal transition
+-- @uses attempt failure index index_key policy reclaim record reply stream terminal transition vectors
 local M = {}
 
 local RETRYABLE_TIMEOUT = "attempt_timeout"
 
-local PROMOTED = {
-  event = "promoted",
-  state = {lifecycle_phase = "runnable", eligibility_state = "eligible_now", blocking_reason = "waiting_for_worker"},
-}
-local REQUEUED = {
-  event = "requeued", clear = record.LEASE,
-  state = {
-    lifecycle_phase = "runnable", eligibility_state = "eligible_now", blocking_reason = "waiting_for_worker",
-    attempt_state = "pending_retry_attempt",
-  },
-}
+local PROMOTED = {event = "promoted", state = vectors.KEPT.WAITING}
+local REQUEUED = {event = "requeued", clear = record.LEASE, state = vectors.WAITING_RETRY}
 
 -- Whoever read the index may have lost a race with a retry or a new attempt (D12).
 local function is_due(x, reason, now)

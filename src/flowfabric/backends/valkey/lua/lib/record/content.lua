@@ -1,11 +1,8 @@
 -- What a submit says of an execution: checked, and as the fields of its record.
--- @uses order policy state tags
+-- @uses order policy state tags vectors
 local M = {}
 
-local DELAYED = {
-  lifecycle_phase = "runnable", eligibility_state = "not_eligible_until_time", blocking_reason = "waiting_for_delay",
-  attempt_state = "pending_first_attempt",
-}
+local DELAYED = vectors.DELAYED
 local WAITING = state.usual("runnable")
 
 local DEFAULT_NAMESPACE, NO_LABELS = "default", {}

@@ -1,5 +1,5 @@
 -- The one routine in which every execution ends (G7): complete, fail, cancel, expire, skip and every time-out.
--- @uses advance completions digits flow only_edge state stream suspension transition
+-- @uses advance completions digits flow only_edge state stream suspension transition vectors
 local M = {}
 
 local CLEARED = {
@@ -11,11 +11,9 @@ local CLEARED = {
 local ENDED, UNATTEMPTED = {}, {}
 
 local function declare(event, outcome)
-  local with = outcome == "success" and state.usual("terminal")
-    or {lifecycle_phase = "terminal", terminal_outcome = outcome, attempt_state = "attempt_terminal"}
-  local without = {lifecycle_phase = "terminal", terminal_outcome = outcome}
+  local with = outcome == "success" and state.usual("terminal") or vectors.ENDED[event]
   ENDED[event] = {event = event, state = with, clear = CLEARED, is_timed = true}
-  UNATTEMPTED[event] = {event = event, state = without, clear = CLEARED, is_timed = true}
+  UNATTEMPTED[event] = {event = event, state = vectors.UNATTEMPTED[event], clear = CLEARED, is_timed = true}
 end
 
 declare("completed", "success")
@@ -23,7 +21,6 @@ declare("failed", "failed")
 declare("cancelled", "cancelled")
 declare("expired", "expired")
 declare("skipped", "skipped")
-UNATTEMPTED.skipped.state.attempt_state = "none"
 
 ENDED.completed.from = state.usual("active")
 local SUCCEEDED = ENDED.completed

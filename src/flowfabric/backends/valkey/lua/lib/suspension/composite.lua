@@ -1,11 +1,12 @@
 -- Conditions on several waitpoints: a tree of AllOf, Count, Single and NeverBySignal. What signals have brought is kept
 -- as tokens of its nodes, each named by the suspension and the node's path, so that nothing counts for another node or
 -- for a later suspension (D6). A node is met by its own tokens or its members alone, from the leaves up.
--- @uses reply
+-- @uses bounds reply
 local M = {}
 
 local NAME = "resume_condition_json"
-local MAX_DEPTH, MAX_NODES, MAX_COUNT = 4, 256, 1000000
+local MAX_DEPTH, MAX_NODES = bounds.MAX_COMPOSITE_DEPTH, bounds.MAX_CONDITION_NODES
+local MAX_COUNT = bounds.MAX_POLICY_COUNT
 
 M.RESERVED = {
   __operator_only__ = true, __timeout_only__ = true, __composite__ = true, __timeout__ = true,

@@ -1,10 +1,10 @@
 -- How much may be said: so many signals to an execution, and so many signals and bytes of them at one waitpoint, by
 -- every door. A waitpoint's token may be in a stranger's hands, so by default one keeps less than a megabyte. The
 -- policy may say otherwise; 0 is no limit. The waitpoint has what came so far, as signal_count and signal_bytes.
--- @uses digits policy reply
+-- @uses bounds digits policy reply
 local M = {}
 
-local PER_EXECUTION, PER_WAITPOINT, BYTES_PER_WAITPOINT = 10000, 1000, 819200
+local PER_EXECUTION, PER_WAITPOINT, BYTES_PER_WAITPOINT = bounds.DEFAULT_MAX_SIGNALS, 1000, 819200
 -- The record of a signal takes so much beside its content.
 local OVERHEAD = 512
 -- The first signal of a waitpoint fits without a look at the policy when its payload is no bigger than this.

@@ -1,13 +1,8 @@
 -- What a suspension does when its time is over: it fails, cancels or expires its execution, wakes it, or asks a human.
--- @uses index reply resume signal suspension terminal transition
+-- @uses index reply resume signal suspension terminal transition vectors
 local M = {}
 
-local ESCALATED = {
-  event = "escalated", clear = {"suspension_timeout_at"},
-  state = {
-    lifecycle_phase = "suspended", blocking_reason = "paused_by_operator", attempt_state = "attempt_interrupted",
-  },
-}
+local ESCALATED = {event = "escalated", clear = {"suspension_timeout_at"}, state = vectors.ESCALATED}
 
 -- The event with which an execution ends.
 local ENDINGS = {fail = "failed", cancel = "cancelled", expire = "expired"}
