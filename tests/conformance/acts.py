@@ -1,37 +1,42 @@
-"""What a random life consists of: acts that are made on the store and on the model alike, and compared."""
+"""What a random life consists of: acts made on the store and, through the rules, on the model alike, and compared."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
-import msgspec
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, run_state_machine_as_test
 
 from flowfabric.core import contracts as c
+from flowfabric.core.ids import AttemptId, LeaseId, Namespace
 from flowfabric.core.policy import ExecutionPolicy, FixedBackoff, RetryPolicy
+from flowfabric.core.rules import claims, due, lease, lifecycle, repeats
+from flowfabric.core.rules.outcome import Changes, Line, Refusal
 from flowfabric.core.rules.transitions import SITUATIONS, Situation
-from flowfabric.core.states import (
-    AttemptState,
-    BlockingReason,
-    EligibilityState,
-    LifecyclePhase,
-    OwnershipState,
-    TerminalOutcome,
-)
+from flowfabric.core.states import AttemptState, LifecyclePhase
 from flowfabric.errors import FlowFabricError
-from tests.conformance.driver import Driver, Subject
-from tests.conformance.model import MAX_RECLAIMS, MAX_REPLAYS, MAX_RETRIES, Execution
+from tests.conformance.driver import INSTANCE, LANE, WORKER, Driver, Subject
+from tests.conformance.model import Execution
 from tests.stores.probe import Store
 
 TTL, TIMEOUT, BACKOFF, DEADLINE = 1_000, 2_500, 300, 20_000
+MAX_RETRIES, MAX_RECLAIMS, MAX_REPLAYS = 2, 2, 4
+MANY_LINES = 1_000
 POLICY = ExecutionPolicy(
     retry_policy=RetryPolicy(max_retries=MAX_RETRIES, backoff=FixedBackoff(delay_ms=BACKOFF)),
     max_reclaim_count=MAX_RECLAIMS,
     max_replay_count=MAX_REPLAYS,
 )
-REFUSED = "refused"
+
+
+@dataclass(frozen=True)
+class Refused:
+    """The store refused a call with this code."""
+
+    code: str
 
 
 class Acts(RuleBasedStateMachine):
@@ -51,192 +56,173 @@ class Acts(RuleBasedStateMachine):
         return self.runner.run(awaitable)
 
     def teardown(self) -> None:
-        self.run(self.probe.close())
-        self.runner.close()
+        try:
+            self.logs_agree()
+        finally:
+            self.run(self.probe.close())
+            self.runner.close()
 
     @property
     def now(self) -> int:
         return self.clock.now_ms
 
     def attempt(self, awaitable: Any) -> Any:
-        """The result, or REFUSED."""
+        """The result, or Refused."""
         try:
             return self.run(awaitable)
-        except FlowFabricError:
-            return REFUSED
+        except FlowFabricError as error:
+            return Refused(error.code)
 
     def of(self, x: Subject) -> Execution:
         return self.model[x.execution_id]
 
+    def agree(self, x: Subject, decided: Refusal | Changes, result: Any, first: Any = None) -> bool:
+        """The store did what the rules say, with the same code. `first`: what a repeated call was answered before."""
+        if isinstance(decided, Refusal):
+            assert isinstance(result, Refused) != bool(first), (decided, result)
+            assert first or result == Refused(decided.code)
+            return False
+        assert not isinstance(result, Refused), (decided, result)
+        return self.of(x).apply(decided)
+
+    def own(self, x: Subject, fence: c.LeaseFence) -> None:
+        """The worker holds the lease that the rules gave it; a store that claims many at once makes up their ids."""
+        held = self.of(x).record
+        assert held.attempt_index is not None
+        assert fence.lease_epoch == held.lease_epoch
+        self.of(x).record = replace(held, lease_id=fence.lease_id, attempt_id=fence.attempt_id)
+        x.fence, x.attempt_index, x.attempted = fence, held.attempt_index, True
+
     def create(self, delay: int = 0, priority: int = 0) -> Subject:
-        due = self.now + delay if delay else None
-        deadline = self.now + DEADLINE
-        x: Subject = self.run(
-            self.driver.create(policy=POLICY, priority=priority, delay_until=due, execution_deadline_at=deadline)
-        )
-        situation = Situation.DELAYED if delay else Situation.WAITING
-        self.model[x.execution_id] = Execution(SITUATIONS[situation], deadline, delay_until=due or 0)
-        return x
+        args = c.CreateExecutionArgs(
+            execution_id=self.driver.mint(), namespace=Namespace("tests"), lane_id=LANE, execution_kind="kind",
+            priority=priority, policy=POLICY, delay_until=self.now + delay if delay else None,
+            execution_deadline_at=self.now + DEADLINE,
+        )  # fmt: skip
+        result = self.run(self.backend.create_execution(args))
+        record, line = lifecycle.create(args, self.now)
+        assert result == c.ExecutionCreated(execution_id=args.execution_id, public_state=record.public_state)
+        self.model[args.execution_id] = Execution(record, [line])
+        return Subject(args.execution_id)
 
     def let_time_pass(self, ms: int) -> None:
         self.run(self.clock.advance(ms))
 
     def claim(self, x: Subject) -> None:
-        m = self.of(x)
+        args = self.driver.claim_args(x, lease_ttl_ms=TTL, attempt_timeout_ms=TIMEOUT)
         self.attempt(self.driver.grant(x))
-        result = self.attempt(self.driver.claim(x, lease_ttl_ms=TTL, attempt_timeout_ms=TIMEOUT))
+        result = self.attempt(self.backend.claim_execution(args))
         self.run(self.driver.withdraw_grant(x))
-        eligible = m.state.eligibility_state is EligibilityState.ELIGIBLE_NOW
-        if eligible and m.state.attempt_state is not AttemptState.ATTEMPT_INTERRUPTED:
-            m.start_attempt(self.now, TTL, TIMEOUT)
-            assert (result.attempt_index, result.lease_epoch) == (m.attempts - 1, m.epoch)
-        else:
-            assert result == REFUSED
+        kind = claims.next_attempt_type(self.of(x).record)
+        if self.agree(x, claims.claim(self.of(x).record, args, self.now), result):
+            self.own(x, result.fence)
+            assert (result.attempt_index, result.attempt_type) == (x.attempt_index, kind)
 
     def claim_in_one_step(self, x: Subject) -> None:
-        m = self.of(x)
-        result = self.attempt(self.driver.grant_and_claim(x, lease_ttl_ms=TTL, attempt_timeout_ms=TIMEOUT))
-        if m.state.eligibility_state is not EligibilityState.ELIGIBLE_NOW:
-            assert result == REFUSED
-        elif m.state.attempt_state is AttemptState.ATTEMPT_INTERRUPTED:
-            assert isinstance(result, c.ClaimedResumedExecution)
-            m.start(self.now, TTL, TIMEOUT)
-        else:
-            assert isinstance(result, c.ClaimedExecution)
-            m.start_attempt(self.now, TTL, TIMEOUT)
+        args = self.driver.one_step_args(x, lease_ttl_ms=TTL, attempt_timeout_ms=TIMEOUT)
+        result = self.attempt(self.backend.issue_grant_and_claim(args))
+        goes_on = self.of(x).state.attempt_state is AttemptState.ATTEMPT_INTERRUPTED
+        if self.agree(x, claims.claim_in_one_step(self.of(x).record, args, self.now), result):
+            self.own(x, result.fence)
+            assert isinstance(result, c.ClaimedResumedExecution if goes_on else c.ClaimedExecution)
+            assert result.attempt_index == x.attempt_index
 
     def renew(self, x: Subject) -> None:
-        m = self.of(x)
-        result = self.attempt(self.driver.renew(x, lease_ttl_ms=TTL))
-        if m.holds_lease(self.now):
-            m.lease_expires_at = self.now + TTL
-            assert result.expires_at == m.lease_expires_at
-        else:
-            assert result == REFUSED
+        args = c.RenewLeaseArgs(
+            execution_id=x.execution_id, attempt_index=x.attempt_index, fence=x.fence, lease_ttl_ms=TTL
+        )
+        result = self.attempt(self.backend.renew_lease(args))
+        if self.agree(x, lease.renew(self.of(x).record, args, self.now), result):
+            assert result.expires_at == self.of(x).record.lease_expires_at
 
     def complete(self, x: Subject) -> None:
-        m = self.of(x)
-        result = self.attempt(self.driver.complete(x))
-        if m.holds_lease(self.now):
-            m.end(TerminalOutcome.SUCCESS)
-        assert (result != REFUSED) == (self._ended_as(m, TerminalOutcome.SUCCESS))
+        args = c.CompleteExecutionArgs(execution_id=x.execution_id, fence=x.fence, result_payload=b"result")
+        self._end(x, args, lifecycle.complete, self.backend.complete_execution, repeats.was_completed)
 
     def fail(self, x: Subject) -> None:
-        m = self.of(x)
-        held = m.holds_lease(self.now)
-        retries = m.phase is LifecyclePhase.RUNNABLE and m.state.attempt_state is AttemptState.PENDING_RETRY_ATTEMPT
-        repeats = (retries and m.delay_until > 0) or self._ended_as(m, TerminalOutcome.FAILED)
-        result = self.attempt(self.driver.fail(x, retry_policy_json=None))
-        if held:
-            m.fail_or_retry(self.now, BACKOFF, TerminalOutcome.FAILED)
-        assert (result != REFUSED) == (held or repeats)
+        args = c.FailExecutionArgs(
+            execution_id=x.execution_id, fence=x.fence, failure_reason="boom", failure_category="transient"
+        )
+        result = self._end(x, args, lifecycle.fail, self.backend.fail_execution, repeats.was_failed)
+        if isinstance(result, c.RetryScheduled):
+            assert result.delay_until == self.of(x).record.delay_until
 
     def delay(self, x: Subject, ms: int = BACKOFF) -> None:
-        m = self.of(x)
-        if not m.holds_lease(self.now):
-            return
-        self.run(self.driver.delay(x, self.now + ms))
-        m.wait_until(self.now + ms, BlockingReason.WAITING_FOR_DELAY, AttemptState.ATTEMPT_INTERRUPTED)
-        if not ms:
-            m.queue_up()
+        args = c.DelayExecutionArgs(execution_id=x.execution_id, fence=x.fence, delay_until=self.now + ms)
+        self._end(x, args, lifecycle.delay, self.backend.delay_execution, repeats.was_delayed)
 
-    def cancel(self, x: Subject) -> None:
-        m = self.of(x)
-        result = self.attempt(self.driver.cancel(x))
-        if m.phase is not LifecyclePhase.TERMINAL:
-            m.end(TerminalOutcome.CANCELLED)
-        assert (result != REFUSED) == (m.state.terminal_outcome is TerminalOutcome.CANCELLED)
+    def cancel(self, x: Subject, source: c.CancelSource = c.CancelSource.OPERATOR_OVERRIDE) -> None:
+        fence = x.fence if source is c.CancelSource.LEASE_HOLDER else None
+        args = c.CancelExecutionArgs(execution_id=x.execution_id, reason="enough", source=source, fence=fence)
+        self._end(x, args, lifecycle.cancel, self.backend.cancel_execution, repeats.was_cancelled)
+
+    def _end(self, x: Subject, args: Any, rule: Any, call: Any, recognise: Callable[[Any, Any], Any]) -> Any:
+        """A call that is answered again when it was the one that led here."""
+        decided, result = rule(self.of(x).record, args, self.now), self.attempt(call(args))
+        first = recognise(args, decided.details) if isinstance(decided, Refusal) and decided.details else None
+        self.agree(x, decided, result, first)
+        return result
 
     def reach_the_deadline(self, x: Subject) -> None:
-        m = self.of(x)
         result = self.run(self.driver.expire(x, c.ExpireReason.EXECUTION_DEADLINE))
-        due = m.deadline_at is not None and m.deadline_at <= self.now
-        assert isinstance(result, c.ExecutionExpired) == due
-        if due:
-            m.end(TerminalOutcome.EXPIRED)
+        did = self.agree(x, due.reach_deadline(self.of(x).record, self.now), result)
+        assert isinstance(result, c.ExecutionExpired) == did
 
     def reach_the_attempt_timeout(self, x: Subject) -> None:
-        m = self.of(x)
         result = self.run(self.driver.expire(x, c.ExpireReason.ATTEMPT_TIMEOUT))
-        due = m.attempt_timeout_at is not None and m.attempt_timeout_at <= self.now
-        if due:
-            m.fail_or_retry(self.now, BACKOFF, TerminalOutcome.EXPIRED)
-        assert isinstance(result, c.ExecutionExpired | c.RetryScheduled) == due
+        did = self.agree(x, due.time_out_attempt(self.of(x).record, self.now), result)
+        assert isinstance(result, c.ExecutionExpired | c.RetryScheduled) == did
 
     def notice_an_expired_lease(self, x: Subject) -> None:
-        m = self.of(x)
         result = self.run(self.driver.mark_expired(x))
-        due = m.state.ownership_state is OwnershipState.LEASED and m.lease_expires_at <= self.now
-        assert isinstance(result, c.LeaseMarkedExpired) == due
-        if due:
-            m.lose_lease(OwnershipState.LEASE_EXPIRED_RECLAIMABLE)
+        did = self.agree(x, lease.mark_expired(self.of(x).record, self.now), result)
+        assert isinstance(result, c.LeaseMarkedExpired) == did
 
     def revoke(self, x: Subject) -> None:
-        m = self.of(x)
-        result = self.attempt(self.driver.revoke(x))
-        if m.state.ownership_state is OwnershipState.LEASED:
-            m.lose_lease(OwnershipState.LEASE_REVOKED)
-            assert isinstance(result, c.LeaseRevocation)
+        args = c.RevokeLeaseArgs(execution_id=x.execution_id, reason="operator")
+        result = self.attempt(self.backend.revoke_lease(args))
+        did = self.agree(x, lease.revoke(self.of(x).record, args), result)
+        assert isinstance(result, c.LeaseRevocation) == did
 
     def reclaim(self, x: Subject) -> None:
-        m = self.of(x)
-        lost = m.is_in(Situation.LEASE_EXPIRED, Situation.LEASE_REVOKED)
+        args = c.ReclaimExecutionArgs(
+            execution_id=x.execution_id, worker_id=WORKER, worker_instance_id=INSTANCE, lane_id=LANE,
+            lease_id=LeaseId.new(), lease_ttl_ms=TTL, attempt_id=AttemptId.new(),
+        )  # fmt: skip
         self.run(self.driver.place_grant(x))
-        result = self.run(self.driver.reclaim(x, lease_ttl_ms=TTL))
+        result = self.run(self.backend.reclaim_execution(args))
         self.run(self.driver.withdraw_grant(x))
-        if lost and m.reclaims < MAX_RECLAIMS:
-            assert isinstance(result, c.ReclaimedExecution)
-            m.reclaims += 1
-            m.start_attempt(self.now, TTL, TIMEOUT)
-        elif lost:
-            assert isinstance(result, c.ReclaimCapExceeded)
-            m.end(TerminalOutcome.FAILED)
-        else:
+        decided = lease.reclaim(self.of(x).record, args, self.now)
+        if isinstance(decided, Refusal):
             assert isinstance(result, c.NotReclaimable)
+            return
+        self.of(x).apply(decided)
+        if self.of(x).phase is LifecyclePhase.TERMINAL:
+            assert isinstance(result, c.ReclaimCapExceeded)
+            return
+        self.own(x, result.fence)
+        assert result.new_attempt_index == x.attempt_index
 
     def promote(self, x: Subject) -> None:
-        m = self.of(x)
         result = self.run(self.driver.promote(x))
-        waits = m.state.eligibility_state is EligibilityState.NOT_ELIGIBLE_UNTIL_TIME
-        if waits and m.delay_until <= self.now:
-            m.queue_up()
-            assert isinstance(result, c.DelayedPromoted)
-        else:
-            assert not isinstance(result, c.DelayedPromoted)
+        did = self.agree(x, due.promote(self.of(x).record, self.now), result)
+        assert isinstance(result, c.DelayedPromoted) == did
 
     def block(self, x: Subject, situation: Situation = Situation.BLOCKED_BY_OPERATOR) -> None:
-        m = self.of(x)
-        blocked = SITUATIONS[situation]
-        result = self.attempt(self.driver.block(x, blocked.blocking_reason))
-        if m.phase is LifecyclePhase.RUNNABLE:
-            m.state = msgspec.structs.replace(blocked, attempt_state=m.state.attempt_state)
-        else:
-            assert result == REFUSED
+        reason = SITUATIONS[situation].blocking_reason
+        args = c.BlockExecutionArgs(execution_id=x.execution_id, blocking_reason=reason, blocking_detail="because")
+        result = self.attempt(self.backend.block_execution_for_admission(args))
+        self.agree(x, lifecycle.block(self.of(x).record, args), result)
 
     def unblock(self, x: Subject) -> None:
-        m = self.of(x)
-        result = self.attempt(self.driver.unblock(x))
-        if not m.state.eligibility_state.startswith("blocked"):
-            assert result == REFUSED
-        elif m.delay_until > self.now:
-            retries = m.state.attempt_state is AttemptState.PENDING_RETRY_ATTEMPT
-            reason = BlockingReason.WAITING_FOR_RETRY_BACKOFF if retries else BlockingReason.WAITING_FOR_DELAY
-            m.wait_until(m.delay_until, reason, m.state.attempt_state)
-        else:
-            m.queue_up()
+        args = c.UnblockExecutionArgs(execution_id=x.execution_id)
+        result = self.attempt(self.backend.unblock_execution(args))
+        self.agree(x, lifecycle.unblock(self.of(x).record, args, self.now), result)
 
     def replay(self, x: Subject) -> None:
-        m = self.of(x)
         result = self.attempt(self.driver.replay(x))
-        if m.phase is LifecyclePhase.TERMINAL and m.replays < MAX_REPLAYS:
-            m.replay(self.now)
-        else:
-            assert result == REFUSED
-
-    def _ended_as(self, m: Execution, outcome: TerminalOutcome) -> bool:
-        """Ended so by an attempt's own call, which is what a repeated call is recognised by."""
-        recorded = m.state.terminal_outcome is outcome
-        return recorded and m.state.attempt_state is AttemptState.ATTEMPT_TERMINAL
+        if self.agree(x, lifecycle.replay(self.of(x).record, self.now), result):
+            self.of(x).steps.clear()
 
     @invariant()
     def store_and_model_agree(self) -> None:
@@ -247,7 +233,17 @@ class Acts(RuleBasedStateMachine):
     def attempts_are_all_there(self) -> None:
         for execution_id, m in self.model.items():
             attempts = self.run(self.backend.list_attempts(execution_id))
-            assert [attempt.attempt_index for attempt in attempts] == list(range(m.attempts))
+            last = -1 if m.record.attempt_index is None else m.record.attempt_index
+            assert [attempt.attempt_index for attempt in attempts] == list(range(last + 1))
+            if attempts:
+                assert attempts[-1].attempt_id == m.record.attempt_id
+
+    def logs_agree(self) -> None:
+        """Every line that the rules wrote, in their order, and no other."""
+        for execution_id, m in self.model.items():
+            page = self.run(self.backend.history(execution_id, limit=MANY_LINES))
+            found = [Line(each.event, each.outcome or "") for each in page.events]
+            assert found == m.lines, (found, m.lines)
 
 
 def agree(machine: type[Acts], store: Store, *, max_examples: int, step_count: int) -> None:

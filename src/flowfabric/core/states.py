@@ -188,7 +188,7 @@ WAITING_CHILDREN_DEFAULTS = StateVector(
     attempt_state=AttemptState.PENDING_FIRST_ATTEMPT,
 )
 
-_BY_OUTCOME = {
+BY_OUTCOME = {
     TerminalOutcome.SUCCESS: PublicState.COMPLETED,
     TerminalOutcome.FAILED: PublicState.FAILED,
     TerminalOutcome.CANCELLED: PublicState.CANCELLED,
@@ -197,7 +197,7 @@ _BY_OUTCOME = {
     TerminalOutcome.NONE: PublicState.FAILED,  # a broken record must not look alive
 }
 
-_BY_ELIGIBILITY = {
+BY_ELIGIBILITY = {
     EligibilityState.NOT_ELIGIBLE_UNTIL_TIME: PublicState.DELAYED,
     EligibilityState.BLOCKED_BY_DEPENDENCIES: PublicState.WAITING_CHILDREN,
     EligibilityState.BLOCKED_BY_BUDGET: PublicState.RATE_LIMITED,
@@ -208,12 +208,12 @@ _BY_ELIGIBILITY = {
 def derive_public_state(phase: LifecyclePhase, eligibility: EligibilityState, outcome: TerminalOutcome) -> PublicState:
     """The one rule for what the public sees; ownership, reason and attempt do not matter."""
     if phase is LifecyclePhase.TERMINAL:
-        return _BY_OUTCOME[outcome]
+        return BY_OUTCOME[outcome]
     if phase is LifecyclePhase.SUSPENDED:
         return PublicState.SUSPENDED
     if phase is LifecyclePhase.ACTIVE:
         return PublicState.ACTIVE
-    return _BY_ELIGIBILITY.get(eligibility, PublicState.WAITING)
+    return BY_ELIGIBILITY.get(eligibility, PublicState.WAITING)
 
 
 def violations(state: StateVector) -> list[str]:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, multiple, rule
 
+from flowfabric.core import contracts as c
 from flowfabric.core.rules.transitions import BLOCKED
 from tests.conformance.acts import BACKOFF, DEADLINE, TIMEOUT, TTL, Acts, agree
 from tests.conformance.driver import Subject
@@ -33,7 +34,7 @@ class Lives(Acts):
     complete = rule(x=subjects)(Acts.complete)
     fail = rule(x=subjects)(Acts.fail)
     delay = rule(x=subjects, ms=st.sampled_from([0, BACKOFF]))(Acts.delay)
-    cancel = rule(x=subjects)(Acts.cancel)
+    cancel = rule(x=subjects, source=st.sampled_from(c.CancelSource))(Acts.cancel)
     reach_the_deadline = rule(x=subjects)(Acts.reach_the_deadline)
     reach_the_attempt_timeout = rule(x=subjects)(Acts.reach_the_attempt_timeout)
     notice_an_expired_lease = rule(x=subjects)(Acts.notice_an_expired_lease)

@@ -17,7 +17,6 @@ from flowfabric.core.policy import TimeoutBehavior
 from flowfabric.core.states import LifecyclePhase
 from tests.conformance.acts import BACKOFF, DEADLINE, TIMEOUT, TTL, agree
 from tests.conformance.driver import Subject
-from tests.conformance.model_waits import BLOCKING
 from tests.conformance.random_conditions import KEYS, NAMES, SOURCES, condition
 from tests.conformance.waiting_acts import Plan, Said, WaitingActs
 from tests.soaking import examples
@@ -26,6 +25,10 @@ from tests.stores.probe import Store
 pytestmark = pytest.mark.every_store
 
 MOMENTS = (1, 1, BACKOFF, BACKOFF, BACKOFF, TTL, TTL, TIMEOUT, DEADLINE)
+REASONS = (
+    c.SuspensionReasonCode.MANUAL_PAUSE, c.SuspensionReasonCode.STEP_BOUNDARY,
+    c.SuspensionReasonCode.WAITING_FOR_APPROVAL, c.SuspensionReasonCode.WAITING_FOR_SIGNAL,
+)  # fmt: skip
 CLOSERS = (c.CancelSource.OPERATOR_OVERRIDE, c.CancelSource.LEASE_HOLDER)
 OTHER_ACTS = (
     "get_to_work", "replay", "claim", "claim_in_one_step", "renew", "complete", "fail", "delay", "cancel",
@@ -44,7 +47,7 @@ def some_keys(rng: Random) -> list[WaitpointKey]:
 
 def plan(rng: Random) -> Plan:
     return Plan(
-        condition(rng), mostly(rng), rng.choice(sorted(BLOCKING)), rng.choice([None, BACKOFF, TTL]),
+        condition(rng), mostly(rng), rng.choice(REASONS), rng.choice([None, BACKOFF, TTL]),
         rng.choice(list(TimeoutBehavior)), rng.choice([0, 0, BACKOFF]), rng.random() < 0.5,
     )  # fmt: skip
 

@@ -17,9 +17,9 @@ from flowfabric.core.rules.budgets import Budget, Limit
 from flowfabric.core.rules.outcome import Refusal
 from flowfabric.core.rules.periods import next_due
 from flowfabric.errors import InvalidInput
+from tests.servers import TestServer
 from tests.valkey.equality.budget_twins import Twins
 from tests.valkey.equality.vm import MANY, NOW, SOME, RuleVm, rule_vm
-from tests.servers import TestServer
 
 _GLUE = """
 function glue.next_due(def, now) return lib.period.next_due({def = def}, now) end

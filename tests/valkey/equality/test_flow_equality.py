@@ -17,8 +17,8 @@ from flowfabric.core.rules.graph import DependencyKind, EdgeGroupState, EdgeStat
 from flowfabric.core.rules.joins import Join, Tally
 from flowfabric.core.rules.outcome import Changes
 from flowfabric.core.states import BlockingReason, EligibilityState, LifecyclePhase, TerminalOutcome
-from tests.valkey.equality.vm import MANY, SOME, RuleVm, rule_vm
 from tests.servers import TestServer
+from tests.valkey.equality.vm import MANY, SOME, RuleVm, rule_vm
 
 _GLUE = """
 local function join(g, id)

@@ -16,8 +16,8 @@ from flowfabric.core.rules import admission, quotas
 from flowfabric.core.rules.admission import Limits
 from flowfabric.core.rules.outcome import Refusal
 from flowfabric.core.rules.quotas import Counts, Quota, Slot
-from tests.valkey.equality.vm import MANY, NOW, SOME, RuleVm, rule_vm
 from tests.servers import TestServer
+from tests.valkey.equality.vm import MANY, NOW, SOME, RuleVm, rule_vm
 
 _GLUE = """
 function glue.limits_of(x, attached)

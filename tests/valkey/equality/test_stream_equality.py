@@ -14,8 +14,8 @@ from flowfabric.core import limits
 from flowfabric.core.rules import merge_patch, streams
 from flowfabric.core.rules.outcome import Refusal
 from flowfabric.core.rules.streams import BestEffort, Numbered, Rate
-from tests.valkey.equality.vm import MANY, NOW, RuleVm, rule_vm
 from tests.servers import TestServer
+from tests.valkey.equality.vm import MANY, NOW, RuleVm, rule_vm
 
 _GLUE = """
 function glue.known(s, first, count)

@@ -9,9 +9,9 @@ from typing import Any
 
 import valkey
 from hypothesis import settings
+from tests.valkey.lua.wire import Reply, decode
 
 from flowfabric.backends.valkey.library.bundle import bundle
-from tests.lua.wire import Reply, decode
 from tests.servers import TestServer
 from tests.soaking import examples
 

@@ -11,6 +11,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Literal
 
+from flowfabric.backends.valkey.library import generated
 from flowfabric.backends.valkey.library.contract import Arg, FunctionSpec, parse_contract, uses_of
 
 LIBRARY_NAME = "flowfabric"
@@ -67,10 +68,12 @@ def bundle(*, manual_clock: bool = False, version: int = LIBRARY_VERSION) -> Bun
 
 
 def sources(kind: Literal["fn", "lib"], *, manual_clock: bool = False) -> dict[str, str]:
-    """The Lua files of a kind by their path in its folder: `flow/edge.lua`."""
+    """The Lua files of a kind by their path in its folder: `flow/edge.lua`; the lib has the generated modules, too."""
     root = files("flowfabric.backends.valkey").joinpath("lua")
     rooms = (room for room in root.joinpath(kind).iterdir() if room.is_dir())
     found = {f"{room.name}/{file.name}": file.read_text() for room in rooms for file in room.iterdir()}
+    if kind == "lib":
+        found |= generated.modules()
     if manual_clock:
         found["base/clock.lua"] = root.joinpath("testing", "manual_clock.lua").read_text()
     return found

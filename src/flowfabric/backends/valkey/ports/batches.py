@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from random import randrange
 
-from flowfabric.backends.valkey import replays
 from flowfabric.backends.valkey.library import keys
 from flowfabric.backends.valkey.library.calls import Fields, Value, at_once, parse_envelope
 from flowfabric.backends.valkey.library.tenancy import ValkeyTenancy
@@ -23,6 +22,7 @@ from flowfabric.core.codec import to_msgpack
 from flowfabric.core.contracts import batch as b
 from flowfabric.core.ids import ExecutionId, LaneId
 from flowfabric.core.partition import Partition, PartitionConfig, lane_partitions
+from flowfabric.core.rules import repeats
 from flowfabric.core.states import PublicState
 from flowfabric.errors import BadReply, ExecutionNotActive, FlowFabricError, InvalidInput
 
@@ -273,7 +273,7 @@ def _finished(args: b.FinishArgs, reply: Reply) -> b.FinishOutcome:
     try:
         fields = parse_envelope("finish_batch", reply, args.execution_id)
     except ExecutionNotActive as error:
-        return replays.recorded(args, error) or error
+        return repeats.recorded(args, error.details) or error
     except FlowFabricError as error:
         return error
     if fields.text(0) == "retry_scheduled":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from flowfabric.backends.valkey import replays
 from flowfabric.backends.valkey.library import keys
 from flowfabric.backends.valkey.library.calls import Fields, FunctionCaller, Value
 from flowfabric.backends.valkey.library.tenancy import ValkeyTenancy
@@ -11,6 +10,7 @@ from flowfabric.core import limits
 from flowfabric.core.codec import to_json
 from flowfabric.core.ids import ExecutionId
 from flowfabric.core.policy import policy_to_json
+from flowfabric.core.rules import repeats
 from flowfabric.core.states import PublicState
 from flowfabric.errors import BadReply, ExecutionNotActive
 
@@ -53,7 +53,7 @@ class ValkeyExecutions(ValkeyTenancy):
                 result_encoding=args.result_encoding,
             )
         except ExecutionNotActive as error:
-            if not replays.was_completed(args, error):
+            if not repeats.was_completed(args, error.details):
                 raise
         return done
 
@@ -71,7 +71,7 @@ class ValkeyExecutions(ValkeyTenancy):
                 retry_from="policy" if args.retry_policy_json is None else "argument",
             )
         except ExecutionNotActive as error:
-            if recorded := replays.was_failed(args, error):
+            if recorded := repeats.was_failed(args, error.details):
                 return recorded
             raise
         if fields.text(0) == "retry_scheduled":
@@ -89,7 +89,7 @@ class ValkeyExecutions(ValkeyTenancy):
                 source=args.source,
             )
         except ExecutionNotActive as error:
-            if not replays.was_cancelled(args, error):
+            if not repeats.was_cancelled(args, error.details):
                 raise
         return done
 
@@ -103,7 +103,7 @@ class ValkeyExecutions(ValkeyTenancy):
                 source=args.source,
             )
         except ExecutionNotActive as error:
-            if not replays.was_delayed(args, error):
+            if not repeats.was_delayed(args, error.details):
                 raise
             return c.ExecutionDelayed(
                 execution_id=args.execution_id, public_state=PublicState(str(error.details["public_state"]))
@@ -120,7 +120,7 @@ class ValkeyExecutions(ValkeyTenancy):
                 require_dependencies="1",
             )
         except ExecutionNotActive as error:
-            if not replays.was_moved_to_waiting_children(args, error):
+            if not repeats.was_moved_to_waiting_children(args, error.details):
                 raise
         return c.MovedToWaitingChildren(execution_id=args.execution_id, public_state=PublicState.WAITING_CHILDREN)
 

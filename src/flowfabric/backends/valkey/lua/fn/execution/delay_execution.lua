@@ -6,7 +6,7 @@
 --          lease_expired stale_lease
 -- @events  delayed
 -- @repeat  safe
--- @uses    clock lease record reply transition
+-- @uses    clock lease record reply transition vectors
 return function(K, A)
   local now = clock.now_ms()
   local x = record.load(K.core)
@@ -18,10 +18,7 @@ return function(K, A)
   local due = A.delay_until <= now
   transition.apply(x, now, {
     event = "delayed",
-    state = {
-      lifecycle_phase = "runnable", eligibility_state = due and "eligible_now" or "not_eligible_until_time",
-      blocking_reason = due and "waiting_for_worker" or "waiting_for_delay", attempt_state = "attempt_interrupted",
-    },
+    state = due and vectors.INTERRUPTED_WAITING or vectors.INTERRUPTED_DELAYED,
     clear = record.LEASE,
   }, {"delay_until", A.delay_until})
 

@@ -7,7 +7,7 @@
 --          stale_lease not_blocked_by_deps
 -- @events  waiting_children
 -- @repeat  safe
--- @uses    clock dependency lease record reply transition
+-- @uses    clock dependency lease record reply transition vectors
 return function(K, A)
   local now = clock.now_ms()
   local x = record.load(K.core)
@@ -19,10 +19,7 @@ return function(K, A)
 
   transition.apply(x, now, {
     event = "waiting_children",
-    state = {
-      lifecycle_phase = "runnable", eligibility_state = "blocked_by_dependencies",
-      blocking_reason = "waiting_for_children", attempt_state = "attempt_interrupted",
-    },
+    state = vectors.WAITING_CHILDREN,
     clear = record.LEASE,
   })
 

@@ -6,8 +6,8 @@
 -- @events  replayed blocked unblocked claimed resumed skipped cancelled completed failed flow_reopened flow_completed
 --          flow_failed flow_cancelled
 -- @repeat  unsafe
--- @uses    clock policy record replay_edges replay_members reply transition
-local DEFAULT_MAX_REPLAYS = 10
+-- @uses    bounds clock policy record replay_edges replay_members reply transition
+local DEFAULT_MAX_REPLAYS = bounds.DEFAULT_MAX_REPLAY_COUNT
 
 return function(K, _)
   local now = clock.now_ms()

@@ -5,7 +5,7 @@
 -- @errors  invalid_input execution_not_found execution_not_active execution_not_eligible invalid_blocking_reason
 -- @events  blocked
 -- @repeat  safe
--- @uses    clock lease record reply state transition
+-- @uses    clock lease record reply transition vectors
 return function(K, A)
   local now = clock.at(A.now_ms)
   local x = record.load(K.core)
@@ -13,13 +13,11 @@ return function(K, A)
   if not x then return reply.refuse("execution_not_found") end
   if x.lifecycle_phase == "terminal" then return lease.not_active(x) end
   if x.lifecycle_phase ~= "runnable" then return reply.refuse("execution_not_eligible", record.public_state(x)) end
-  local eligibility = state.BLOCKED_BY_REASON[A.blocking_reason]
-  if not eligibility then return reply.refuse("invalid_blocking_reason", A.blocking_reason) end
+  local blocked_so = vectors.BLOCKED[A.blocking_reason]
+  if not blocked_so then return reply.refuse("invalid_blocking_reason", A.blocking_reason) end
 
-  transition.apply(x, now, {
-    event = "blocked",
-    state = {lifecycle_phase = "runnable", eligibility_state = eligibility, blocking_reason = A.blocking_reason},
-  }, {"blocking_detail", A.blocking_detail}, A.blocking_reason)
+  local step = {event = "blocked", state = blocked_so}
+  transition.apply(x, now, step, {"blocking_detail", A.blocking_detail}, A.blocking_reason)
 
   return reply.ok("blocked")
 end

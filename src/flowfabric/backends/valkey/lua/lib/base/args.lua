@@ -1,9 +1,9 @@
 -- Read ARGV: an empty or malformed number is refused by name, never a script error.
--- @uses reply
+-- @uses bounds reply
 local M = {}
 
 -- Times and durations stay below this, so that sums of two print as plain integers.
-local LIMIT = 9999999999999
+local LIMIT = bounds.TIMESTAMP_MAX_MS
 
 local function whole(name, text, low, what)
   local number = text:match("^%-?%d+$") and tonumber(text)

@@ -1,7 +1,8 @@
 -- Capability tokens: the grammar, and whether a worker offers what an execution requires.
+-- @uses bounds
 local M = {}
 
-local MAX_BYTES, MAX_TOKENS = 4096, 256
+local MAX_BYTES, MAX_TOKENS = bounds.CAPABILITIES_CSV_MAX_BYTES, bounds.MAX_CAPABILITIES
 
 local function tokens_of(csv)
   local out = {}

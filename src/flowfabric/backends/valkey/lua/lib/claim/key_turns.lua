@@ -1,19 +1,14 @@
 -- Turns within a concurrency key: as many executions are queued as may run, the best of them; the
 -- others wait beside the queue. When one execution of the key moves, the next follow in the same
 -- step.
--- @uses event index key_index order record update
+-- @uses event index key_index order record update vectors
 local M = {}
 
 -- A step promotes at most this many; the rest follows with the next step, or when the lane is
 -- configured.
 local AT_ONCE = 100
 
-local QUEUED = {
-  lifecycle_phase = "runnable", eligibility_state = "eligible_now", blocking_reason = "waiting_for_worker",
-}
-local WAITING = {
-  lifecycle_phase = "runnable", eligibility_state = "blocked_by_quota", blocking_reason = "waiting_for_quota",
-}
+local QUEUED, WAITING = vectors.KEPT.WAITING, vectors.KEPT.BLOCKED_BY_QUOTA
 
 local function move(x, now, vector, set, name, outcome)
   index.leave(x)

@@ -1,9 +1,12 @@
 -- Queue order within a lane: higher priority first, then older first.
--- @uses digits lanes
+-- The public wire clamps priorities that our own ports refuse (D17).
+-- @uses bounds digits lanes
 local M = {}
 
+local LOWEST, HIGHEST = bounds.PRIORITY_MIN, bounds.PRIORITY_MAX
+
 -- The public wire clamps priorities that our own ports refuse (D17).
-function M.clamp_priority(priority) return math.min(math.max(priority, 0), 9000) end
+function M.clamp_priority(priority) return math.min(math.max(priority, LOWEST), HIGHEST) end
 
 -- Wider than any age: strict priority.
 local STRICT = 1000000000000

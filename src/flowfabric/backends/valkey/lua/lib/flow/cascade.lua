@@ -1,6 +1,6 @@
 -- Changes that reach many members of a flow: its cancel, its release, and the end of siblings that
 -- a decided join does not need.
--- @uses digits edge flow join join_record tasks transition upcalls
+-- @uses digits edge flow join join_record tasks transition upcalls vectors
 local M = {}
 
 -- A sibling with more edges than this counts as needed: checking would cost too much.
@@ -8,12 +8,7 @@ local LOOKS = 100
 
 local REASONS = {satisfied = "sibling_quorum_satisfied", impossible = "sibling_quorum_impossible"}
 
-local PAUSED = {
-  event = "blocked",
-  state = {
-    lifecycle_phase = "runnable", eligibility_state = "blocked_by_operator", blocking_reason = "paused_by_flow_cancel",
-  },
-}
+local PAUSED = {event = "blocked", state = vectors.PAUSED_BY_FLOW_CANCEL}
 
 local function cancel(run, x, reason, is_quiet)
   local ending = {event = "cancelled", stream_reason = "attempt_cancelled", quiet = is_quiet}

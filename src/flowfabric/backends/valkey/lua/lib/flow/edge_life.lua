@@ -1,18 +1,12 @@
 -- Single edges, as callers of the public wire move them: applied to a child, or resolved with an
 -- outcome.
--- @uses advance edge flow flow_state join state tasks transition update
+-- @uses advance edge flow flow_state join state tasks transition update vectors
 local M = {}
 
 -- A member that has only waited for others.
 M.WAITING = state.usual("runnable", "waiting_children")
 
-local BLOCKED = {
-  event = "blocked",
-  state = {
-    lifecycle_phase = "runnable", eligibility_state = "blocked_by_dependencies",
-    blocking_reason = "waiting_for_children",
-  },
-}
+local BLOCKED = {event = "blocked", state = vectors.KEPT.BLOCKED_BY_DEPENDENCIES}
 
 -- A separate run for one flow.
 local function start(f, now)

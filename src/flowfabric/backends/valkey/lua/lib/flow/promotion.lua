@@ -5,20 +5,13 @@
 -- A call that also claims work holds plain members back until it knows all of them, because its
 -- worker may start them at once (lib/claim/direct_start.lua). `ready` in the writes of such a call
 -- lists them in order, and maps the id of each member that is still held back to its record.
--- @uses dependency digits event flow index member state transition update
+-- @uses dependency digits event flow index member state transition update vectors
 local M = {}
 
-local function step(eligibility, reason)
-  return {
-    event = "unblocked",
-    state = {lifecycle_phase = "runnable", eligibility_state = eligibility, blocking_reason = reason},
-  }
-end
+local function step(vector) return {event = "unblocked", state = vector} end
 
-local READY = step("eligible_now", "waiting_for_worker")
-local DEPENDENT = step("blocked_by_dependencies", "waiting_for_children")
-local DELAYED = step("not_eligible_until_time", "waiting_for_delay")
-local BACKING_OFF = step("not_eligible_until_time", "waiting_for_retry_backoff")
+local READY, DELAYED = step(vectors.KEPT.WAITING), step(vectors.KEPT.DELAYED)
+local DEPENDENT, BACKING_OFF = step(vectors.KEPT.BLOCKED_BY_DEPENDENCIES), step(vectors.KEPT.RETRY_BACKOFF)
 
 local QUEUED = state.usual("runnable")
 

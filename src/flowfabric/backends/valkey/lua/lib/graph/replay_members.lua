@@ -1,14 +1,9 @@
 -- A replayed member brings others back (D23): those that were skipped because of it and those that
 -- were cancelled with their flow, unless a later member has run because of their end.
--- @uses attempt edge flow flow_failure index join join_record policy steps suspension tasks transition
+-- @uses attempt edge flow flow_failure index join join_record policy steps suspension tasks transition vectors
 local M = {}
 
-M.BLOCKED = {
-  lifecycle_phase = "runnable", eligibility_state = "blocked_by_dependencies", blocking_reason = "waiting_for_children",
-}
-M.QUEUED = {
-  lifecycle_phase = "runnable", eligibility_state = "eligible_now", blocking_reason = "waiting_for_worker",
-}
+M.BLOCKED, M.QUEUED = vectors.KEPT.BLOCKED_BY_DEPENDENCIES, vectors.KEPT.WAITING
 
 local HELD = {event = "blocked", state = M.BLOCKED}
 local CLEARED = {"completed_at", "failure_reason", "cancellation_reason", "cancelled_by", "step_count"}

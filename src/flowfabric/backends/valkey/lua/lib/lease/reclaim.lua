@@ -1,8 +1,8 @@
 -- Reclaim an execution whose lease was lost, or fail it at the reclaim cap (D10).
--- @uses policy reply terminal
+-- @uses bounds policy reply terminal
 local M = {}
 
-M.DEFAULT_CAP = 100
+M.DEFAULT_CAP = bounds.DEFAULT_MAX_RECLAIM_COUNT
 
 function M.is_reclaimable(x)
   return x.lifecycle_phase == "active"

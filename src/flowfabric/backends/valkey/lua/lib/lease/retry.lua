@@ -1,8 +1,9 @@
 -- Whether and when a failed attempt is retried. Pure arithmetic; flowfabric.core.rules.retry is the
 -- same rule in Python.
+-- @uses bounds
 local M = {}
 
-local MAX_REQUESTED_DELAY = 86400000
+local MAX_REQUESTED_DELAY = bounds.MAX_REQUESTED_RETRY_DELAY_MS
 
 local function number_or(value, default)
   return type(value) == "number" and value or default

@@ -1,21 +1,16 @@
 -- Executions with limits, as a claim finds them: offered to the worker, which then asks their
 -- limits, or queued behind others that wait.
--- @uses limit_queue limit_scopes offering transition
+-- @uses limit_queue limit_scopes offering transition vectors
 local M = {}
 
 -- A limit is checked again after this time at the latest, in case its announcement is lost.
 M.SAFETY_MS = 5000
 
-local function step(eligibility, reason)
-  return {
-    event = "blocked",
-    state = {lifecycle_phase = "runnable", eligibility_state = eligibility, blocking_reason = reason},
-  }
-end
+local function step(vector) return {event = "blocked", state = vector} end
 
 -- By the first letter of the limit's name.
 local STEPS = {
-  b = step("blocked_by_budget", "waiting_for_budget"), q = step("blocked_by_quota", "waiting_for_quota"),
+  b = step(vectors.KEPT.BLOCKED_BY_BUDGET), q = step(vectors.KEPT.BLOCKED_BY_QUOTA),
 }
 
 -- Block it until its limit releases it. look_at: when the limit is checked again at the latest.

@@ -1,20 +1,11 @@
 -- Apply expired leases, delays and timeouts: each routine checks one execution whose entry was due.
--- @uses attempt failure index index_key policy reclaim record reply stream terminal transition
+-- @uses attempt failure index index_key policy reclaim record reply stream terminal transition vectors
 local M = {}
 
 local RETRYABLE_TIMEOUT = "attempt_timeout"
 
-local PROMOTED = {
-  event = "promoted",
-  state = {lifecycle_phase = "runnable", eligibility_state = "eligible_now", blocking_reason = "waiting_for_worker"},
-}
-local REQUEUED = {
-  event = "requeued", clear = record.LEASE,
-  state = {
-    lifecycle_phase = "runnable", eligibility_state = "eligible_now", blocking_reason = "waiting_for_worker",
-    attempt_state = "pending_retry_attempt",
-  },
-}
+local PROMOTED = {event = "promoted", state = vectors.KEPT.WAITING}
+local REQUEUED = {event = "requeued", clear = record.LEASE, state = vectors.WAITING_RETRY}
 
 -- The caller may have lost a race with a retry or a new attempt (D12).
 local function is_due(x, reason, now)

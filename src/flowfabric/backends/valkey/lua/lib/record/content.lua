@@ -1,11 +1,8 @@
 -- The content of a submission: checked, and as the fields of a record.
--- @uses order policy state tags
+-- @uses order policy state tags vectors
 local M = {}
 
-local DELAYED = {
-  lifecycle_phase = "runnable", eligibility_state = "not_eligible_until_time", blocking_reason = "waiting_for_delay",
-  attempt_state = "pending_first_attempt",
-}
+local DELAYED = vectors.DELAYED
 local WAITING = state.usual("runnable")
 
 local DEFAULT_NAMESPACE, NO_LABELS = "default", {}

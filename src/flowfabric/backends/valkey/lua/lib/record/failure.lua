@@ -1,14 +1,8 @@
 -- A failed attempt is retried later or ends its execution. Used by fail and by attempt timeouts.
--- @uses attempt record retry stream transition
+-- @uses attempt record retry stream transition vectors
 local M = {}
 
-local RETRY_SCHEDULED = {
-  event = "retry_scheduled", clear = record.LEASE,
-  state = {
-    lifecycle_phase = "runnable", eligibility_state = "not_eligible_until_time",
-    blocking_reason = "waiting_for_retry_backoff", attempt_state = "pending_retry_attempt",
-  },
-}
+local RETRY_SCHEDULED = {event = "retry_scheduled", clear = record.LEASE, state = vectors.RETRY_BACKOFF}
 
 -- failure: reason, category, retry (a policy table or nil), requested_delay_ms?. Answers
 -- delay_until, or nil when no retry is allowed; then nothing was written.

@@ -1,12 +1,14 @@
 -- The execution policy: refused when malformed, read back where a limit is needed (G11).
--- @uses capability reply
+-- @uses bounds capability reply
 local M = {}
 
 -- Absent and null mean the same, except where the wire says otherwise.
 local function given(value) return value ~= nil and value ~= cjson.null end
 
+local MAX_COUNT = bounds.TIMESTAMP_MAX_MS
+
 local function is_count(value)
-  return type(value) == "number" and value >= 0 and value <= 9999999999999 and value == math.floor(value)
+  return type(value) == "number" and value >= 0 and value <= MAX_COUNT and value == math.floor(value)
 end
 
 local function check_counts(object, path, names)
@@ -52,7 +54,7 @@ local function required_capabilities(policy)
   return csv
 end
 
-local MOST_LIMITS = 64
+local MOST_LIMITS = bounds.MAX_BUDGET_IDS
 
 -- The ids of its budgets or quota policies, separated by commas; nil and a refusal for a bad list.
 local function ids(policy, name)

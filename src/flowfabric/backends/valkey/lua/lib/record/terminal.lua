@@ -1,5 +1,5 @@
 -- Every execution ends here (G7): complete, fail, cancel, expire, skip and every timeout.
--- @uses advance completions digits flow only_edge state stream suspension transition upcalls
+-- @uses advance completions digits flow only_edge state stream suspension transition upcalls vectors
 local M = {}
 
 local CLEARED = {
@@ -12,11 +12,9 @@ local CLEARED = {
 local ENDED, UNATTEMPTED = {}, {}
 
 local function declare(event, outcome)
-  local with = outcome == "success" and state.usual("terminal")
-    or {lifecycle_phase = "terminal", terminal_outcome = outcome, attempt_state = "attempt_terminal"}
-  local without = {lifecycle_phase = "terminal", terminal_outcome = outcome}
+  local with = outcome == "success" and state.usual("terminal") or vectors.ENDED[event]
   ENDED[event] = {event = event, state = with, clear = CLEARED, is_timed = true}
-  UNATTEMPTED[event] = {event = event, state = without, clear = CLEARED, is_timed = true}
+  UNATTEMPTED[event] = {event = event, state = vectors.UNATTEMPTED[event], clear = CLEARED, is_timed = true}
 end
 
 declare("completed", "success")
@@ -24,7 +22,6 @@ declare("failed", "failed")
 declare("cancelled", "cancelled")
 declare("expired", "expired")
 declare("skipped", "skipped")
-UNATTEMPTED.skipped.state.attempt_state = "none"
 
 ENDED.completed.from = state.usual("active")
 local SUCCEEDED = ENDED.completed

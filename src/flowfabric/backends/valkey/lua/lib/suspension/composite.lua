@@ -2,11 +2,12 @@
 -- tokens at its nodes, each named by the suspension and the path of the node, so that nothing
 -- counts for another node or a later suspension (D6). A node is met by its own tokens or members
 -- alone, from the leaves up.
--- @uses reply
+-- @uses bounds reply
 local M = {}
 
 local NAME = "resume_condition_json"
-local MAX_DEPTH, MAX_NODES, MAX_COUNT = 4, 256, 1000000
+local MAX_DEPTH, MAX_NODES = bounds.MAX_COMPOSITE_DEPTH, bounds.MAX_CONDITION_NODES
+local MAX_COUNT = bounds.MAX_POLICY_COUNT
 
 M.RESERVED = {
   __operator_only__ = true, __timeout_only__ = true, __composite__ = true, __timeout__ = true,

@@ -1,9 +1,9 @@
 -- The condition of a suspension: as given, as stored, and as text for a reader.
--- @uses composite reply
+-- @uses bounds composite reply
 local M = {}
 
 local NAME = "resume_condition_json"
-local MAX_BYTES, MAX_NAMES = 65536, 256
+local MAX_BYTES, MAX_NAMES = bounds.CONDITION_JSON_MAX_BYTES, bounds.MAX_CONDITION_NODES
 
 local function invalid(member, expected, got) return nil, reply.invalid(NAME, member .. " " .. expected, got) end
 

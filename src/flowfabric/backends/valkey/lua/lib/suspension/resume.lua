@@ -1,23 +1,11 @@
 -- The end of a suspension after which the execution continues.
--- @uses parked_handoff transition
+-- @uses parked_handoff transition vectors
 local M = {}
 
 local CLEARED = {"current_suspension_id", "current_waitpoint_id", "suspension_timeout_at"}
 
-local WOKEN = {
-  event = "woken", clear = CLEARED,
-  state = {
-    lifecycle_phase = "runnable", eligibility_state = "eligible_now", blocking_reason = "waiting_for_worker",
-    attempt_state = "attempt_interrupted",
-  },
-}
-local WOKEN_LATER = {
-  event = "woken", clear = CLEARED,
-  state = {
-    lifecycle_phase = "runnable", eligibility_state = "not_eligible_until_time",
-    blocking_reason = "waiting_for_resume_delay", attempt_state = "attempt_interrupted",
-  },
-}
+local WOKEN = {event = "woken", clear = CLEARED, state = vectors.INTERRUPTED_WAITING}
+local WOKEN_LATER = {event = "woken", clear = CLEARED, state = vectors.RESUME_DELAYED}
 
 local function wake_now(x, now, outcome)
   local taker = parked_handoff.taker(x)

@@ -1,8 +1,8 @@
 -- Signals to an execution, each stored under its own key and listed with the execution.
--- @uses composite digits hash reply waitpoint
+-- @uses bounds composite digits hash reply waitpoint
 local M = {}
 
-local MAX_PAYLOAD = 262144
+local MAX_PAYLOAD = bounds.SIGNAL_PAYLOAD_MAX_BYTES
 local OPTIONAL = {"signal_category", "source_type", "source_identity", "correlation_id", "idempotency_key"}
 
 function M.key(tag, id) return "ff:signal:" .. tag .. ":" .. id end

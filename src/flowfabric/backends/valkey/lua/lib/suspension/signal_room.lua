@@ -2,10 +2,11 @@
 -- delivery. Strangers may hold the token of a waitpoint, so by default it accepts less than a
 -- megabyte. The policy may change that; 0 is no limit. The waitpoint counts its signals in
 -- signal_count and signal_bytes.
--- @uses digits policy reply
+-- The size of a signal's record besides its content.
+-- @uses bounds digits policy reply
 local M = {}
 
-local PER_EXECUTION, PER_WAITPOINT, BYTES_PER_WAITPOINT = 10000, 1000, 819200
+local PER_EXECUTION, PER_WAITPOINT, BYTES_PER_WAITPOINT = bounds.DEFAULT_MAX_SIGNALS, 1000, 819200
 -- The size of a signal's record besides its content.
 local OVERHEAD = 512
 -- The first signal of a waitpoint is accepted without reading the policy when its payload is not

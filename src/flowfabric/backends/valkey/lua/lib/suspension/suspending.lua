@@ -1,5 +1,5 @@
 -- Start a suspension: check and store the request, and credit the signals that came early.
--- @uses binding condition digits hash progress record reply resume_policy signal_room state suspension token
+-- @uses binding condition digits hash progress record reply resume_policy signal_room state suspension token vectors
 --       waitpoint
 local M = {}
 
@@ -8,20 +8,11 @@ local BEHAVIORS = {
   auto_resume_with_timeout_signal = true,
 }
 
--- The blocking reason, by the reason of the suspension.
-local REASONS = {
-  waiting_for_signal = "waiting_for_signal", waiting_for_approval = "waiting_for_approval",
-  waiting_for_callback = "waiting_for_callback", waiting_for_tool_result = "waiting_for_tool_result",
-  waiting_for_operator_review = "paused_by_operator", paused_by_policy = "paused_by_policy",
-  paused_by_budget = "waiting_for_budget", manual_pause = "paused_by_operator",
-}
-
 local USUAL = {event = "suspended", state = state.usual("suspended"), clear = record.LEASE}
 
 function M.step(reason_code)
-  local reason = REASONS[reason_code]
-  if not reason or reason == "waiting_for_signal" then return USUAL end
-  local vector = {lifecycle_phase = "suspended", blocking_reason = reason, attempt_state = "attempt_interrupted"}
+  local vector = vectors.SUSPENDED_BY[reason_code]
+  if not vector or vector.blocking_reason == "waiting_for_signal" then return USUAL end
   return {event = "suspended", state = vector, clear = record.LEASE}
 end
 

@@ -1,14 +1,9 @@
 -- The timeout of a suspension: it fails, cancels or expires its execution, resumes it, or escalates
 -- to an operator.
--- @uses index reply resume signal suspension terminal transition
+-- @uses index reply resume signal suspension terminal transition vectors
 local M = {}
 
-local ESCALATED = {
-  event = "escalated", clear = {"suspension_timeout_at"},
-  state = {
-    lifecycle_phase = "suspended", blocking_reason = "paused_by_operator", attempt_state = "attempt_interrupted",
-  },
-}
+local ESCALATED = {event = "escalated", clear = {"suspension_timeout_at"}, state = vectors.ESCALATED}
 
 -- The event of the end, by behavior.
 local ENDINGS = {fail = "failed", cancel = "cancelled", expire = "expired"}

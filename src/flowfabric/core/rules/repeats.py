@@ -1,11 +1,14 @@
-"""A lost reply must not become a wrong answer: recognise one's own earlier call in what is recorded (G3).
+"""Recognise a repeated call, so that a lost reply does not become a wrong answer (G3).
 
-The functions refuse a call on an execution that has no running attempt, and say how it stands. When that is exactly
-what the same call with the same fence would have left behind, the call is answered as it was the first time; everything
+A call on an execution without a running attempt is refused, and the refusal says how the execution stands. When the
+same call with the same fence would have left exactly that behind, the caller gets the first answer again; everything
 else stays a refusal.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeAlias
 
 from flowfabric.core.contracts import (
     CancelExecutionArgs,
@@ -19,14 +22,16 @@ from flowfabric.core.contracts import (
     TerminalFailed,
 )
 from flowfabric.core.states import AttemptState, LifecyclePhase, PublicState, TerminalOutcome
-from flowfabric.errors import ExecutionNotActive
+
+# Of the refusal `execution_not_active`.
+Details: TypeAlias = Mapping[str, Any]
 
 
 class Recorded:
     """How an execution stands, as a refusal tells it."""
 
-    def __init__(self, error: ExecutionNotActive) -> None:
-        said = {name: str(value or "") for name, value in error.details.items()}
+    def __init__(self, details: Details) -> None:
+        said = {name: str(value or "") for name, value in details.items()}
         self.outcome = said.get("terminal_outcome", "")
         self.phase = said.get("lifecycle_phase", "")
         self.attempt_state = said.get("attempt_state", "")
@@ -41,20 +46,20 @@ class Recorded:
         return self.phase == LifecyclePhase.RUNNABLE and self.attempt_state == attempt_state and self._is(fence)
 
     def _is(self, fence: LeaseFence | None) -> bool:
-        """Without a fence there is no telling whose call it was; only an operator calls so, and means any."""
+        """Without a fence the caller cannot be told apart; only an operator calls so, and means any attempt."""
         return fence is None or self._owner == (str(fence.lease_epoch), str(fence.attempt_id))
 
 
-def was_completed(args: CompleteExecutionArgs, error: ExecutionNotActive) -> bool:
-    return Recorded(error).ended_by(args.fence, TerminalOutcome.SUCCESS)
+def was_completed(args: CompleteExecutionArgs, details: Details) -> bool:
+    return Recorded(details).ended_by(args.fence, TerminalOutcome.SUCCESS)
 
 
-def was_cancelled(args: CancelExecutionArgs, error: ExecutionNotActive) -> bool:
-    return Recorded(error).ended_by(args.fence, TerminalOutcome.CANCELLED)
+def was_cancelled(args: CancelExecutionArgs, details: Details) -> bool:
+    return Recorded(details).ended_by(args.fence, TerminalOutcome.CANCELLED)
 
 
-def was_failed(args: FailExecutionArgs, error: ExecutionNotActive) -> RetryScheduled | TerminalFailed | None:
-    recorded = Recorded(error)
+def was_failed(args: FailExecutionArgs, details: Details) -> RetryScheduled | TerminalFailed | None:
+    recorded = Recorded(details)
     if recorded.ended_by(args.fence, TerminalOutcome.FAILED):
         return TerminalFailed()
     if recorded.released_by(args.fence, AttemptState.PENDING_RETRY_ATTEMPT) and recorded.delay_until:
@@ -63,23 +68,23 @@ def was_failed(args: FailExecutionArgs, error: ExecutionNotActive) -> RetrySched
 
 
 def recorded(
-    args: CompleteExecutionArgs | FailExecutionArgs, error: ExecutionNotActive
+    args: CompleteExecutionArgs | FailExecutionArgs, details: Details
 ) -> ExecutionCompleted | RetryScheduled | TerminalFailed | None:
-    """What the same ending answered the first time; None when this is another one."""
+    """The first answer of the same ending; None when this is another one."""
     if isinstance(args, FailExecutionArgs):
-        return was_failed(args, error)
-    if was_completed(args, error):
+        return was_failed(args, details)
+    if was_completed(args, details):
         return ExecutionCompleted(execution_id=args.execution_id, public_state=PublicState.COMPLETED)
     return None
 
 
-def was_delayed(args: DelayExecutionArgs, error: ExecutionNotActive) -> bool:
-    recorded = Recorded(error)
+def was_delayed(args: DelayExecutionArgs, details: Details) -> bool:
+    recorded = Recorded(details)
     released = recorded.released_by(args.fence, AttemptState.ATTEMPT_INTERRUPTED)
     return released and recorded.delay_until == args.delay_until
 
 
-def was_moved_to_waiting_children(args: MoveToWaitingChildrenArgs, error: ExecutionNotActive) -> bool:
-    recorded = Recorded(error)
+def was_moved_to_waiting_children(args: MoveToWaitingChildrenArgs, details: Details) -> bool:
+    recorded = Recorded(details)
     released = recorded.released_by(args.fence, AttemptState.ATTEMPT_INTERRUPTED)
     return released and recorded.public_state == PublicState.WAITING_CHILDREN

@@ -1,0 +1,69 @@
+"""What time brings to an execution: lost leases, delays, deadlines, attempt timeouts and suspension timeouts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from flowfabric.core.contracts.events import EventKind
+from flowfabric.core.rules import lease, lifecycle, suspension
+from flowfabric.core.rules.outcome import Changes, Line
+from flowfabric.core.rules.record import ExecutionRecord
+from flowfabric.core.rules.steps import decide, moves
+from flowfabric.core.states import LifecyclePhase
+
+
+def is_due(at: int | None, now: int) -> bool:
+    """Due from the very millisecond on; None is never due."""
+    return at is not None and at <= now
+
+
+def due_at(record: ExecutionRecord) -> int | None:
+    """When the engine has to look at the execution next; None when only a caller can move it."""
+    times = [record.deadline_at, record.attempt_timeout_at]
+    if record.phase is LifecyclePhase.ACTIVE:
+        times.append(0 if moves("reclaim_execution", record.state) else record.lease_expires_at)
+    if moves("promote_delayed", record.state):
+        times.append(record.delay_until or 0)
+    if record.phase is LifecyclePhase.SUSPENDED and record.suspension is not None:
+        times.append(record.suspension.timeout_at)
+    return min((at for at in times if at is not None), default=None)
+
+
+def promote(record: ExecutionRecord, now: int) -> Changes:
+    """delayed -> waiting, once its time has come. `delay_until` stays: a repeated call is recognised by it (G3)."""
+    if not moves("promote_delayed", record.state) or not is_due(record.delay_until or 0, now):
+        return Changes()
+    return Changes({"state": decide("promote_delayed", record.state)}, (Line(EventKind.PROMOTED),))
+
+
+def reach_deadline(record: ExecutionRecord, now: int) -> Changes:
+    """any live state -> terminal, expired."""
+    if record.phase is LifecyclePhase.TERMINAL or not is_due(record.deadline_at, now):
+        return Changes()
+    return lifecycle.expire(record, now)
+
+
+def time_out_attempt(record: ExecutionRecord, now: int) -> Changes:
+    """active -> delayed until its retry, or terminal, expired."""
+    if record.phase is LifecyclePhase.TERMINAL or not is_due(record.attempt_timeout_at, now):
+        return Changes()
+    return lifecycle.time_out_attempt(record, now)
+
+
+# The order in which the engine looks.
+_RULES: tuple[Callable[[ExecutionRecord, int], Changes], ...] = (
+    lease.requeue_lost,
+    promote,
+    reach_deadline,
+    time_out_attempt,
+    suspension.time_out,
+)
+
+
+def apply_due(record: ExecutionRecord, now: int) -> Changes:
+    """Everything that is due, in its order: one thing may bring the next."""
+    total = Changes()
+    for rule in _RULES:
+        changes = rule(record, now)
+        record, total = changes.apply_to(record), total | changes
+    return total

@@ -1,0 +1,40 @@
+"""A submit whose id or idempotency key was used before: answered, refused, or put in the place of the earlier one."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from flowfabric.core.contracts.execution import DuplicateMode
+from flowfabric.core.ids import ExecutionId
+from flowfabric.core.rules.outcome import Refusal
+from flowfabric.core.states import AttemptState, LifecyclePhase, StateVector
+
+
+class Submit(StrEnum):
+    """What becomes of a submit that is not refused."""
+
+    CREATE = "create"
+    DUPLICATE = "duplicate"  # answered with the earlier execution, as it is
+    REPLACE = "replace"  # the earlier execution gets the new content
+
+
+def has_not_started(state: StateVector) -> bool:
+    return (
+        state.lifecycle_phase is LifecyclePhase.RUNNABLE and state.attempt_state is AttemptState.PENDING_FIRST_ATTEMPT
+    )
+
+
+def meet_duplicate(
+    mode: DuplicateMode, execution_id: ExecutionId, existing_id: ExecutionId | None, existing: StateVector | None
+) -> Refusal | Submit:
+    """`existing_id`: the execution of the same id or key. `existing`: its state; None when its record is gone.
+
+    The very id that was accepted before is the same call again, whatever the mode (G3).
+    """
+    if existing_id is None:
+        return Submit.CREATE
+    if mode is DuplicateMode.RETURN_EXISTING or existing_id == execution_id:
+        return Submit.DUPLICATE
+    if mode is DuplicateMode.REJECT:
+        return Refusal("execution_already_exists", {"existing_execution_id": existing_id})
+    return Submit.REPLACE if existing is not None and has_not_started(existing) else Submit.DUPLICATE

@@ -1,0 +1,218 @@
+"""An execution from its submit to its end: created, ended, retried, delayed, blocked, replayed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from flowfabric.core.contracts.events import EventKind
+from flowfabric.core.contracts.execution import (
+    CancelExecutionArgs,
+    CancelSource,
+    CompleteExecutionArgs,
+    CreateExecutionArgs,
+    DelayExecutionArgs,
+    FailExecutionArgs,
+    MoveToWaitingChildrenArgs,
+)
+from flowfabric.core.contracts.scheduling import BlockExecutionArgs, UnblockExecutionArgs
+from flowfabric.core.limits import DEFAULT_MAX_REPLAY_COUNT
+from flowfabric.core.policy import RetryPolicy, retry_policy_from_json
+from flowfabric.core.rules import order
+from flowfabric.core.rules.endings import end
+from flowfabric.core.rules.lease import NO_LEASE, check_fence, check_held, is_owner, not_active
+from flowfabric.core.rules.outcome import Changes, Line, Refusal
+from flowfabric.core.rules.record import ExecutionRecord
+from flowfabric.core.rules.retry import jitter_fraction, retry_delay_ms, should_retry
+from flowfabric.core.rules.steps import decide
+from flowfabric.core.rules.transitions import SITUATIONS, Situation
+from flowfabric.core.rules.waits import close_waitpoints
+from flowfabric.core.states import LifecyclePhase, StateVector, TerminalOutcome
+
+_UNFENCED = frozenset(CancelSource) - {CancelSource.LEASE_HOLDER}
+
+
+def create(args: CreateExecutionArgs, now: int) -> tuple[ExecutionRecord, Line]:
+    """absent -> runnable: eligible now, or delayed. The record to insert, and its line."""
+    policy, timeouts = args.policy, args.policy.timeout_policy if args.policy else None
+    due = args.effective_delay_until if args.delay_ms is None else now + args.delay_ms
+    is_delayed = due is not None and due > now
+    deadline = args.execution_deadline_at
+    if deadline is None and timeouts is not None and timeouts.execution_deadline_ms:
+        deadline = now + timeouts.execution_deadline_ms
+    record = ExecutionRecord(
+        execution_id=args.execution_id,
+        state=SITUATIONS[Situation.DELAYED if is_delayed else Situation.WAITING],
+        created_at=now,
+        priority=order.clamp_priority(args.priority),
+        policy=policy,
+        delay_until=due if is_delayed else None,
+        deadline_at=deadline,
+        attempt_timeout_ms=timeouts.attempt_timeout_ms if timeouts else None,
+    )
+    return record, Line(EventKind.CREATED)
+
+
+def complete(record: ExecutionRecord, args: CompleteExecutionArgs, now: int) -> Refusal | Changes:
+    """active -> terminal, success."""
+    refusal = check_fence("complete_execution", record, args.fence, args.source, now)
+    return refusal or end(record, TerminalOutcome.SUCCESS, now)
+
+
+def fail(record: ExecutionRecord, args: FailExecutionArgs, now: int) -> Refusal | Changes:
+    """active -> delayed until its retry, or terminal, failed."""
+    refusal = check_fence("fail_execution", record, args.fence, args.source, now)
+    if refusal is not None:
+        return refusal
+    policy = _stored_retry_policy(record)
+    if args.retry_policy_json is not None:
+        policy = retry_policy_from_json(args.retry_policy_json) if args.retry_policy_json else None
+    category = args.failure_category
+    retried = schedule_retry("fail_execution:retry", record, policy, category, now, args.retry_delay_ms)
+    failure = Changes({"failure_reason": args.failure_reason, "failure_category": category})
+    return (retried or end(record, TerminalOutcome.FAILED, now)) | failure
+
+
+def schedule_retry(
+    operation: str,
+    record: ExecutionRecord,
+    policy: RetryPolicy | None,
+    category: str,
+    now: int,
+    requested_delay_ms: int | None = None,
+) -> Changes | None:
+    """The attempt is over and another one follows after a delay; None where the policy allows none."""
+    if policy is None or not should_retry(policy, record.retry_count, category):
+        return None
+    state = decide(operation, record.state)
+    assert isinstance(state, StateVector)
+    jitter = jitter_fraction(f"{record.execution_id}:{record.retry_count}:{now}")
+    fields = NO_LEASE | {
+        "state": state,
+        "delay_until": now + retry_delay_ms(policy, record.retry_count, requested_delay_ms, jitter),
+        "retry_count": record.retry_count + 1,
+    }
+    return Changes(fields, (Line(EventKind.RETRY_SCHEDULED, category),))
+
+
+def _stored_retry_policy(record: ExecutionRecord) -> RetryPolicy | None:
+    return record.policy.retry_policy if record.policy else None
+
+
+def time_out_attempt(record: ExecutionRecord, now: int) -> Changes:
+    """The attempt took too long: it fails like any other, or the execution expires without a retry."""
+    category, reason = "timeout", "attempt_timeout"
+    policy, operation = _stored_retry_policy(record), "expire_execution:attempt_timeout_retry"
+    retried = schedule_retry(operation, record, policy, category, now)
+    if retried is not None:
+        return retried | Changes({"failure_reason": reason, "failure_category": category})
+    return end(record, TerminalOutcome.EXPIRED, now, closes_wait_as=f"expired:{reason}") | Changes(
+        {"failure_reason": reason}
+    )
+
+
+def expire(record: ExecutionRecord, now: int) -> Changes:
+    """The deadline of the whole execution has come."""
+    reason = "execution_deadline"
+    ending = end(record, TerminalOutcome.EXPIRED, now, closes_wait_as=f"expired:{reason}")
+    return ending | Changes({"failure_reason": reason})
+
+
+def cancel(record: ExecutionRecord, args: CancelExecutionArgs, now: int) -> Refusal | Changes:
+    """any live state -> terminal, cancelled. A lease holder needs its fence; operators and the engine need none."""
+    refused = decide("cancel_execution", record.state)
+    if isinstance(refused, Refusal):
+        return not_active(record)
+    if args.source not in _UNFENCED:
+        if args.fence is None:
+            return Refusal("fence_required")
+        # An empty fence is no skeleton key, and a holder can only cancel what runs (D15).
+        if record.phase is not LifecyclePhase.ACTIVE:
+            return Refusal("stale_lease")
+        refusal = check_held("complete_execution", record, now)
+        if refusal is not None or not is_owner(record, args.fence):
+            return refusal or Refusal("stale_lease")
+    return end(record, TerminalOutcome.CANCELLED, now) | Changes(
+        {"cancellation_reason": args.reason, "cancelled_by": args.source}
+    )
+
+
+def delay(record: ExecutionRecord, args: DelayExecutionArgs, now: int) -> Refusal | Changes:
+    """active -> delayed: the same attempt goes on later. A time that has passed queues it at once."""
+    operation = "delay_execution:past" if args.delay_until <= now else "delay_execution"
+    return _release(operation, record, args, now, EventKind.DELAYED, delay_until=args.delay_until)
+
+
+def wait_for_children(record: ExecutionRecord, args: MoveToWaitingChildrenArgs, now: int) -> Refusal | Changes:
+    """active -> waiting_children: the same attempt goes on when its dependencies are resolved."""
+    return _release("move_to_waiting_children", record, args, now, EventKind.WAITING_CHILDREN)
+
+
+def _release(
+    operation: str,
+    record: ExecutionRecord,
+    args: DelayExecutionArgs | MoveToWaitingChildrenArgs,
+    now: int,
+    event: EventKind,
+    **fields: Any,
+) -> Refusal | Changes:
+    refusal = check_fence(operation, record, args.fence, args.source, now)
+    if refusal is not None:
+        return refusal
+    return Changes(NO_LEASE | fields | {"state": decide(operation, record.state)}, (Line(event),))
+
+
+def block(record: ExecutionRecord, args: BlockExecutionArgs) -> Refusal | Changes:
+    """runnable -> runnable, blocked for a named reason. A delay stays for afterwards."""
+    decided = decide(f"block_execution_for_admission:{args.blocking_reason}", record.state)
+    if isinstance(decided, Refusal):
+        if decided.code == "execution_not_active":
+            return not_active(record)
+        return Refusal(decided.code, {"state": record.public_state})
+    return Changes({"state": decided}, (Line(EventKind.BLOCKED, args.blocking_reason),))
+
+
+def unblock(record: ExecutionRecord, args: UnblockExecutionArgs, now: int) -> Refusal | Changes:
+    """Back to the queue, or to the dependencies or the delay that the execution still waits for."""
+    decided = decide("unblock_execution", record.state)
+    if isinstance(decided, Refusal):
+        return Refusal(decided.code, {"state": record.public_state})
+    expected = args.expected_blocking_reason
+    if expected is not None and expected is not record.state.blocking_reason:
+        return Refusal("execution_not_eligible", {"state": record.state.blocking_reason})
+    return Changes({"state": _still_waits(record, now)}, (Line(EventKind.UNBLOCKED),))
+
+
+def _still_waits(record: ExecutionRecord, now: int) -> StateVector:
+    attempt = record.state.attempt_state
+    if record.open_dependencies:
+        situation = Situation.BLOCKED_BY_DEPENDENCIES
+    elif (record.delay_until or 0) <= now:
+        situation = Situation.WAITING
+    else:
+        is_retry = attempt is SITUATIONS[Situation.RETRY_BACKOFF].attempt_state
+        situation = Situation.RETRY_BACKOFF if is_retry else Situation.DELAYED
+    return replace(SITUATIONS[situation], attempt_state=attempt)
+
+
+def replay(record: ExecutionRecord, now: int) -> Refusal | Changes:
+    """terminal -> runnable, with a new attempt. Steps, waits and pending waitpoints of the life before are gone."""
+    decided = decide("replay_execution", record.state)
+    if isinstance(decided, Refusal):
+        return Refusal(decided.code, {"state": record.public_state})
+    own = record.policy.max_replay_count if record.policy else None
+    cap = DEFAULT_MAX_REPLAY_COUNT if own is None else own
+    if record.replay_count >= cap:
+        return Refusal("max_replays_exhausted", {"max_replay_count": cap})
+    timeouts = record.policy.timeout_policy if record.policy else None
+    deadline_ms = timeouts.execution_deadline_ms if timeouts else None
+    pending = [each for each in record.waitpoints if each.is_pending and not each.has_expired(now)]
+    fields = close_waitpoints(record, *pending) | {
+        "state": decided,
+        "completed_at": None,
+        "replay_count": record.replay_count + 1,
+        "deadline_at": now + deadline_ms if deadline_ms else None,
+        "suspension": None,
+    }
+    return Changes(fields, (Line(EventKind.REPLAYED),))

@@ -1,0 +1,30 @@
+"""What every end of a suspension does: the suspension and its waitpoints close together (D1)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from flowfabric.core.contracts.waits.waitpoints import WaitpointState
+from flowfabric.core.rules.record import ExecutionRecord, WaitpointRecord
+
+
+def closed(record: ExecutionRecord, reason: str, signals: tuple[str, ...] = ()) -> dict[str, Any]:
+    """The fields that close the open suspension; none where there is none. `signals`: those that ended it."""
+    open_one = record.suspension
+    if open_one is None or not open_one.is_open:
+        return {}
+    waitpoints = [_close(each) if each.waitpoint_id in open_one.keys else each for each in record.waitpoints]
+    return {
+        "suspension": replace(open_one, close_reason=reason, resume_signals=signals),
+        "waitpoints": tuple(waitpoints),
+    }
+
+
+def close_waitpoints(record: ExecutionRecord, *gone: WaitpointRecord) -> dict[str, Any]:
+    """The fields that close these waitpoints."""
+    return {"waitpoints": tuple(_close(each) if each in gone else each for each in record.waitpoints)}
+
+
+def _close(waitpoint: WaitpointRecord) -> WaitpointRecord:
+    return replace(waitpoint, state=WaitpointState.CLOSED)
