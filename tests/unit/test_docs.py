@@ -13,6 +13,7 @@ import pytest
 
 from scripts import generate_docs
 from tests.tracing import unconfigured
+from tests.unit.looping import for_each
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
@@ -34,7 +35,7 @@ def test_the_code_of_a_page_runs(page: Path, monkeypatch: pytest.MonkeyPatch) ->
         asyncio.run(result)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@for_each(PAGES)
 def test_links_between_pages_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text()):
         if not target.startswith("http"):

@@ -190,7 +190,8 @@ def test_a_payload_over_the_limit_is_refused_with_limit_and_size() -> None:
 def test_pydantic_is_not_imported_by_us() -> None:
     code = (
         "import sys\n"
-        "from flowfabric.client import payloads, sync\n"
+        "from flowfabric.client import sync\n"
+        "from flowfabric.client.tasks import payloads\n"
         "assert payloads.decode(payloads.encode([1], 'v'), payloads.decoder(list[int], 'v'), 'v') == [1]\n"
         "print('pydantic' in sys.modules)"
     )
