@@ -32,7 +32,8 @@ _SUITES = {
     "server/": "server",
     "cli/": "command line",
     "dashboard/": "dashboard in a browser",
-    "unit/test_docs": "docs",
+    "docs/": "docs",
+    "tools/": "scripts, benchmarks, typing",
     "rust_line/": "a fabric with the Rust line",
     "unit/": "unit",
 }

@@ -19,7 +19,7 @@ from flowfabric.server.http.bounds import read_json
 from flowfabric.server.reference.openapi import document
 from tests.server.guarded import TokenFile, guarded
 from tests.server.serving import serving
-from tests.server.strangers import stranger
+from tests.server.tenants.strangers import stranger
 
 DEEPEST = limits.JSON_MAX_DEPTH
 LINK = "/v1/executions/{fp:1}:00000000-0000-4000-8000-000000000000/waitpoints/00000000-0000-4000-8000-000000000000"

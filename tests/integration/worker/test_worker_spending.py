@@ -114,7 +114,7 @@ async def test_every_attempt_spends_for_itself(fabric_kit: FabricKit, worker: Wo
 
 async def test_a_report_whose_answer_was_lost_counts_once(fabric_kit: FabricKit, worker: Worker) -> None:
     budget = await fabric_kit.budgets.create({"tokens": 100}, lane="default")
-    failed = []
+    failed: list[Any] = []
 
     @worker.task
     async def spend(ctx: Context) -> None:

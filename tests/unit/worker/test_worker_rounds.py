@@ -33,7 +33,7 @@ class Floor:
             settings(**changes),
             WorkerStats(),
             occupied=lambda: len(self.running),
-            on_claimed=self._claimed,
+            on_claimed=self._claimed,  # type: ignore[arg-type]
             on_finished=self._finished,
             on_return=lambda: None,
         )
