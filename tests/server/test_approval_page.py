@@ -27,7 +27,7 @@ pytest_plugins = ["flowfabric.testing.pytest_plugin"]
 
 worker = Worker()
 WITHDRAWN = "This link is not valid"
-OVER = "Nothing is asked here any more"
+OVER = "This question is closed"
 
 
 @dataclass

@@ -245,7 +245,7 @@ def test_a_file_of_tokens_that_others_may_write_is_refused(tokens: TokenFile, mo
 
 def test_a_folder_that_anybody_may_write_is_refused_unless_it_is_sticky(tokens: TokenFile) -> None:
     tokens.path.parent.chmod(0o777)
-    with pytest.raises(InvalidInput, match="anybody may put another file in its place"):
+    with pytest.raises(InvalidInput, match="its folder is writable by all users"):
         Tokens(str(tokens.path))
     tokens.path.parent.chmod(0o1777)
     Tokens(str(tokens.path))
