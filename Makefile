@@ -1,15 +1,15 @@
-# Everything starts from a bare machine with Python 3.11 or newer and make; `make` alone lists what there is.
+# A bare machine needs only Python 3.11 or newer and make. `make` alone lists the targets.
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 LOWEST := $(VENV)-lowest
 PIP    := pip install --quiet --disable-pip-version-check
-# A loop that is left to the collector fails whichever test runs then; `make test` judges such leaks, with current tools.
+# Old test tools leak event loops, which fails an unrelated test; `make test` checks for leaks with current tools.
 OLD_TOOLS := -W default::pytest.PytestUnraisableExceptionWarning
 PYTEST := python -m pytest -q --numprocesses auto --maxprocesses 4 --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo pictures test lowest lint format docs constraints soak bench clean
+.PHONY: help setup demo pictures unit t test lowest lint format docs constraints soak bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -25,27 +25,36 @@ $(LOWEST)/.ready: pyproject.toml $(VENV)/.ready
 	$(LOWEST)/bin/$(PIP) --constraint $(LOWEST)/constraints.txt --editable '.[dev]'
 	@touch $@
 
-setup: $(VENV)/.ready ## make the virtual environment
+setup: $(VENV)/.ready ## create the virtual environment
 
-demo: setup ## a flow that streams, spends and asks, in the dashboard; approve it there, or watch it approve itself
+demo: setup ## run a demo flow in the dashboard: it streams, spends and asks for an approval
 	@$(BIN)/python -m examples.demo
 
-pictures: setup ## take the screenshots of the docs anew, in Chromium
+pictures: setup ## take the screenshots of the docs again, in Chromium
 	$(BIN)/python -m scripts.screenshots
 
-test: setup ## run every test, one process more than there are processors; a browser is fetched if none is there
+unit: setup ## run the unit tests: no server, under 20 seconds
+	$(BIN)/python -m pytest -q tests/unit
+
+t: setup ## run a selection of tests: make t T=tests/unit/core/test_ids.py, make t T="tests/server -k tenant"
+	@test -n "$(T)" || { echo 'which tests? make t T=tests/unit/core/test_ids.py'; exit 2; }
+	$(BIN)/python -m pytest $(T)
+
+test: setup ## run every test in parallel; fetch a browser if there is none
 	@$(BIN)/python -m scripts.fetch_browser
 	$(BIN)/$(PYTEST)
 
-lowest: $(LOWEST)/.ready ## run the unit and server tests with the lowest versions that pyproject.toml allows
-	$(LOWEST)/bin/$(PYTEST) $(OLD_TOOLS) tests/unit tests/server
+lowest: $(LOWEST)/.ready ## run the tests of the package with the lowest versions that pyproject.toml allows
+	$(LOWEST)/bin/$(PYTEST) $(OLD_TOOLS) tests/unit tests/tools tests/docs tests/server
 
-lint: setup ## ruff, mypy, layers, Lua, sizes, generated pages
+lint: setup ## ruff, mypy, layers, sizes, copies, words, generated pages, Lua
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python scripts/check_sizes.py
+	$(BIN)/python -m scripts.check_copies
+	$(BIN)/python -m scripts.check_words
 	$(BIN)/python scripts/generate_docs.py --check
 	$(BIN)/python scripts/generate_http_ports.py --check
 	$(BIN)/python -m scripts.check_lua
@@ -58,16 +67,16 @@ docs: setup ## write the generated pages of docs/reference and docs/explanation,
 	$(BIN)/python scripts/generate_docs.py
 	$(BIN)/python scripts/generate_http_ports.py
 
-constraints: ## write the versions that CI and `make setup` install: the newest that pyproject.toml allows
+constraints: ## write constraints.txt: the newest versions that pyproject.toml allows
 	$(PYTHON) -m venv --clear $(VENV)-newest
 	$(VENV)-newest/bin/$(PIP) --upgrade --editable '.[dev]'
 	$(VENV)-newest/bin/pip freeze --exclude-editable > constraints.txt
 	rm -rf $(VENV)-newest
 
-soak: setup ## the long runs: many seeds of the model and race tests, crash loops
+soak: setup ## run the long tests: many seeds of the model and race tests, crash loops
 	FLOWFABRIC_SOAK=1 $(BIN)/$(PYTEST) tests/conformance tests/valkey tests/integration tests/server -k "schemathesis or fuzz or model or race or composite or crash or failover or starvation or capabilities or stream_load or quota or accounting" -x
 
-bench: setup ## run the benchmarks: the price of a job, its growth, throughput and latency beside others, waits, streams, flows, idling
+bench: setup ## run the benchmarks: cost of a job, throughput, latency, waits, streams, flows, idling
 	$(BIN)/python -m benchmarks.lifecycle
 	$(BIN)/python -m benchmarks.growth
 	$(BIN)/python benchmarks/clients.py

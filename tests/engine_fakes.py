@@ -55,7 +55,7 @@ class ManualTimer(Timer):
         self._alarms.append((self._now + ms, alarm))
         everything = asyncio.ensure_future(asyncio.wait(tasks))
         try:
-            await asyncio.wait([everything, alarm], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([everything, alarm], return_when=asyncio.FIRST_COMPLETED)  # type: ignore[type-var]
         finally:
             everything.cancel()
             alarm.cancel()

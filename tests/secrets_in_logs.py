@@ -55,7 +55,7 @@ def _secrets_in_logs() -> Iterator[None]:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     """Processes that a test starts write to its stderr."""
-    report: pytest.TestReport = yield
+    report: pytest.TestReport = yield  # type: ignore[assignment]
     told = next((text for name, text in report.sections if name == f"Captured stderr {report.when}"), "")
     if report.passed and (found := SECRET.search(told)):
         report.outcome = "failed"

@@ -34,6 +34,7 @@ _SUITES = {
     "cli/": "command line",
     "dashboard/": "dashboard in a browser",
     "docs/": "docs",
+    "tools/": "scripts, benchmarks, typing",
     "rust_line/": "a fabric with the Rust line",
     "unit/": "unit",
 }

@@ -1,4 +1,4 @@
-"""Settings: what a process is told from outside. The only reader of the environment."""
+"""Settings from the environment. No other module reads the environment."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _BOUNDS: Final[dict[str, tuple[int, int]]] = {
     "lane_shards": (0, 1_024),
 }
 
-# What they look like; core/tokens.py has the same rules of a secret and its name, one layer above.
+# The grammar of text settings; core/tokens.py repeats the rules for a secret and its name, one layer above.
 _TEXTS: Final[dict[str, tuple[re.Pattern[str], str]]] = {
     "waitpoint_kid": (
         re.compile(r"[\x21-\x39\x3b-\x7e]{1,64}"),
@@ -43,7 +43,7 @@ _TEXTS: Final[dict[str, tuple[re.Pattern[str], str]]] = {
 class Settings:
     """How to reach the store and how long to wait for it, how it is partitioned, its waitpoint tokens and links.
 
-    The partition counts and lane_shards are written into the store by its first user and cannot change afterwards.
+    The partition counts and lane_shards are written by the first client of the store and cannot change afterwards.
     """
 
     # The URL may hold a password, so it stays out of repr, logs and tracebacks; so do the secret and the token.
@@ -54,13 +54,13 @@ class Settings:
     num_flow_partitions: int = 256
     num_budget_partitions: int = 32
     num_quota_partitions: int = 32
-    lane_shards: int = 0  # 0: what the store has; the first user sets up 1 on one server and 8 in a cluster
+    lane_shards: int = 0  # 0: as stored; the first client sets up 1 on one server and 8 in a cluster
     force_library_load: bool = False
     waitpoint_kid: str = "k1"  # the name of the secret
-    waitpoint_secret: str = field(default="", repr=False)  # empty: somebody else gives the store its secret
-    waitpoint_token: str = field(default="", repr=False)  # what `flowfabric signal` presents
-    token: str = field(default="", repr=False)  # what an https:// server is shown
-    callback_url: str = "http://127.0.0.1:9090"  # of the server that the links of waitpoints lead to
+    waitpoint_secret: str = field(default="", repr=False)  # empty: another process seeds the store
+    waitpoint_token: str = field(default="", repr=False)  # sent by `flowfabric signal`
+    token: str = field(default="", repr=False)  # sent to an https:// server
+    callback_url: str = "http://127.0.0.1:9090"  # the base address of waitpoint links
 
     def __post_init__(self) -> None:
         for name in _BOUNDS:
@@ -81,7 +81,7 @@ class Settings:
 
 
 def given_in_env(prefix: str, kinds: Mapping[str, type], environ: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """Other settings, of these kinds, from the variables that begin with FLOWFABRIC_ and the prefix."""
+    """Settings of these types from the variables FLOWFABRIC_<prefix>_<name>."""
     source = os.environ if environ is None else environ  # noqa: TID251 - this is the one place
     found = {name: f"{_PREFIX}{prefix}_{name.upper()}" for name in kinds}
     return {

@@ -1,7 +1,7 @@
-"""Spans, for programs that have configured OpenTelemetry; for all others each call here is one look for a module.
+"""Spans for programs that configured OpenTelemetry; for all others each call costs one lookup in `sys.modules`.
 
-Whoever has configured it has imported it, so nothing is imported here before that, and the package may be missing. The
-name of a span travels as W3C trace context: with an execution in its tags, with a signal as its correlation id.
+A program that configured OpenTelemetry has imported it. Nothing is imported here before that, and the package may be
+missing. The span context travels as W3C trace context: in the tags of an execution, in the correlation id of a signal.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ OURS: Final = "flowfabric."  # how our attributes and tags begin
 
 _API: Final = "opentelemetry.trace"
 _PARENT, _STATE = "traceparent", "tracestate"
-_STATE_MAX: Final = 512  # what W3C asks everybody to pass on
+_STATE_MAX: Final = 512  # the length that W3C requires every system to pass on
 _NOTHING: Final[Carrier] = {}
 
 
 class Span:
-    """Stands for a span where nothing is traced."""
+    """The span that does nothing, used where tracing is off."""
 
     __slots__ = ()
 
@@ -41,23 +41,23 @@ class Span:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """The span ends, failed if an exception left it."""
+        """End the span; an exception marks it as failed."""
 
     def note(self, **facts: str | int | None) -> None:
-        """Attributes of it, without what they all begin with."""
+        """Set attributes; the names get the prefix `flowfabric.`."""
 
     def fail(self, reason: str, error: BaseException | None = None) -> None:
-        """Mark it as failed."""
+        """Mark the span as failed."""
 
     def answer(self, method: str, route: str | None, status: int) -> None:
-        """How a request was answered."""
+        """Record the route and the status of a response."""
 
 
 NO_SPAN: Final = Span()
 
 
 class _OpenSpan(Span):
-    """A span of OpenTelemetry, the current one within a block, at whose end it ends."""
+    """An OpenTelemetry span: current inside its `with` block, ended at its end."""
 
     __slots__ = ("_context", "_span", "_token")
 
@@ -81,7 +81,7 @@ class _OpenSpan(Span):
 
         if self._token is not None:
             context.detach(self._token)
-        if isinstance(error, Exception):  # others unwind: a cancelled call has not failed
+        if isinstance(error, Exception):  # a cancelled call has not failed
             self.fail(_said(error), error)
         self._span.end()
 
@@ -93,7 +93,7 @@ class _OpenSpan(Span):
 
         self._span.set_status(StatusCode.ERROR, reason)
         if error is not None:
-            with suppress(Exception):  # an error whose message cannot be made
+            with suppress(Exception):  # the error fails to format its message
                 self._span.record_exception(error)
 
     def answer(self, method: str, route: str | None, status: int) -> None:
@@ -147,7 +147,7 @@ def link(correlation_ids: Iterable[str | None]) -> None:
 
 
 def current() -> Carrier:
-    """What names the current span elsewhere; empty when there is none."""
+    """The trace context of the current span for other processes; empty without a span."""
     api = sys.modules.get(_API)
     if api is None or not api.get_current_span().get_span_context().is_valid:
         return _NOTHING
@@ -161,13 +161,13 @@ def current() -> Carrier:
 
 
 def current_parent() -> str | None:
-    """The current span as one word."""
+    """The `traceparent` of the current span."""
     return current().get(_PARENT)
 
 
 @contextmanager
 def restored(carrier: Carrier) -> Iterator[None]:
-    """Have the span of another process be the current one."""
+    """Make the span of another process current."""
     if not carrier:
         yield
         return
@@ -185,7 +185,7 @@ def _tracer() -> trace.Tracer | None:
     if api is None:
         return None
     provider = api.get_tracer_provider()
-    if type(provider) is api.ProxyTracerProvider:  # nobody has given one
+    if type(provider) is api.ProxyTracerProvider:  # no provider is set
         return None
     return _tracer_of(provider)
 
@@ -195,7 +195,7 @@ def _tracer_of(provider: trace.TracerProvider) -> trace.Tracer | None:
     from opentelemetry.trace import NoOpTracer  # noqa: PLC0415
 
     tracer = provider.get_tracer("flowfabric")
-    return None if isinstance(tracer, NoOpTracer) else tracer  # it may be switched off
+    return None if isinstance(tracer, NoOpTracer) else tracer  # tracing may be switched off
 
 
 def _opened(
@@ -214,7 +214,7 @@ def _opened(
 
 
 def _context_of(carrier: Carrier) -> Context:
-    """A context with nothing but the named span, or without any."""
+    """A context that holds only the span of the carrier, if it names one."""
     from opentelemetry.context import Context  # noqa: PLC0415
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator  # noqa: PLC0415
 
@@ -222,7 +222,7 @@ def _context_of(carrier: Carrier) -> Context:
 
 
 def _senders(correlation_ids: Iterable[str | None]) -> Iterator[trace.SpanContext]:
-    """The spans that correlation ids name; those of other senders name none."""
+    """The spans named by correlation ids; ids of untraced senders name none."""
     from opentelemetry import trace  # noqa: PLC0415
 
     for each in correlation_ids:
@@ -232,7 +232,7 @@ def _senders(correlation_ids: Iterable[str | None]) -> Iterator[trace.SpanContex
 
 
 def _attributes(facts: Mapping[str, str | int | None]) -> dict[str, str | int]:
-    # Ids are texts of types that exporters do not know.
+    # Exporters do not know our subclasses of str.
     plain = {name: str(value) if isinstance(value, str) else value for name, value in facts.items()}
     return {OURS + name: value for name, value in plain.items() if value is not None}
 
@@ -240,5 +240,5 @@ def _attributes(facts: Mapping[str, str | int | None]) -> dict[str, str | int]:
 def _said(error: BaseException) -> str:
     try:
         return f"{type(error).__name__}: {error}"
-    except Exception:  # its message cannot be made
+    except Exception:  # the error fails to format its message
         return type(error).__name__

@@ -28,7 +28,7 @@ DEADLINE_S = 60.0
 T = TypeVar("T")
 
 # The commands are put together once: that takes longer than most of them run.
-testing._get_command = functools.cache(testing._get_command)
+testing._get_command = functools.cache(testing._get_command)  # type: ignore[attr-defined]
 
 
 @dataclass

@@ -14,7 +14,7 @@ from flowfabric.client.fabric import Fabric
 from flowfabric.worker import Worker
 from tests.cli.harness import Cli, has_shape, run, running
 
-GOLDEN = json.loads(Path(__file__).with_name("golden.json").read_text())
+GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "cli.json").read_text())
 
 
 def made_worker() -> Worker:

@@ -13,7 +13,7 @@ from flowfabric.worker import Worker
 from tests.cli.harness import Cli, has_shape
 from tests.cli.test_cli_output import on_terminal
 
-GOLDEN = json.loads(Path(__file__).with_name("golden.json").read_text())
+GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "cli.json").read_text())
 UNKNOWN = "00000000-0000-4000-8000-000000000000"
 
 

@@ -10,7 +10,7 @@ from flowfabric.core import contracts as c
 from flowfabric.core.ids import BudgetId
 from tests.cli.harness import Cli, has_shape
 
-GOLDEN = json.loads(Path(__file__).with_name("golden.json").read_text())
+GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "cli.json").read_text())
 
 
 def make(cli: Cli, *words: str) -> str:

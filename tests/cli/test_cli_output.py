@@ -62,7 +62,7 @@ def _read(terminal: int) -> bytes:
 
 def test_columns_are_as_wide_as_they_need_to_be() -> None:
     rows = [("A", "B"), ("long text", Styled("x", "red")), ("", "y")]
-    assert list(aligned(rows)) == ["A          B", "long text  x", "           y"]
+    assert list(aligned(rows)) == ["A          B", "long text  x", "           y"]  # type: ignore[arg-type]
 
 
 @PRINTED

@@ -124,7 +124,7 @@ def test_what_takes_no_signal_refuses_it(cli: Cli) -> None:
 
 def test_a_name_that_nothing_waits_for_is_refused_with_the_state(cli: Cli) -> None:
     told = cli("signal", suspend(cli).id, "chatter", code=4).stderr
-    assert "no open waitpoint takes the signal (state suspended)" in told
+    assert "no open waitpoint accepts the signal (state suspended)" in told
 
 
 def test_a_signal_that_came_early_waits_for_its_wait(cli: Cli) -> None:

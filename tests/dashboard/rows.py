@@ -8,7 +8,7 @@ from typing import Final
 
 from flowfabric import Context, Fabric, Handle, Worker
 from flowfabric.core import contracts as c
-from flowfabric.core.ids import Namespace, WorkerId, WorkerInstanceId
+from flowfabric.core.ids import LaneId, Namespace, WorkerId, WorkerInstanceId
 
 worker = Worker(["default", "letters"])
 
@@ -64,7 +64,7 @@ async def workers(fabric: Fabric, count: int) -> None:
                 namespace=Namespace("default"),
                 worker_id=WorkerId("greeter"),
                 worker_instance_id=WorkerInstanceId(f"greeter-{number}"),
-                lanes=("default", "letters"),
+                lanes=(LaneId("default"), LaneId("letters")),
                 capabilities=("gpu",),
                 slots=4,
                 ttl_ms=600_000,

@@ -95,7 +95,7 @@ async def test_a_lane_is_paused_limited_and_resumed(dashboard: Dashboard, fabric
     await dashboard.confirm("Pause it")
     await expect(dashboard.page.locator(".badge.paused")).to_be_visible()
     await dashboard.button("Limits…").click()
-    await dashboard.page.get_by_label("Executions at once").fill("7")
+    await dashboard.page.get_by_label("Concurrent executions").fill("7")
     await dashboard.confirm("Set them")
     await expect(dashboard.rows("Lanes")).to_contain_text("7 at once")
     await dashboard.button("Resume").click()

@@ -258,7 +258,7 @@ async def test_what_is_finished_is_deleted_by_the_rule(driver: Driver, rule: dic
     wishes = ExecutionPolicy(stream_policy=StreamPolicy(retention_ttl_ms=5_000))
     for policy in (None, None, None, wishes):
         await driver.cancel(await driver.create(policy=policy))
-    engine = Engine(driver.backend, EngineSettings(budget_ms=60_000, **rule))  # type: ignore[arg-type]
+    engine = Engine(driver.backend, EngineSettings(budget_ms=60_000, **rule))
     await driver.clock.advance(5_000)
     assert (await engine.run_once())["retention"] == 4 - left
     await engine.stop()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from datetime import timedelta
+from typing import Any
 from unittest.mock import AsyncMock, sentinel
 
 import pytest
@@ -89,7 +90,7 @@ async def test_a_retry_comes_when_its_time_has_come(fabric_kit: FabricKit, worke
 
 
 async def test_a_snooze_is_counted_on_the_clock_of_the_test(fabric_kit: FabricKit, worker: Worker) -> None:
-    naps = []
+    naps: list[Any] = []
 
     @worker.task
     async def sleepy() -> str:

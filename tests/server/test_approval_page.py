@@ -15,10 +15,11 @@ import httpx
 import pytest
 
 from flowfabric import ByName, Context, Count, CountKind, Handle, Waitpoint, Worker
+from flowfabric.backends.http.operations import Scope
 from flowfabric.core import contracts as c
 from flowfabric.core.codec import to_json
 from flowfabric.core.tokens import Kid, SecretHex
-from flowfabric.server.access.tokens import Scope, new_token
+from flowfabric.server.access.tokens import new_token
 from flowfabric.testing import FabricKit
 from tests.server.serving import Served, serving
 
@@ -26,7 +27,7 @@ pytest_plugins = ["flowfabric.testing.pytest_plugin"]
 
 worker = Worker()
 WITHDRAWN = "This link is not valid"
-OVER = "Nothing is asked here any more"
+OVER = "This question is closed"
 
 
 @dataclass

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from flowfabric.backends.http.operations import Scope
 from flowfabric.core.ids import BudgetId
-from flowfabric.server.access.tokens import Scope
 from flowfabric.testing import FabricKit
 from tests.server.guarded import OURS, THEIRS, TokenFile, guarded
 from tests.server.serving import serving

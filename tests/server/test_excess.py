@@ -19,7 +19,7 @@ from flowfabric.server.http.bounds import read_json
 from flowfabric.server.reference.openapi import document
 from tests.server.guarded import TokenFile, guarded
 from tests.server.serving import serving
-from tests.server.strangers import stranger
+from tests.server.tenants.strangers import stranger
 
 DEEPEST = limits.JSON_MAX_DEPTH
 LINK = "/v1/executions/{fp:1}:00000000-0000-4000-8000-000000000000/waitpoints/00000000-0000-4000-8000-000000000000"
@@ -245,7 +245,7 @@ def test_a_file_of_tokens_that_others_may_write_is_refused(tokens: TokenFile, mo
 
 def test_a_folder_that_anybody_may_write_is_refused_unless_it_is_sticky(tokens: TokenFile) -> None:
     tokens.path.parent.chmod(0o777)
-    with pytest.raises(InvalidInput, match="anybody may put another file in its place"):
+    with pytest.raises(InvalidInput, match="its folder is writable by all users"):
         Tokens(str(tokens.path))
     tokens.path.parent.chmod(0o1777)
     Tokens(str(tokens.path))

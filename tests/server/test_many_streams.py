@@ -12,10 +12,10 @@ import pytest
 from msgspec.structs import replace
 
 from flowfabric import Context, Worker
+from flowfabric.backends.http.operations import Scope
 from flowfabric.core import contracts as c
 from flowfabric.core.contracts.events import END
 from flowfabric.core.ids import FlowId, LaneId, Namespace
-from flowfabric.server.access.tokens import Scope
 from flowfabric.server.app import create_app
 from flowfabric.server.feeds.event_sources import LogSource
 from flowfabric.server.feeds.filters import Filters, facts_of

@@ -9,11 +9,12 @@ from pathlib import Path
 import httpx
 
 from flowfabric import Context, RetryPolicy, Worker
+from flowfabric.backends.http.operations import Scope
 from flowfabric.core import contracts as c
 from flowfabric.core.codec import to_json
 from flowfabric.core.ids import BudgetId
 from flowfabric.core.policy import FixedBackoff
-from flowfabric.server.access.tokens import Scope, new_token
+from flowfabric.server.access.tokens import new_token
 from flowfabric.server.http.listener import listening
 from flowfabric.server.metrics.gauges import Happened, of_budgets, of_engine, of_lanes, of_workers
 from flowfabric.server.metrics.registry import Family, Requests, Sample, text
@@ -82,7 +83,7 @@ async def test_tell_how_budgets_are_used(fabric_kit: FabricKit) -> None:
     await fabric_kit.backend.create_budget(
         c.CreateBudgetArgs(
             budget_id=budget_id,
-            scope_type="lane",
+            scope_type="lane",  # type: ignore[arg-type]
             scope_id='the "default"',
             dimensions=("tokens",),
             hard_limits=(100,),

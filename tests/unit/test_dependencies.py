@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 from packaging.requirements import Requirement
 from packaging.version import Version
 
 from scripts.lowest import lowest, requirements
+from tests.unit.looping import for_each
 
 CONSTRAINTS = Path(__file__).resolve().parents[2] / "constraints.txt"
 COUNTED_BY_YEAR = {"certifi", "packaging"}  # no version of theirs promises anything about the next
@@ -25,20 +25,20 @@ def pinned() -> dict[str, Version]:
     return {pin.name.lower(): Version(str(pin.specifier).removeprefix("==")) for pin in pins}
 
 
-@pytest.mark.parametrize("requirement", requirements(), ids=str)
+@for_each(requirements())
 def test_every_requirement_is_bounded_on_both_sides(requirement: Requirement) -> None:
     operators = {bound.operator for bound in requirement.specifier}
     assert operators == ({">="} if requirement.name in COUNTED_BY_YEAR else {">=", "<"})
 
 
-@pytest.mark.parametrize(("name", "safe"), SAFE.items())
-def test_no_version_with_a_known_advisory_is_allowed(name: str, safe: str) -> None:
+@for_each(SAFE)
+def test_no_version_with_a_known_advisory_is_allowed(name: str) -> None:
     bounds = {lowest(requirement) for requirement in requirements() if requirement.name == name}
     assert bounds
-    assert min(Version(bound) for bound in bounds) >= Version(safe)
+    assert min(Version(bound) for bound in bounds) >= Version(SAFE[name])
 
 
-@pytest.mark.parametrize("requirement", requirements(), ids=str)
+@for_each(requirements())
 def test_ci_installs_one_version_of_each_requirement_and_it_is_allowed(requirement: Requirement) -> None:
     assert pinned()[requirement.name] in requirement.specifier
 

@@ -1,4 +1,4 @@
-"""What all routes share: the store, the settings, who calls, and how an answer is written."""
+"""Shared by all routes: the store, the settings, the caller, and the form of a response."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Service:
         return service
 
     def caller(self, request: Request, scope: Scope | None = None) -> Token:
-        """Who calls, let in as far as the scope goes."""
+        """The caller, admitted if its token has the scope."""
         if not self.settings.tokens:
             check_origin(request, self.settings.origins, self.peers)
         try:
@@ -88,7 +88,7 @@ class Service:
         return token
 
     def name_of(self, request: Request, token: Token) -> str:
-        """By whom a caller is told from others: the token or, on an open server, the address."""
+        """The identity of a caller for limits: the token or, on an open server, the address."""
         return token.name if self.settings.tokens else self.peers.of(request)
 
     def turn(self, request: Request, token: Token) -> asyncio.Semaphore:
@@ -96,7 +96,7 @@ class Service:
         return self._turns.of(self.name_of(request, token))
 
     def store(self, token: Token) -> EngineBackend:
-        """The store as far as the token goes: what is of other namespaces is not there."""
+        """The store within the namespaces of the token; records of other namespaces do not exist."""
         if token.is_for_all:
             return self.backend
         found = self._tenants.get(token.namespaces)
@@ -106,7 +106,7 @@ class Service:
         return found
 
     def visitor(self, request: Request) -> None:
-        """Somebody without a token of the server, who counts by address."""
+        """A caller without a token of the server, limited by address."""
         self.rates.take(self.peers.of(request))
 
     def charge(self, request: Request, token: Token, args: Any) -> None:
@@ -117,7 +117,7 @@ class Service:
     def failed(self, request: Request) -> None:
         """Count a wrong token; of too many the answer is 429, and the end of the connection.
 
-        The right one is let in all the same: whoever shares an address with a guesser is not shut out by them.
+        A valid token is admitted anyway: sharing an address with a guesser does not lock a caller out.
         """
         try:
             self._failures.take(self.peers.of(request))
@@ -126,7 +126,7 @@ class Service:
             raise
 
     def submitter(self, namespace: str, token: Token) -> Submitter:
-        """For what is submitted with this token, whose name is kept with it; on an open server nobody has one."""
+        """The namespace and token name of a submission; on an open server there is no token name."""
         creator = token.name if self.settings.tokens else ""
         found = self._submitters.get((namespace, creator))
         if found is None:
@@ -137,7 +137,7 @@ class Service:
         return found
 
     def audit(self, request: Request, token: Token, action: str, **facts: object) -> None:
-        """Note what an operator did. No payloads and no tokens."""
+        """Log an operator action, without payloads and tokens."""
         if self.settings.audit_log:
             shown = {name: str(value) for name, value in facts.items() if value is not None}
             extra = {"action": action, "token": token.name, "request_id": request.state.request_id, **shown}

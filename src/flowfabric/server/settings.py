@@ -1,4 +1,4 @@
-"""How a server listens, whom it lets in, and how much of anybody it takes."""
+"""How a server listens, which callers it admits, and how much it accepts from each."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ class ServerSettings:
 
     host: str = "127.0.0.1"
     port: int = 9090
-    tokens: str = ""  # the file that names the tokens; without one everybody may do everything, on loopback only
+    tokens: str = ""  # the file that names the tokens; without one every caller may do everything, on loopback only
     origins: tuple[str, ...] = ()  # other sites whose pages may call the API
     proxies: tuple[str, ...] = ()  # addresses and networks whose X-Forwarded-For and -Proto are believed
-    connections: int = 0  # at once; 0 is as many as the process may have open files, less what it needs itself
+    connections: int = 0  # concurrent; 0: the limit of open files, minus the server's own
     connections_per_peer: int = 0  # of one address that is no proxy; 0 is half of all
     header_bytes: int = 32 * 1024  # of an address and all headers, and of trailers, which are dropped
     header_fields: int = 100
@@ -58,7 +58,7 @@ class ServerSettings:
     payload_body_bytes: int = 4 * 1024 * 1024  # where inputs, results, frames or signals are sent
     body_timeout_ms: int = 15_000
     write_timeout_ms: int = 30_000  # for a client to read what waits for it
-    idle_timeout_ms: int = 75_000  # between two requests; clients and proxies let go sooner, so none loses a request
+    idle_timeout_ms: int = 75_000  # between requests; longer than in clients and proxies, so none loses a request
     query_parameters: int = 1_000  # of an address, and fields of a form
     long_poll_ms: int = 30_000
     keep_alive_ms: int = 15_000  # how often a quiet stream of events says that it is alive

@@ -312,7 +312,7 @@ async def test_a_result_waits_for_the_replay_that_came_between(fabric: Fabric, w
 async def test_a_task_without_a_value_has_the_result_none(fabric: Fabric, worker: HandWorker) -> None:
     handle = await fabric.submit(nothing)
     await worker.run()
-    assert await soon(handle) is None  # type: ignore[func-returns-value]
+    assert await soon(handle) is None
     by_hand = await fabric.submit(research, "x")
     await worker.complete(await worker.claim(), None, None)
     assert await soon(by_hand) is None

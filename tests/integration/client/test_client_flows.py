@@ -604,7 +604,7 @@ async def test_a_cpu_handler_is_given_results_too(fabric_kit: FabricKit) -> None
     lane = next(iter(cpu_worker.settings.lanes))
     async with fabric_kit.flow("research") as flow:
         three = flow.add(power.with_options(lane=lane), 3, 1)
-        flow.add(power.with_options(lane=lane), three, exponent=three.result)
+        flow.add(power.with_options(lane=lane), three, exponent=three.result)  # type: ignore[arg-type]
     await fabric_kit.run_until_idle(cpu_worker, timeout=60)
     assert await flow.handle == 27
 

@@ -144,7 +144,7 @@ def names(tag: str) -> dict[str, str]:
 def prefix(node: TestServer, spec: FunctionSpec, keys: list[str], *, asking: bool = False) -> str:
     """The first word of the error that a call gets, on this very node."""
     commands = [["ASKING"]] * asking + [["FCALL", spec.function, str(len(keys)), *keys]]
-    reader, replies = hiredis.Reader(), []
+    reader, replies = hiredis.Reader(), []  # type: ignore[var-annotated]
     with socket.create_connection((node.host, node.port), timeout=5) as connection:
         for command in commands:
             connection.sendall(hiredis.pack_command(tuple(command)))  # type: ignore[arg-type]

@@ -71,7 +71,7 @@ async def test_what_was_answered_survives_a_kill(tmp_path: Path, round_: int) ->
     lives = [asyncio.create_task(load.live()) for _ in range(8)]
     await load.enough.wait()
     member = await EmbeddedServer.join(tmp_path)
-    await asyncio.to_thread(kill9, member.pid)
+    await asyncio.to_thread(kill9, member.pid)  # type: ignore[arg-type]
     await asyncio.gather(*lives)
 
     for execution_id in load.created:

@@ -74,7 +74,7 @@ async def test_a_quota_of_ten_keeps_ten_running(
         inside -= 1
 
     for each in fleet:
-        each.task(short, name="short")
+        each.task(short, name="short")  # type: ignore[call-overload]
     async with Fabric.connect(f"embedded://{tmp_path}") as fabric, Engine(fabric.backend):
         quota = await fabric.quotas.create(max_concurrent=SLOTS, lane="short")
         await fabric.submit_many(named("short", lane="short").call() for _ in range(EXECUTIONS))

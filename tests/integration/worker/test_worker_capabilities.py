@@ -66,7 +66,7 @@ def plain_workers(count: int = PLAIN_WORKERS) -> list[Worker]:
 async def submit_mixed(backend: EngineBackend) -> tuple[list[ExecutionId], list[ExecutionId]]:
     """One after the other, at a pace that leaves the workers idle most of the time; those with a gpu and the rest."""
     loop = asyncio.get_running_loop()
-    start, with_gpu, rest = loop.time(), [], []
+    start, with_gpu, rest = loop.time(), [], []  # type: ignore[var-annotated]
     for number in range(EXECUTIONS):
         await asyncio.sleep(start + number / PER_SECOND - loop.time())
         needs_gpu = number % EVERY_TENTH == 0
@@ -75,7 +75,7 @@ async def submit_mixed(backend: EngineBackend) -> tuple[list[ExecutionId], list[
 
 
 async def read_all_events(backend: EngineBackend) -> list[c.Event]:
-    events, cursor, more = [], None, True
+    events, cursor, more = [], None, True  # type: ignore[var-annotated]
     while more:
         page = await backend.read_events(c.ReadEventsArgs(cursor=cursor, limit=1_000))
         assert not page.truncated
@@ -115,8 +115,8 @@ def summary(name: str, ms: Sequence[int]) -> str:
 
 
 async def claim_order(store: Store) -> list[ExecutionId]:
-    page = await store.backend.read_events(c.ReadEventsArgs(events=("claimed",), limit=1_000))
-    return [event.execution_id for event in page.events]
+    page = await store.backend.read_events(c.ReadEventsArgs(events=("claimed",), limit=1_000))  # type: ignore[arg-type]
+    return [event.execution_id for event in page.events]  # type: ignore[misc]
 
 
 async def test_who_has_a_gpu_takes_everything_by_age(store: Store) -> None:
@@ -166,4 +166,4 @@ async def test_what_others_need_hides_nothing_from_who_has_it_not(store: Store) 
     assert await claim_order(store) == [last]
     assert worker.stats.calls <= 3, "a claim, and an ending with the next claim"
     assert {(await store.snapshot(each)).public_state for each in waiting[:10]} == {"waiting"}
-    assert (await store.backend.read_events(c.ReadEventsArgs(events=("blocked",)))).events == ()
+    assert (await store.backend.read_events(c.ReadEventsArgs(events=("blocked",)))).events == ()  # type: ignore[arg-type]

@@ -12,6 +12,7 @@ from flowfabric.client.fabric import Fabric
 from flowfabric.client.tasks.task import named
 from flowfabric.core import contracts as c
 from flowfabric.core.ids import ExecutionId, LaneId, WorkerId, WorkerInstanceId
+from flowfabric.core.partition import PartitionKey
 from flowfabric.errors import BackendUnavailable, Conflict, ExecutionNotActive, InvalidInput, LeaseRevoked
 from flowfabric.worker import ClaimedTask, Claims
 from tests.working import Store, clean_store
@@ -38,7 +39,7 @@ async def granted(store: Store, execution_id: ExecutionId) -> c.ClaimGrant:
     key = execution_id.tag
     return c.ClaimGrant(
         execution_id=execution_id,
-        partition_key=c.scheduling.PartitionKey(key),
+        partition_key=PartitionKey(key),
         grant_key=key,
         expires_at_ms=issued.expires_at_ms or 0,
     )

@@ -181,7 +181,7 @@ class Log:
     async def catch_up(self) -> None:
         more = True
         while more:
-            args = c.ReadEventsArgs(events=("completed", *STARTS), cursor=self._cursor, limit=1_000)
+            args = c.ReadEventsArgs(events=("completed", *STARTS), cursor=self._cursor, limit=1_000)  # type: ignore[arg-type]
             page = await self._backend.read_events(args)
             assert not page.truncated, "some lines were gone before they were read"
             for event in page.events:
@@ -203,7 +203,7 @@ class Log:
 
     def _note(self, event: c.Event) -> None:
         if event.event == "completed":
-            self.completions[event.execution_id] += 1
-            self._ends.add((event.execution_id, event.lease_epoch))
+            self.completions[event.execution_id] += 1  # type: ignore[index]
+            self._ends.add((event.execution_id, event.lease_epoch))  # type: ignore[arg-type]
         else:
-            self._starts[event.execution_id, event.lease_epoch] = event.at_ms
+            self._starts[event.execution_id, event.lease_epoch] = event.at_ms  # type: ignore[index]

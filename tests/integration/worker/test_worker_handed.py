@@ -156,13 +156,13 @@ async def test_a_message_that_was_lost_is_made_up_for(store: Store) -> None:
         await until_a_claim_waits(store.backend)
         handed = asyncio.Event()
         (listener,) = store.backend._announcements._everybody()
-        listener._on_handed = lambda key, message: handed.set()
+        listener._on_handed = lambda key, message: handed.set()  # type: ignore[attr-defined]
         (execution_id,) = await store.submit_many(counting.task, 1)
         async with asyncio.timeout(20):
             await handed.wait()
         assert (await store.snapshot(execution_id)).public_state == "active"
         assert not counting.runs
-        listener._on_handed = parts_of(counting.worker).claim_loop.handover.handed
+        listener._on_handed = parts_of(counting.worker).claim_loop.handover.handed  # type: ignore[attr-defined]
         await store.backend.client.execute("CLIENT", "KILL", "TYPE", "pubsub")
         assert await store.ended(execution_id) is PublicState.COMPLETED
     assert counting.runs == Counter([execution_id])

@@ -116,7 +116,7 @@ async def test_a_report_whose_answer_was_lost_counts_once(
     fabric_kit: FabricKit, worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     budget = await fabric_kit.budgets.create({"tokens": 100}, lane="default")
-    failed = []
+    failed: list[Any] = []
     send = fabric_kit._store.report_usage_and_check
 
     async def lose(args: Any) -> Any:

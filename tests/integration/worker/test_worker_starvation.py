@@ -236,7 +236,7 @@ async def due_with_records_of_no_number(store: Store) -> None:
     states = (("active", "eligible_now"), ("runnable", "not_eligible_until_time"))
     for at, (phase, eligibility) in enumerate(states):
         fields = ("lifecycle_phase", phase, "eligibility_state", eligibility, *wrong)
-        await for_each(ids[at::2], lambda each, fields=fields: store.command("HSET", core(each), *fields))
+        await for_each(ids[at::2], lambda each, fields=fields: store.command("HSET", core(each), *fields))  # type: ignore[misc]
     await list_as_due(store, ids)
 
 

@@ -506,7 +506,7 @@ async def test_with_fail_steps_beside_each_other_may_be_recorded_in_any_order(
             return said
 
         await ctx.step("first", deeds.do, "first")
-        return await asyncio.gather(branch("slow", slow), branch("quick", lambda: deeds.do("quick")))
+        return await asyncio.gather(branch("slow", slow), branch("quick", lambda: deeds.do("quick")))  # type: ignore[return-value]
 
     handle = await fabric_kit.submit(handler)
     await fabric_kit.run_until_idle(worker)

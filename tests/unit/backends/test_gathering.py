@@ -23,8 +23,6 @@ from flowfabric.core.contracts import batch as b
 from flowfabric.core.ids import AttemptId, ExecutionId, LaneId, LeaseId, Namespace
 from flowfabric.errors import BackendUnavailable, BadReply, FlowFabricError, InvalidInput, StaleLease
 from tests.soaking import examples
-from tests.valkey.invariants import check_store
-from tests.valkey.probe import open_clean
 
 LANE, NAMESPACE = LaneId("lane"), Namespace("tests")
 FENCE = c.LeaseFence(lease_id=LeaseId.new(), lease_epoch=1, attempt_id=AttemptId.new())
@@ -524,20 +522,3 @@ def _check_order(port: HeldPort, given: list[Any]) -> None:
             for args in call.items:
                 if args.execution_id == renewal.execution_id and not isinstance(args, c.RenewLeaseArgs):
                     assert position[id(args)] < position[id(renewal)]
-
-
-async def test_a_thousand_submits_at_once_take_few_calls_and_each_exists_once(embedded_url: str) -> None:
-    backend = await open_clean(embedded_url)
-    gatherer = Gatherer(backend)
-    given = [create(number, partition=number % 2) for number in range(1_000)]
-    await backend.client.execute("CONFIG", "RESETSTAT")
-    results = await asyncio.gather(*(gatherer.submit(args) for args in given))
-    stats = str(await backend.client.execute("INFO", "commandstats"))
-    assert [result.execution_id for result in results] == [args.execution_id for args in given]
-    assert {type(result) for result in results} == {c.ExecutionCreated}
-    assert re.findall(r"cmdstat_fcall:calls=(\d+)", stats) == [str(gatherer.calls)]
-    assert (gatherer.items, gatherer.largest) == (1_000, 100)
-    assert gatherer.calls < 20
-    assert len(await check_store(backend.client)) == 1_000
-    await gatherer.close()
-    await backend.close()

@@ -16,14 +16,14 @@ STATEFUL = re.compile(r'reply\.refuse\("(\w+)", (?:record\.public_state\(x\)|w\.
 
 def test_the_state_that_stood_in_the_way_is_named() -> None:
     error = refusal("resume_execution", "{fp:1}:x", "execution_not_suspended", ["waiting"])
-    assert str(error).endswith("it is not suspended (state waiting)")
+    assert str(error).endswith("the execution is not suspended (state waiting)")
     assert error.details["state"] == "waiting"
 
 
 @pytest.mark.parametrize("state", ["suspended", "active", "completed"])
 def test_a_signal_that_nothing_takes_is_told_so_in_every_state(state: str) -> None:
     error = refusal("signal_execution", "{fp:1}:x", "target_not_signalable", [state])
-    assert str(error).endswith(f"no open waitpoint takes the signal (state {state})")
+    assert str(error).endswith(f"no open waitpoint accepts the signal (state {state})")
 
 
 def test_a_foreign_waitpoint_may_be_of_another_execution() -> None:

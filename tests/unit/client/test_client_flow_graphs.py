@@ -279,7 +279,7 @@ def test_a_node_of_another_flow_is_refused(use: Callable[..., Any]) -> None:
         (lambda flow, node: flow.any(node), "nodes: must be a list of nodes"),
         (lambda flow, node: flow.quorum(1, node), "nodes: must be a list of nodes"),
         (lambda flow, node: flow.all([]), "at least one"),
-        (lambda flow, node: flow.all(each for each in ()), "at least one"),
+        (lambda flow, node: flow.all(each for each in ()), "at least one"),  # type: ignore[var-annotated]
         (lambda flow, node: flow.all([node, node]), "each node only once"),
         (lambda flow, node: flow.quorum(2, [node]), "from 1 to 1"),
         (lambda flow, node: flow.quorum(2, (each for each in [node])), "from 1 to 1"),

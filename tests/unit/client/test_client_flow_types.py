@@ -19,6 +19,7 @@ from flowfabric.client.tasks.task import task
 from flowfabric.core.ids import FlowId
 from flowfabric.core.partition import PartitionConfig, flow_partition
 from flowfabric.errors import InvalidInput
+from tests.unit.looping import for_each
 
 T = TypeVar("T")
 Topic = NewType("Topic", str)
@@ -87,8 +88,7 @@ class Colour(Enum):
 RECORDS = [Plan, LongPlan, Box[int], Point, Finding, Options, dict[str, int]]
 
 
-@pytest.mark.parametrize(
-    ("result", "wanted"),
+@for_each(
     [
         *((record, plain) for record in RECORDS for plain in (int, str, bool, None, list[int], int | None)),
         *((plain, record) for record in RECORDS for plain in (int, str, bool, list[int])),
@@ -108,14 +108,14 @@ RECORDS = [Plan, LongPlan, Box[int], Point, Finding, Options, dict[str, int]]
         (float, int),
         (list[float], list[int]),
         (int, Plan | None),
-    ],
+    ]
 )
-def test_a_certain_mismatch_is_seen(result: Any, wanted: Any) -> None:
+def test_a_certain_mismatch_is_seen(types: tuple[Any, Any]) -> None:
+    result, wanted = types
     assert clash(_known(result), _known(wanted))
 
 
-@pytest.mark.parametrize(
-    ("result", "wanted"),
+@for_each(
     [
         *((Any, each) for each in (*RECORDS, int, list[int])),
         *((each, Any) for each in (*RECORDS, int, list[int])),
@@ -148,9 +148,10 @@ def test_a_certain_mismatch_is_seen(result: Any, wanted: Any) -> None:
         (str, Topic),
         (str, Literal["a"]),
         (Annotated[str, object()], int),
-    ],
+    ]
 )
-def test_what_may_fit_is_left_to_the_worker(result: Any, wanted: Any) -> None:
+def test_what_may_fit_is_left_to_the_worker(types: tuple[Any, Any]) -> None:
+    result, wanted = types
     assert not clash(_known(result), _known(wanted))
 
 
@@ -201,7 +202,7 @@ def test_results_of_the_wrong_type_are_refused_where_they_are_given() -> None:
         (total, flow.any([word, plan]), r"gives list\[str\]"),
     ]:
         with pytest.raises(InvalidInput, match=problem):
-            flow.add(taker, given)
+            flow.add(taker, given)  # type: ignore[call-overload]
     assert list(flow.nodes) == before
 
 
@@ -209,6 +210,6 @@ def test_results_that_may_fit_are_taken() -> None:
     flow = drawn()
     number, word = flow.add(one), flow.add(text, "a")
     flow.add(total, flow.all([number, flow.add(one)]))
-    flow.add(total, flow.any([number, word]))
-    flow.add(one, number.ended)
-    flow.add(one, flow.add("elsewhere"))
+    flow.add(total, flow.any([number, word]))  # type: ignore[list-item]
+    flow.add(one, number.ended)  # type: ignore[arg-type]
+    flow.add(one, flow.add("elsewhere"))  # type: ignore[misc]

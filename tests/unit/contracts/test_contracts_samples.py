@@ -13,6 +13,7 @@ from flowfabric.core import codec, contracts
 from flowfabric.core.lease_handle import BackendTag, Handle, HandleKind
 from flowfabric.core.states import StateVector
 from flowfabric.errors import InvalidInput
+from tests.unit.looping import for_each
 
 UUID = "550e8400-e29b-41d4-a716-446655440000"
 EXECUTION = f"{{fp:24}}:{UUID}"
@@ -221,13 +222,13 @@ def sample(kind: type[msgspec.Struct]) -> Any:
     return codec.from_json(kind, codec.to_json(members))
 
 
-@pytest.mark.parametrize("kind", STRUCTS)
+@for_each(STRUCTS)
 def test_a_value_survives_json(kind: type[msgspec.Struct]) -> None:
     value = sample(kind)
     assert codec.from_json(kind, codec.to_json(value)) == value
 
 
-@pytest.mark.parametrize("kind", STRUCTS)
+@for_each(STRUCTS)
 def test_a_value_cannot_be_changed(kind: type[msgspec.Struct]) -> None:
     value = sample(kind)
     for name in kind.__struct_fields__:
@@ -235,34 +236,35 @@ def test_a_value_cannot_be_changed(kind: type[msgspec.Struct]) -> None:
             setattr(value, name, None)
 
 
-@pytest.mark.parametrize("kind", STRUCTS)
+@for_each(STRUCTS)
 def test_members_are_given_by_name_only(kind: type[msgspec.Struct]) -> None:
     with pytest.raises(TypeError):
         kind("positional")
 
 
-@pytest.mark.parametrize("kind", ARGS)
-def test_a_member_nobody_knows_is_refused(kind: type[msgspec.Struct]) -> None:
+@for_each(ARGS)
+def test_an_unknown_member_is_refused(kind: type[msgspec.Struct]) -> None:
     members = json.loads(codec.to_json(sample(kind))) | {"now": 1_700_000_000_000}
     with pytest.raises(InvalidInput) as caught:
         codec.from_json(kind, codec.to_json(members))
     assert caught.value.field == "now"
 
 
-@pytest.mark.parametrize("kind", ARGS)
+@for_each(ARGS)
 def test_callers_never_send_the_time(kind: type[msgspec.Struct]) -> None:
     assert not {"now", "now_ms", "partition_id"} & set(kind.__struct_fields__)
 
 
-@pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind in ARGS for name in kind.__struct_fields__], ids=str)
-def test_every_member_of_args_is_checked_when_it_is_built_in_python(kind: type[msgspec.Struct], name: str) -> None:
+@for_each((kind, name) for kind in ARGS for name in kind.__struct_fields__)
+def test_every_member_of_args_is_checked_when_it_is_built_in_python(member: tuple[type[msgspec.Struct], str]) -> None:
+    kind, name = member
     members = msgspec.structs.asdict(sample(kind)) | {name: object()}
     with pytest.raises(InvalidInput) as caught:
         kind(**members)
     assert caught.value.field == name
 
 
-@pytest.mark.parametrize("kind", ARGS)
+@for_each(ARGS)
 def test_plain_text_becomes_the_id_it_stands_for(kind: type[msgspec.Struct]) -> None:
     value = sample(kind)
     plain = {
@@ -274,7 +276,7 @@ def test_plain_text_becomes_the_id_it_stands_for(kind: type[msgspec.Struct]) -> 
     assert [type(getattr(twin, name)) for name in plain] == [type(getattr(value, name)) for name in plain]
 
 
-@pytest.mark.parametrize("name", UNIONS)
+@for_each(UNIONS)
 def test_a_result_is_told_apart_by_its_outcome(name: str) -> None:
     union = getattr(contracts, name)
     members = typing.get_args(union) or (union,)

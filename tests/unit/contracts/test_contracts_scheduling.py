@@ -54,7 +54,7 @@ def test_a_grants_capabilities_are_a_sorted_set(kind: Any) -> None:
 
 def test_a_worker_asking_for_work_obeys_the_same_grammar() -> None:
     with pytest.raises(InvalidCapabilities):
-        ClaimForWorkerArgs(**WORKER, worker_capabilities="gpu")
+        ClaimForWorkerArgs(**WORKER, worker_capabilities="gpu")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("ttl", [0, 3_600_001])

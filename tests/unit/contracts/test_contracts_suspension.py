@@ -92,7 +92,7 @@ def test_a_worker_waits_for_a_signal_unless_it_says_more() -> None:
 def test_everything_about_a_suspension_survives_json() -> None:
     args = suspend(
         waitpoints=[A, B, PendingWaitpoint(waitpoint_id=WaitpointId.new(), waitpoint_key=WaitpointKey("c"))],
-        resume_condition=AllOf((Count(2, CountKind.DISTINCT_SOURCES, ("a", "b")), Single("c"))),  # type: ignore[arg-type]
+        resume_condition=AllOf((Count(2, CountKind.DISTINCT_SOURCES, ("a", "b")), Single("c"))),
         resume_policy=ResumePolicy(resume_delay_ms=5),
         reason_code="waiting_for_approval",
         requested_by="policy",

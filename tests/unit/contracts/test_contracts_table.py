@@ -7,10 +7,9 @@ import json
 from pathlib import Path
 from typing import NamedTuple
 
-import pytest
-
 from flowfabric.backends.ports import EngineBackend
 from flowfabric.core import contracts, limits
+from tests.unit.looping import for_each
 
 ROOT = Path(__file__).parents[3]
 SEEDS: dict[str, list[str]] = json.loads((ROOT / "tests" / "golden" / "contract_names.json").read_text())
@@ -46,7 +45,7 @@ def test_each_row_says_where_its_name_comes_from() -> None:
         assert row.where == expected, row
 
 
-@pytest.mark.parametrize("row", [row for row in ROWS if row.python != "-"], ids=str)
+@for_each(row for row in ROWS if row.python != "-")
 def test_a_python_name_can_be_imported(row: Row) -> None:
     module, _, name = f"flowfabric.core.{row.python}".rpartition(".")
     if "." not in row.python:

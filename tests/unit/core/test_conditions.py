@@ -108,8 +108,8 @@ def test_a_count_tells_waitpoints_signals_or_sources_apart() -> None:
 
 def test_a_source_is_type_and_identity_together() -> None:
     plain = {"signal_name": "x", "waitpoint_id": IDS[A]}
-    first = Delivery(signal_id=SignalId.new(), source_type="a:b", source_identity="c", **plain)
-    other = Delivery(signal_id=SignalId.new(), source_type="a", source_identity="b:c", **plain)
+    first = Delivery(signal_id=SignalId.new(), source_type="a:b", source_identity="c", **plain)  # type: ignore[arg-type]
+    other = Delivery(signal_id=SignalId.new(), source_type="a", source_identity="b:c", **plain)  # type: ignore[arg-type]
     assert met(Count(2, SOURCES, (A,)), first, other)
 
 

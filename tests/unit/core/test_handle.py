@@ -10,6 +10,7 @@ from flowfabric.core import codec
 from flowfabric.core.ids import AttemptId, ExecutionId, LaneId, LeaseId, WorkerInstanceId
 from flowfabric.core.lease_handle import BackendTag, Handle, HandleKind, HandlePayload, decode_handle, encode_handle
 from flowfabric.errors import InvalidInput
+from tests.unit.looping import for_each
 
 UUID = "550e8400-e29b-41d4-a716-446655440000"
 PAYLOAD = HandlePayload(
@@ -79,7 +80,7 @@ def test_a_handle_of_the_first_layout_is_read() -> None:
     assert decode_handle(Handle(BackendTag.VALKEY, HandleKind.FRESH, b"\x01" + BODY)) == PAYLOAD
 
 
-@pytest.mark.parametrize("size", range(len(HANDLE.opaque)))
+@for_each(range(len(HANDLE.opaque)))
 def test_a_handle_cut_short_anywhere_is_refused(size: int) -> None:
     with pytest.raises(InvalidInput, match="cut short") as caught:
         decode_handle(Handle(BackendTag.VALKEY, HandleKind.FRESH, HANDLE.opaque[:size]))

@@ -217,7 +217,7 @@ def test_required_capabilities_are_a_sorted_set() -> None:
         (lambda: ExponentialBackoff(multiplier=True), "retry_policy.backoff.multiplier"),
         (lambda: ExponentialBackoff(jitter=1), "retry_policy.backoff.jitter"),  # type: ignore[arg-type]
         (lambda: FixedBackoff(delay_ms=0.5), "retry_policy.backoff.delay_ms"),  # type: ignore[arg-type]
-        (lambda: FallbackPolicy(tiers=[{}]), "fallback_policy.tiers"),  # type: ignore[arg-type,list-item]
+        (lambda: FallbackPolicy(tiers=[{}]), "fallback_policy.tiers"),  # type: ignore[arg-type]
         (lambda: SuspensionPolicy(timeout_behavior=[]), "suspension_policy.timeout_behavior"),  # type: ignore[arg-type]
         (lambda: StreamPolicy(durability_mode=""), "stream_policy.durability_mode"),
     ],

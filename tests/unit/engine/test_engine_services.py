@@ -276,7 +276,7 @@ async def test_what_is_announced_is_passed_on_together_and_not_all_the_time() ->
     ears = Ears(scene)
     await settle()
     assert scene.store.listening == ("a", "b")
-    for heard in (frozenset(), {(LaneId("a"), one), (LaneId("b"), one)}, {(LaneId("b"), two)}):
+    for heard in (frozenset(), {(LaneId("a"), one), (LaneId("b"), one)}, {(LaneId("b"), two)}):  # type: ignore[var-annotated]
         scene.store.announced.put_nowait(frozenset(heard))
     await scene.timer.advance(0)
     assert ears.heard == []

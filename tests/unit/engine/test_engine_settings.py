@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import FrozenInstanceError, fields
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from flowfabric.engine import EngineSettings
 from flowfabric.engine.settings import _BOUNDS
 from flowfabric.errors import InvalidInput
+from tests.unit.looping import for_each
 
 REFERENCE = Path(__file__).resolve().parents[3] / "docs/reference/engine.md"
 
@@ -21,9 +23,9 @@ def test_the_defaults_are_accepted_and_cannot_be_changed() -> None:
         settings.look_ms = 1  # type: ignore[misc]
 
 
-@pytest.mark.parametrize("name", [field.name for field in fields(EngineSettings)])
-@pytest.mark.parametrize("value", [-1, 10**15, 1.5, "1000", True])
-def test_a_bad_value_is_refused_with_its_name(name: str, value: Any) -> None:
+@for_each(product([field.name for field in fields(EngineSettings)], [-1, 10**15, 1.5, "1000", True]))
+def test_a_bad_value_is_refused_with_its_name(setting: tuple[str, Any]) -> None:
+    name, value = setting
     with pytest.raises(InvalidInput, match=f"^invalid_input: {name}: must be ") as refused:
         EngineSettings(**{name: value})
     assert repr(value) in str(refused.value)

@@ -87,7 +87,7 @@ async def test_a_lease_that_cannot_be_renewed_is_unhealthy_and_then_healthy_agai
     kept = Kept(attempt)
     healthy = []
     for outcome in (*[Invalid("odd")] * 3, c.LeaseRenewed(expires_at=0)):
-        kept.store.renewal_outcome = outcome
+        kept.store.renewal_outcome = outcome  # type: ignore[assignment]
         await kept.once()
         healthy.append(attempt.is_lease_healthy)
     assert healthy == [True, True, False, True]

@@ -198,7 +198,7 @@ async def test_the_lifespan_is_entered_once_and_gives_the_state() -> None:
 
     @worker.task
     async def handler(ctx: Context) -> int:
-        return ctx.state["answer"]  # type: ignore[no-any-return]
+        return ctx.state["answer"]
 
     store.give(handler)
     await worked(worker, store, handler)

@@ -5,54 +5,56 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from flowfabric.backends.ports.batch import BatchPort
-from flowfabric.backends.ports.budgets import BudgetPort, BudgetUpkeepPort
-from flowfabric.backends.ports.events import EventPort
-from flowfabric.backends.ports.executions import ExecutionPort
-from flowfabric.backends.ports.flows import EdgePort, FlowEventPort, FlowPort, FlowReadPort
-from flowfabric.backends.ports.lanes import LanePort
-from flowfabric.backends.ports.leases import LeasePort
-from flowfabric.backends.ports.quotas import AdmissionPort, QuotaPort, ReconcilePort
-from flowfabric.backends.ports.reads import ListingPort, ReadPort
-from flowfabric.backends.ports.scheduling import SchedulingPort
-from flowfabric.backends.ports.steps import StepPort
-from flowfabric.backends.ports.streams import StreamPort
-from flowfabric.backends.ports.upkeep import MaintenancePort, RetentionPort
-from flowfabric.backends.ports.waits import SecretPort, SignalPort, SuspensionPort
-from flowfabric.backends.ports.wakeups import WakeupPort
-from flowfabric.backends.ports.workers import WorkerPort
+from flowfabric.backends.ports import (
+    batch,
+    budgets,
+    events,
+    executions,
+    flows,
+    lanes,
+    leases,
+    quotas,
+    reads,
+    scheduling,
+    steps,
+    streams,
+    upkeep,
+    waits,
+    wakeups,
+    workers,
+)
 from flowfabric.core.ids import Namespace
 from flowfabric.core.partition import PartitionConfig
 from flowfabric.core.tokens import SigningSecret
 
 
 class EngineBackend(
-    ExecutionPort,
-    LeasePort,
-    SchedulingPort,
-    LanePort,
-    SuspensionPort,
-    SignalPort,
-    SecretPort,
-    StepPort,
-    BudgetPort,
-    BudgetUpkeepPort,
-    QuotaPort,
-    AdmissionPort,
-    ReconcilePort,
-    StreamPort,
-    FlowPort,
-    EdgePort,
-    FlowReadPort,
-    FlowEventPort,
-    BatchPort,
-    ReadPort,
-    EventPort,
-    ListingPort,
-    RetentionPort,
-    WakeupPort,
-    WorkerPort,
-    MaintenancePort,
+    executions.ExecutionPort,
+    leases.LeasePort,
+    scheduling.SchedulingPort,
+    lanes.LanePort,
+    waits.SuspensionPort,
+    waits.SignalPort,
+    waits.SecretPort,
+    steps.StepPort,
+    budgets.BudgetPort,
+    budgets.BudgetUpkeepPort,
+    quotas.QuotaPort,
+    quotas.AdmissionPort,
+    quotas.ReconcilePort,
+    streams.StreamPort,
+    flows.FlowPort,
+    flows.EdgePort,
+    flows.FlowReadPort,
+    flows.FlowEventPort,
+    batch.BatchPort,
+    reads.ReadPort,
+    events.EventPort,
+    reads.ListingPort,
+    upkeep.RetentionPort,
+    wakeups.WakeupPort,
+    workers.WorkerPort,
+    upkeep.MaintenancePort,
     Protocol,
 ):
     """One store: all ports, and its own end."""

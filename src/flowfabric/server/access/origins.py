@@ -18,10 +18,10 @@ from flowfabric.server.settings import is_loopback
 
 
 def check_origin(request: Request, allowed: Collection[str], peers: Peers) -> None:
-    """Refuse what another site's page sends, and what a name reaches that is not this machine's."""
+    """Refuse requests from pages of other sites, and requests to a host name that is not this machine's."""
     host = header(request, b"host") or ""
     if not _is_here(host):
-        problem = "a server without tokens is called by a name of this machine, such as localhost"
+        problem = "a server without tokens accepts only host names of this machine, such as localhost"
         raise FlowFabricError(problem, code="forbidden", host=host)
     origin = header(request, b"origin")
     if origin is None or origin in allowed or origin == f"{peers.scheme(request)}://{host}":

@@ -1,6 +1,6 @@
 """Who is at the other end: an address that counts as one caller, and the proxies that speak for others.
 
-What a request says of where it comes from is believed from the proxies that were named, and from nobody else.
+Forwarding headers are trusted only from the configured proxies.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Peers:
         return address is not None and any(address in each for each in self._proxies)
 
     def of(self, request: Request) -> str:
-        """The caller: whoever connected or, where that is a proxy, the last one in its list that is none."""
+        """The client address: the peer, or behind a trusted proxy the last forwarded address that is no proxy."""
         host = request.client.host if request.client else ""
         if not self.is_proxy(host):
             return one(host)

@@ -9,7 +9,7 @@ from typing import Final
 
 from flowfabric.errors import Limited
 
-_MOST: Final = 10_000  # callers that are remembered; who was forgotten has a full bucket again
+_MOST: Final = 10_000  # remembered callers; a forgotten caller has a full bucket again
 
 
 class Rates:
@@ -22,7 +22,7 @@ class Rates:
         self._what = what
         self._burst = burst
         self._clock = clock
-        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()  # what is left, and when that was
+        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()  # the tokens left, and at what time
 
     def take(self, caller: str) -> None:
         """Take one, or refuse with how long it takes until there is one."""
@@ -35,7 +35,7 @@ class Rates:
         self._pay(caller, left - 1)
 
     def charge(self, caller: str, more: int) -> None:
-        """Take more for a call that is let in already; what is not there the caller owes, and waits for next time."""
+        """Charge an admitted call more; the caller owes the missing part and waits longer next time."""
         if self._per_second and more > 0:
             self._pay(caller, self._left(caller) - more)
 

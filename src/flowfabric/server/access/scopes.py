@@ -1,4 +1,4 @@
-"""Who may do what: the scope of an operation, and the namespaces that its arguments may name.
+"""Access rules: the scope of an operation, and the namespaces that its arguments may name.
 
 What an operation touches is not looked up here: each call carries the namespaces of its token, and the step that does
 the work keeps to them (`Service.store`).
@@ -19,7 +19,7 @@ from flowfabric.server.access.tokens import Token, check_namespace
 
 
 def enter(operation: Operation, token: Token) -> None:
-    """Let a call pass, or refuse it before anything else of it is read."""
+    """Admit a call, or refuse it before the rest is read."""
     if operation.reach is Reach.STORE:
         check_store(token)
 
@@ -34,14 +34,14 @@ def narrowed(operation: Operation, token: Token, args: Any) -> Any:
 
 
 def check_store(token: Token) -> None:
-    """What concerns all namespaces is for those who may see all of them."""
+    """Operations on all namespaces need a token for all namespaces."""
     if not token.is_for_all:
-        problem = "it concerns all namespaces, so it takes a token that is for all of them"
+        problem = "it concerns all namespaces; use a token for all namespaces"
         raise FlowFabricError(problem, code="forbidden")
 
 
 def without_tokens(token: Token, page: c.ReadStepsPage) -> c.ReadStepsPage:
-    """Recorded steps for who does not run them: the waitpoints among them keep their tokens to themselves (G6)."""
+    """Recorded steps for readers: the tokens of waitpoints are left out (G6)."""
     if token.allows(Scope.WORK):
         return page
     steps = (replace(each, payload=b"") if each.name.startswith(WAITPOINT_STEPS) else each for each in page.steps)

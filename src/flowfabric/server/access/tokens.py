@@ -54,7 +54,7 @@ class Token(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         return self.is_for_all or namespace in self.namespaces
 
 
-# Who calls a server that has no tokens, which only this machine can reach.
+# The caller of a server without tokens, which only this machine can reach.
 ANYBODY: Final = Token(name="anybody", sha256="", scopes=(Scope.ADMIN,))
 
 
@@ -69,7 +69,7 @@ def new_token(name: str, scopes: Iterable[Scope], namespaces: Iterable[str] = (A
 
 
 class Tokens:
-    """The tokens of one file; without a file anybody is let in."""
+    """The tokens of one file; without a file every caller is admitted."""
 
     def __init__(self, path: str, clock: Callable[[], float] = monotonic) -> None:
         self._path = Path(path) if path else None
@@ -116,7 +116,7 @@ class Tokens:
 
 
 def write_tokens(path: Path, tokens: Sequence[Token]) -> None:
-    """In one step: whoever reads meanwhile finds the old entries or the new ones."""
+    """Replace the file atomically: a reader finds the old entries or the new ones."""
     new = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         new.touch(mode=0o600)
@@ -138,9 +138,9 @@ def read_tokens(path: Path) -> list[Token]:
 
 
 def check_owner(path: Path, file: os.stat_result) -> None:
-    """Refuse a file that others could write themselves a token into, as ssh does; say when they could read it.
+    """Refuse a file that other users can write, as ssh does; warn if they can read it.
 
-    It holds digests of long random texts, so whoever reads it can use none of them.
+    It holds digests of long random texts, so a reader cannot use any of them.
     """
     if os.name != "posix":
         return
@@ -149,9 +149,11 @@ def check_owner(path: Path, file: os.stat_result) -> None:
     if file.st_mode & _WRITABLE:
         raise InvalidInput("tokens", str(path), f"has {_mode(file)}: others may write it; run: chmod 600 {path}")
     if file.st_uid not in (0, os.geteuid()):
-        raise InvalidInput("tokens", f"{path} of user {file.st_uid}", "must be of root or of the user who serves it")
+        raise InvalidInput(
+            "tokens", f"{path} of user {file.st_uid}", "must be owned by root or by the user of the server"
+        )
     if found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX:
-        problem = f"anybody may put another file in its place; run: chmod o-w {folder}"
+        problem = f"its folder is writable by all users; run: chmod o-w {folder}"
         raise InvalidInput("tokens", f"{folder} of {_mode(found)}", problem)
     if found.st_mode & stat.S_IWGRP and not found.st_mode & stat.S_ISVTX:
         _logger.warning(

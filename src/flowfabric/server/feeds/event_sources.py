@@ -39,7 +39,7 @@ class ExecutionEvents:
 
 @dataclass(frozen=True)
 class LogSource:
-    """What somebody wants of the logs. Without a place it begins with what comes next, or with what there is."""
+    """Which events a client follows. Without a position it starts with the next event, or with the first stored one."""
 
     backend: EngineBackend = field(compare=False, repr=False)
     wanted: c.ReadEventsArgs

@@ -23,7 +23,7 @@ class Source(Readable, Protocol):
 
 
 class Feed:
-    """One source and everybody who follows it."""
+    """One source and all its followers."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
@@ -70,7 +70,7 @@ class Feed:
                 told = Told.of(page, self._source)
                 for seat in tuple(self._seats):
                     seat.take(told)
-        except Exception as cause:  # whatever it is, nobody is left waiting for nothing
+        except Exception as cause:  # any failure must reach the followers, or they wait forever
             error = cause
         self._tailing = None
         for seat in tuple(self._seats):
@@ -78,7 +78,7 @@ class Feed:
 
 
 class Feeds:
-    """The feeds that somebody follows."""
+    """The feeds that have followers."""
 
     def __init__(self) -> None:
         self._by_key: dict[Hashable, Feed] = {}

@@ -33,7 +33,7 @@ def facts_of(event: c.Event, owner: c.EventOwner) -> Facts:
 
 
 class Filters(Generic[T]):
-    """Who asked for which events."""
+    """Which follower asked for which events."""
 
     def __init__(self) -> None:
         self._tables: dict[tuple[str, ...], dict[tuple[str | None, ...], set[T]]] = {}

@@ -1,4 +1,4 @@
-"""What streams of events are made of, and frames as such items."""
+"""Items of event streams, and frames as items."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Item(NamedTuple):
 
 
 class EncodedFrames:
-    """The latest frames as they are sent: of many who read one execution, the first has the work."""
+    """The latest frames in encoded form; the first reader of an execution encodes them for all."""
 
     def __init__(self) -> None:
         self._texts: OrderedDict[tuple[str, str], bytes] = OrderedDict()
@@ -50,7 +50,7 @@ def _item(item: StreamItem) -> Item:
 
 
 def _frame(attempt_index: int, frame: c.StreamFrame, value: object) -> dict[str, object]:
-    """Text and JSON as `value`; what is neither as `base64`."""
+    """Text and JSON as `value`, other bytes as `base64`."""
     content = {"base64": frame.payload} if isinstance(value, bytes) else {"value": value}
     return {
         "attempt_index": attempt_index,

@@ -1,4 +1,4 @@
-"""Everybody who follows the event logs: one reader of the store, whatever they ask for, and filters in this process.
+"""All followers of the event logs share one reader of the store; the filters run in this process.
 
 Who comes without a place costs the store nothing: it begins where the common reader stands. Who comes with one reads
 alone what it has missed, in turn with others of the same caller, and joins. Pages are handed out to a few readers at a
@@ -26,7 +26,7 @@ _HANDED_AT_ONCE: Final = 16
 
 
 class _Audience:
-    """All who ask for the same, and what a page has for them."""
+    """All followers with the same filter, and their events of a page."""
 
     def __init__(self, source: LogSource) -> None:
         self.source = source
@@ -58,9 +58,9 @@ class LogHub:
         self._began: asyncio.Future[str | None]
 
     async def follow(self, source: LogSource, place: str | None, turn: Turn) -> AsyncGenerator[Told, None]:
-        """What follows a place; without one, from where the source begins. It goes on until it is broken off.
+        """Events after a position; without one, from the start of the source. Runs until the caller stops.
 
-        The first live page, which is empty, says that everything there was has been told.
+        The first live page is empty and marks the end of the stored events.
         """
         reader, has_begun = Reader(source, place, turn), place is not None or source.begins_at_the_beginning
         is_lost = True
@@ -115,7 +115,7 @@ class LogHub:
                 await self._hand_out(page)
                 if not page.more:
                     await asyncio.sleep(_LOOK_AGAIN_S)
-        except Exception as cause:  # whatever it is, nobody is left waiting for nothing
+        except Exception as cause:  # any failure must reach the followers, or they wait forever
             error = cause
         self._tailing = self._place = None
         if not began.done():

@@ -1,4 +1,4 @@
-"""What all who follow events share: pages as they are sent, a bounded place for what was not taken yet, catching up."""
+"""Shared by all followers of events: encoded pages, a bounded queue of unread pages, catching up."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Final, NamedTuple, Protocol
 from flowfabric.core import contracts as c
 from flowfabric.server.feeds.items import Item
 
-_MOST_HELD: Final = 1_000  # events that somebody has not taken yet
+_MOST_HELD: Final = 1_000  # events that a follower has not read yet
 _REMEMBERED: Final = 4_096
 
-Turn = AbstractAsyncContextManager[object]  # in which somebody reads alone; entered once for each page
+Turn = AbstractAsyncContextManager[object]  # held while a follower reads alone; entered once for each page
 
 
 class Page(NamedTuple):
@@ -26,10 +26,10 @@ class Page(NamedTuple):
 
 
 class Readable(Protocol):
-    """Where events are read from by somebody alone."""
+    """The source of a follower that reads alone."""
 
     async def read(self, place: str | None) -> Page:
-        """What there is behind a place; with None, from where it begins."""
+        """Events after a position; with None, from the start."""
         ...
 
     def items(self, page: Page) -> list[Item]:
@@ -46,7 +46,7 @@ class Entry(NamedTuple):
 
 
 class Told(NamedTuple):
-    """Some entries and the place behind them. is_live: everything before them has been told."""
+    """Some entries and the position after them. is_live: all earlier entries were delivered."""
 
     place: str | None
     entries: list[Entry]
@@ -65,7 +65,7 @@ class Told(NamedTuple):
 
 
 class Seat:
-    """A place at a common tail, and what its reader has not taken yet."""
+    """A position in the shared tail, and the pages that its reader has not read yet."""
 
     def __init__(self) -> None:
         self._held: deque[Told] = deque()
@@ -102,7 +102,7 @@ class Seat:
 
 
 class Reader:
-    """Somebody's place among events, and the latest of them that it has read alone."""
+    """The position of a follower, and the latest event that it read alone."""
 
     def __init__(self, source: Readable, place: str | None, turn: Turn) -> None:
         self._source = source
@@ -112,7 +112,7 @@ class Reader:
         self._order: deque[str] = deque()
 
     async def catch_up(self) -> AsyncGenerator[Told, None]:
-        """Read alone what there is by now; each page in its turn, so that who missed much holds up nobody."""
+        """Read the stored events alone, one page per turn, so that a follower far behind does not block others."""
         more = True
         while more:
             async with self._turn:
@@ -122,7 +122,7 @@ class Reader:
             self._remember(told)
 
     def fresh(self, told: Told) -> Told:
-        """What it has not read yet."""
+        """The unread events."""
         self.place = told.place
         return told._replace(entries=[entry for entry in told.entries if entry.cursor not in self._cursors])
 

@@ -1,7 +1,7 @@
-"""Server-sent events: what happens, as it happens. A quiet stream says now and then that it is alive.
+"""Server-sent events, live. A quiet stream sends keep-alives.
 
-Whoever comes back with the id of the last event it saw goes on behind it. A client costs tasks that sleep until
-something comes; one keeper looks after all of them, once a keep-alive.
+A client that reconnects with the id of its last event continues after it. A client costs tasks that sleep until an
+event comes; one keeper serves all of them, once per keep-alive.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _HEADERS: Final = {
 }
 
 
-# What a stream is made of: items, or such that were encoded for many clients at once.
+# A stream consists of items, or of items that were encoded once for many clients.
 Items = AsyncGenerator[Item | bytes, None]
 
 
@@ -119,10 +119,10 @@ class EventStream(Response):
         await self._send({"type": "http.response.body", "body": data, "more_body": True})
         self._is_sending = False
 
-    # What the keeper calls.
+    # Called by the keeper.
 
     def keep_alive(self) -> None:
-        """Say that it is alive when nothing else was said since the last time; nobody waits for a slow client.
+        """Send a keep-alive if nothing was sent since the last one; never wait for a slow client.
 
         One that has taken nothing of the same write for two keep-alives is given up.
         """

@@ -1,6 +1,6 @@
 """How much one request may bring: levels of JSON, items of a list, members of a query or a form.
 
-Each is looked at before anything is made of it, so that what is too much costs little more than to count it.
+Each limit is checked before decoding, so that refusing an oversized request is cheap.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def read_json(kind: type[T], data: bytes | str, *, root: str = ...) -> T: ...
 @overload
 def read_json(kind: object, data: bytes | str, *, root: str = ...) -> Any: ...
 def read_json(kind: object, data: bytes | str, *, root: str = "") -> Any:
-    """What a caller sent, as this kind; nested no deeper than all who read it can follow."""
+    """Decode the body of a caller; the nesting is bounded for all readers of the value."""
     text = data.encode("utf-8", "replace") if isinstance(data, str) else data
     most = limits.JSON_MAX_DEPTH
     if len(text) > most and text.count(b"[") + text.count(b"{") > most and not _is_within(text, most):
@@ -48,7 +48,7 @@ def _is_within(text: bytes, most: int) -> bool:
 
 
 def check_items(kind: type[msgspec.Struct], data: bytes) -> None:
-    """Refuse lists of too many items before the first of them is made."""
+    """Refuse lists of too many items before decoding the first."""
     most = item_fields(kind)
     if not most or data.count(b"{") <= min(most.values()):
         return

@@ -1,8 +1,7 @@
-"""One connection: uvicorn's, with bounds on what it sends, on how long it takes to, and on how slowly it reads.
+"""A connection of uvicorn with limits on its size, on its sending time and on how slowly the client reads.
 
-The parser keeps what it has not understood yet, so what is counted are bytes since it last got on: headers that never
-end, a chunk's extension or trailers are cut off where they are too long. Trailers are read and dropped: nobody may say
-who they are behind a body.
+The parser buffers incomplete input, so the limit counts the bytes since it last made progress: endless headers, chunk
+extensions or trailers are cut off. Trailers are read and dropped: a client cannot send credentials after the body.
 """
 
 from __future__ import annotations
@@ -23,13 +22,13 @@ from flowfabric.server.http.connections import Connections, Refusal
 from flowfabric.server.settings import ServerSettings
 
 PIPELINED: Final = 16  # requests that may wait behind one that is being answered
-_LINGER_S: Final = 2.0  # for a client to read why it was refused, while what it sends is thrown away
+_LINGER_S: Final = 2.0  # time for a client to read the refusal, while its input is discarded
 _GRACE_S: Final = 1.0  # for the route that reads a body to say itself that it is late
 _NO_HTTP: Final = FlowFabricError("the request is no HTTP/1.1", code="invalid_input")
 
 
 class _Stage(Enum):
-    """What is awaited from the client."""
+    """The part of a request that the connection waits for."""
 
     FIRST = auto()  # anything at all
     HEAD = auto()
@@ -73,10 +72,10 @@ class Connection(HttpToolsProtocol):
 
     @property
     def is_receiving(self) -> bool:
-        """Whether a body is on its way that somebody waits for."""
+        """Whether a handler waits for the rest of a body."""
         return self._stage is _Stage.BODY
 
-    # What the transport calls.
+    # Called by the transport.
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         super().connection_made(transport)
@@ -117,7 +116,7 @@ class Connection(HttpToolsProtocol):
         self._stuck_at = None
         super().resume_writing()
 
-    # What the parser calls.
+    # Called by the parser.
 
     def on_message_begin(self) -> None:
         self._stage = _Stage.HEAD
@@ -152,7 +151,7 @@ class Connection(HttpToolsProtocol):
             self._all.wait(self)
 
     def send_400_response(self, msg: str) -> None:
-        """What was sent is not read on: it is no HTTP, or more than there may be."""
+        """Stop reading: the input is not HTTP, or exceeds a limit."""
         self._refuse(*(self._refusal or Refusal(400, _NO_HTTP)))
 
     # What takes too long.
@@ -174,7 +173,7 @@ class Connection(HttpToolsProtocol):
 
     def _end_late(self, now: float) -> None:
         if self._stage is _Stage.BODY and self.flow.read_paused:
-            self._until = now + self._settings.body_timeout_ms / 1000  # it is us who do not read
+            self._until = now + self._settings.body_timeout_ms / 1000  # this side stopped reading, not the client
         elif self._stage is _Stage.HEAD or (self._stage is _Stage.BODY and not self.cycle.response_complete):
             self._refuse(408, _too_late(self._settings, is_head=self._stage is _Stage.HEAD))
         elif self._stage is not _Stage.END or not self._is_answering:
@@ -200,7 +199,7 @@ class Connection(HttpToolsProtocol):
         return self.cycle is not None and not self.cycle.response_complete
 
     def _refuse(self, status: int, error: FlowFabricError) -> None:
-        """Answer and read no more, unless something else is being answered, which ends the connection then."""
+        """Respond and stop reading; if another response is in progress, the connection ends after it."""
         is_late = self._stage is _Stage.BODY and not self.cycle.response_started and not self.pipeline
         self._stage = _Stage.END
         if self._is_answering and not is_late:

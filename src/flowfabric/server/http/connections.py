@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 _MOST: Final = 10_000
 _FEWEST: Final = 16
 _OWN_FILES: Final = 64  # that the process itself needs: the store, the listening socket, logs
-_LOOK_S: Final = 1.0  # how often connections are looked at, or more often where a time-out is short
+_LOOK_S: Final = 1.0  # how often connections are checked; more often with a short timeout
 
 
 class Refusal(NamedTuple):
-    """What a connection is told before it is closed."""
+    """The response that a connection gets before it is closed."""
 
     status: int
     error: FlowFabricError

@@ -1,4 +1,4 @@
-"""Requests to what a port takes: the path first, then the query of a GET or the JSON body of the others."""
+"""From a request to the arguments of a port: the path, then the query of a GET or the JSON body."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def body_of(request: Request, settings: ServerSettings, *, takes_payloads:
     size, parts = 0, []
     _check_announced(request, most)
     state = request.scope["state"]
-    state["is_cut_off"] = True  # until it was read: whoever is refused meanwhile could go on sending for ever
+    state["is_cut_off"] = True  # until the body was read: a refused client could otherwise send forever
     try:
         async with asyncio.timeout(settings.body_timeout_ms / 1000):
             is_whole = False
@@ -52,7 +52,7 @@ async def body_of(request: Request, settings: ServerSettings, *, takes_payloads:
 
 
 def _check_announced(request: Request, most: int) -> None:
-    """A body that says it is too large is passed over; one that says it is huge ends the connection."""
+    """Skip a body that declares itself too large; close the connection for a huge one."""
     announced = header(request, b"content-length") or ""
     if announced.isdecimal() and int(announced) > most:
         request.state.is_cut_off = int(announced) > _HUGE * most
@@ -64,7 +64,7 @@ def _too_large(most: int) -> FlowFabricError:
 
 
 async def request_of(operation: Operation, request: Request, settings: ServerSettings) -> Any:
-    """What the operation's port takes."""
+    """The arguments of the operation's port."""
     kind = request_type(operation)
     if not operation.has_body:
         return query_of(operation, request)
@@ -80,7 +80,7 @@ async def request_of(operation: Operation, request: Request, settings: ServerSet
 
 
 def query_of(operation: Operation, request: Request, *, leave_out: Collection[str] = ()) -> Any:
-    """What a GET asks for: its path and its query, without members that are not the port's."""
+    """The arguments of a GET: its path and its query, without members unknown to the port."""
     kind = request_type(operation)
     given = {name: value for name, value in _query(kind, request).items() if name not in leave_out}
     return from_plain(kind, given | request.path_params, texts=True)

@@ -19,7 +19,7 @@ async def disconnected(receive: Receive) -> None:
 
 
 async def unless_left(request: Request, call: Coroutine[Any, Any, T]) -> T | None:
-    """What the call answers; None, and the call is cancelled, when nobody is there to hear it."""
+    """The result of the call; None if the client left, and then the call is cancelled."""
     answering, leaving = asyncio.ensure_future(call), asyncio.ensure_future(disconnected(request.receive))
     try:
         await asyncio.wait({answering, leaving}, return_when=asyncio.FIRST_COMPLETED)

@@ -1,4 +1,4 @@
-"""One header of a request, found without making a mapping of all of them: every call asks for some."""
+"""One header of a request, found without building a mapping of all headers: every call needs some."""
 
 from __future__ import annotations
 

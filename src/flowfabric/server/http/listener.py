@@ -23,7 +23,7 @@ from flowfabric.server.settings import ServerSettings
 
 
 class _Server(uvicorn.Server):
-    """One that leaves signals to whoever runs it."""
+    """A server that leaves signal handling to its process."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -50,14 +50,14 @@ async def listening(
 
 
 def config_of(app: Starlette, settings: ServerSettings) -> uvicorn.Config:
-    """How the application is served: over bounded connections, and without a word of strangers in the log."""
+    """How the application is served: over bounded connections, and without client input in the log."""
     connection: Any = partial(Connection, connections=Connections(settings))
     return uvicorn.Config(
         app,
         http=connection,
         ws="none",
         log_config=None,
-        log_level="error",  # who runs it tells that it runs
+        log_level="error",  # the caller announces that the server runs
         access_log=False,
         server_header=False,
         proxy_headers=False,  # peers.py believes those that were named
@@ -67,7 +67,7 @@ def config_of(app: Starlette, settings: ServerSettings) -> uvicorn.Config:
 
 
 def _bound(settings: ServerSettings) -> socket.socket:
-    """Taken before anything runs: a port that somebody has is a mistake to tell, and no end of a process."""
+    """Bind before anything runs: a port in use is an error message, not a crash."""
     place = (settings.host, settings.port)
     try:
         family, *_, address = min(socket.getaddrinfo(*place, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE))

@@ -1,4 +1,4 @@
-"""Errors as answers: one JSON shape, and the status that tells a caller what to do."""
+"""Errors as responses: one JSON shape, and the status of the error family."""
 
 from __future__ import annotations
 
@@ -91,13 +91,13 @@ def _said(request: Request, error: HTTPException, allowed: str) -> str:
 
 
 def _methods(request: Request) -> list[str]:
-    """All methods of the address, which may be those of several routes."""
+    """All methods of the path, from all its routes."""
     routes = [each for each in request.app.routes if isinstance(each, Route)]
     path = next((each.path for each in routes if each.endpoint is request.scope.get("endpoint")), "")
     return sorted({method for each in routes if each.path == path for method in each.methods or ()})
 
 
 def on_bug(request: Request, error: Exception) -> Response:
-    """Whatever else is raised: the log has it, the answer does not."""
+    """Any other exception: logged, but not shown to the caller."""
     _logger.exception("%s %s failed", request.method, request.url.path, exc_info=error)
     return problem(FlowFabricError("the server failed; its log says why", code="bad_reply"), request)

@@ -1,6 +1,6 @@
-"""What is measured of a store when somebody asks: how much waits and runs, what has happened since the last time.
+"""Metrics of a store, measured on request: how much waits and runs, and the events since the last request.
 
-Nobody who does not ask costs anything. Events are counted from the first question on, by every server for itself.
+Without requests nothing is measured. Each server counts events on its own, from its first request on.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from flowfabric.core.states import PublicState
 from flowfabric.engine import Engine
 from flowfabric.server.metrics.registry import Family, Histogram, Sample, counted
 
-_MOST_PAGES: Final = 50  # of events, before the rest is passed over
-_MOST_READY: Final = 100_000  # executions whose start is waited for
+_MOST_PAGES: Final = 50  # of events; the rest is skipped
+_MOST_READY: Final = 100_000  # executions whose start is measured
 _MOST_BUDGETS: Final = 100
 # From these on an execution may start, and with those it does.
 _READY: Final = frozenset({"created", "promoted", "unblocked", "woken", "requeued", "replayed"})
@@ -103,7 +103,7 @@ async def of_workers(backend: EngineBackend) -> list[Family]:
     slots = sum(each.slots for each in page.workers)
     return [
         Family("flowfabric_workers", "gauge", "Live workers.", [Sample((), len(page.workers))]),
-        Family("flowfabric_worker_slots", "gauge", "What they can run at once.", [Sample((), slots)]),
+        Family("flowfabric_worker_slots", "gauge", "Executions that they can run concurrently.", [Sample((), slots)]),
     ]
 
 
@@ -119,7 +119,7 @@ async def of_budgets(backend: EngineBackend) -> list[Family]:
     breaches = [Sample(labels, each.breach_count) for labels, each in labelled]
     soft = [Sample(labels, each.soft_breach_count) for labels, each in labelled]
     return [
-        Family("flowfabric_budget_used", "gauge", "What was spent in this period.", used),
+        Family("flowfabric_budget_used", "gauge", "Usage in this period.", used),
         Family("flowfabric_budget_hard_limit", "gauge", "What may be spent.", limit),
         Family("flowfabric_budget_breaches_total", "counter", "How often a hard limit was in the way.", breaches),
         Family("flowfabric_budget_soft_breaches_total", "counter", "How often a soft limit was passed.", soft),
@@ -144,5 +144,5 @@ def of_engine(engine: Engine) -> list[Family]:
         each("items_total", "counter", "What was done.", "items"),
         each("errors_total", "counter", "What failed.", "errors"),
         each("restarts_total", "counter", "Crashes.", "restarts"),
-        each("set_aside", "gauge", "What is left alone for a while because it failed.", "set_aside"),
+        each("set_aside", "gauge", "Work set aside for a while after a failure.", "set_aside"),
     ]

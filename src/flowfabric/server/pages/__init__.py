@@ -1,1 +1,1 @@
-"""Pages that the server writes itself, for people who come by a link."""
+"""HTML pages for people who follow a link."""

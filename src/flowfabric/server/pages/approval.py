@@ -1,4 +1,4 @@
-"""The page of a waitpoint's link: what is asked, the form of the answer, and what became of it."""
+"""The page behind a waitpoint link: the question, the answer form, and the outcome."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _UP: Final = "../" * 5
 
 
 class Asked(NamedTuple):
-    """An open waitpoint, and what is known of what it is for."""
+    """An open waitpoint with its question."""
 
     waitpoint: c.PendingWaitpointInfo
     execution: c.ExecutionInfo
@@ -26,12 +26,12 @@ class Asked(NamedTuple):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What the signal may be called; none: anything."""
+        """The allowed signal names; empty: any name."""
         return (self.signal_name,) if self.signal_name else tuple(self.waitpoint.required_signal_names)
 
 
 def asking(asked: Asked, token: str, *, problem: str = "", given: Mapping[str, str] | None = None) -> str:
-    """What is asked, with the form. `given` is what was filled in before it had a problem."""
+    """The question with its form. `given` holds the values of a rejected form."""
     answers, given = Answers(asked.form), given or {}
     question = (asked.form.question if asked.form else "") or f"{asked.execution.execution_kind} waits for your answer"
     first, _, rest = question.partition("\n")
@@ -45,7 +45,7 @@ def asking(asked: Asked, token: str, *, problem: str = "", given: Mapping[str, s
 
 
 def telling(title: str, text: str) -> str:
-    """A page that only says something."""
+    """A page with a message only."""
     return _page(title, [f"<h1>{escape(title)}</h1>", f'<p class="text">{escape(text)}</p>'])
 
 
@@ -71,7 +71,7 @@ def _form(asked: Asked, answers: Answers, token: str, given: Mapping[str, str]) 
 
 
 def _names(asked: Asked, given: str) -> str:
-    """What the signal is called; mostly there is nothing to choose."""
+    """The signal name; usually there is only one."""
     names = asked.names
     if len(names) == 1:
         return f'<input type="hidden" name="name" value="{escape(names[0])}">'

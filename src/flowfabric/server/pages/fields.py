@@ -1,4 +1,4 @@
-"""Forms from schemas: which fields there are, how they are written, and what a filled-in form says."""
+"""Forms from schemas: the fields, their HTML, and the payload of a submitted form."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _WHOLE: Final = ""  # the name of the only field of an answer that has none of i
 
 
 class BadAnswer(Exception):
-    """The form does not say what it must; the message is for the person who filled it in."""
+    """A field of the form is wrong; the message is for the person who filled it in."""
 
 
 class Field(NamedTuple):
@@ -37,7 +37,7 @@ class Field(NamedTuple):
 
     @property
     def key(self) -> str:
-        """Its name in the form, where it cannot be taken for anything else."""
+        """The name in the form, prefixed so that it cannot clash with other inputs."""
         return f"field.{self.name}"
 
     def html(self, given: str | None) -> str:
@@ -96,7 +96,7 @@ def _select(head: str, options: list[tuple[str, str]], given: str) -> str:
 
 
 class Answers:
-    """What can be answered to a form."""
+    """The answer form of a schema."""
 
     def __init__(self, form: WaitForm | None) -> None:
         self._root: Schema | None = form.schema if form else None
@@ -120,11 +120,11 @@ class Answers:
 
     @property
     def told(self) -> str:
-        """What the type says of itself."""
+        """The description of the type."""
         return str(self._schema.get("description") or "") if self.fields and self.fields[0].name != _WHOLE else ""
 
     def read(self, given: Mapping[str, str]) -> Any:
-        """The payload that a filled-in form stands for."""
+        """The payload of a submitted form."""
         if self.is_open and given.get(CHOICE) == JSON:
             return _json(given.get(JSON, ""))
         if self.is_decision:
@@ -154,7 +154,7 @@ def _json(text: str) -> Any:
     try:
         return read_json(Any, text)
     except InvalidInput as refusal:
-        raise BadAnswer(f"what you wrote is not JSON, or too much of it: {refusal.message}") from None
+        raise BadAnswer(f"the text is not JSON, or it is too long: {refusal.message}") from None
 
 
 def _decision(given: Mapping[str, str]) -> bool:

@@ -1,6 +1,6 @@
-"""JSON schemas as far as the types of payloads make them: what one says, and whether a value is of it.
+"""JSON schemas as generated from payload types: their description, and validation of a value.
 
-A handler whose signal is not of its type fails, so what a person sends is checked before it is sent.
+A handler fails on a signal of the wrong type, so the answer of a person is checked before delivery.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _KINDS: Final[dict[str, tuple[type, ...]]] = {
 
 
 def resolved(schema: Schema, root: Schema) -> Schema:
-    """The schema behind its references."""
+    """The schema with its references resolved."""
     for _ in range(_DEEPEST):
         reference = schema.get("$ref")
         if not isinstance(reference, str) or not reference.startswith("#/$defs/"):
@@ -34,7 +34,7 @@ def resolved(schema: Schema, root: Schema) -> Schema:
 
 
 def without_null(schema: Schema, root: Schema) -> tuple[Schema, bool]:
-    """The schema of a value that may be missing, and whether it may."""
+    """The schema of an optional value, and whether it is optional."""
     options = [resolved(each, root) for each in schema.get("anyOf", ())]
     others = [each for each in options if each.get("type") != "null"]
     if len(options) == 2 and len(others) == 1:
@@ -44,13 +44,13 @@ def without_null(schema: Schema, root: Schema) -> tuple[Schema, bool]:
 
 
 def problems(schema: Schema, value: Any, root: Schema, path: str = "", depth: int = 0) -> Iterator[str]:
-    """What is wrong with a value."""
+    """The problems of a value."""
     schema, name = resolved(schema, root), path or "the answer"
     if depth > _DEEPEST:
         return
     if "anyOf" in schema:
         if all(any(problems(each, value, root, path, depth + 1)) for each in schema["anyOf"]):
-            yield f"{name} is none of what is asked for"
+            yield f"{name} is not one of the allowed values"
         return
     if not _is_of(schema.get("type"), value):
         yield f"{name} must be {_article(schema['type'])}"
@@ -91,7 +91,7 @@ def _parts(schema: Schema, value: Any, root: Schema, path: str, depth: int) -> I
         for name, each in value.items():
             inner = known.get(name, schema.get("additionalProperties", {}))
             if inner is False:
-                yield f"{_within(path, name)} is not asked for"
+                yield f"{_within(path, name)} is not a known field"
             elif isinstance(inner, dict):
                 yield from problems(inner, each, root, _within(path, name), depth + 1)
     if isinstance(value, list) and isinstance(schema.get("items"), dict):

@@ -56,7 +56,7 @@ _FINISHED: Final = {
 
 
 def document(routes: Iterable[BaseRoute]) -> dict[str, Any]:
-    """The whole document: the operations of the table, and what else these routes have."""
+    """The whole document: the operations of the table, and the other routes."""
     kinds = _kinds()
     schemas, components = msgspec.json.schema_components(kinds, ref_template=_REF, schema_hook=_schema_of)
     by_kind = dict(zip(map(_name, kinds), schemas, strict=True))
@@ -167,7 +167,7 @@ def _parameter(request: type[msgspec.Struct], name: str, place: str) -> dict[str
 
 
 def _body(request: type[msgspec.Struct], in_path: tuple[str, ...]) -> dict[str, Any]:
-    """The struct without what the address says."""
+    """The struct without the path parameters."""
     reference = _REF.format(name=request.__name__)
     if not in_path:
         return {"$ref": reference}
@@ -213,6 +213,10 @@ def _others(schemas: dict[str, Any]) -> list[tuple[str, str, dict[str, Any]]]:
         (f"{PREFIX}/executions/bulk", "post", taking(Bulk, bulk, "submit_bulk", "Submit many at once.")),
         (f"{PREFIX}/work/claim", "post", taking(WaitingClaim, works, "claim", "Claim work, waiting for some.")),
         (f"{PREFIX}/overview", "get", reading(OverviewQuery, Overview, "overview", "How the store stands, and stood.")),
-        (f"{PREFIX}/inbox", "get", reading(InboxQuery, InboxPage, "inbox", "Who or what is being waited for.")),
+        (
+            f"{PREFIX}/inbox",
+            "get",
+            reading(InboxQuery, InboxPage, "inbox", "The person or system that an execution waits for."),
+        ),
         (why, "get", reading(WhyQuery, Why, "why", "Why an execution does or does not run.")),
     ]

@@ -1,4 +1,4 @@
-"""What the OpenAPI document says of the addresses that are no ports, and of how any call may be refused."""
+"""OpenAPI entries of the routes that are not ports, and of the refusals of all calls."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from flowfabric.backends.http.operations import PREFIX
 JSON: Final = "application/json"
 _PARAMETER: Final = re.compile(r"\{(\w+)\}")
 _REFUSALS: Final = {
-    "401": "who calls is not known", "403": "the token does not allow it", "404": "it is not there",
+    "401": "the token is missing or unknown", "403": "the token does not permit it", "404": "no such record",
     "405": "the address has other methods", "408": "it took too long to arrive",
     "409": "the stored state does not allow it", "410": "it is over",
     "413": "it is too large", "422": "the input is wrong", "429": "a limit is reached",
@@ -22,7 +22,7 @@ _REFUSALS: Final = {
     "503": "the store cannot be reached, or all connections are busy",
 }  # fmt: skip
 _STREAMS: Final = ["execution_events", "flow_events", "log_events", "execution_stream", "wakeups", "budget_wakeups"]
-# What is not JSON, by the handler.
+# Responses that are not JSON, by handler.
 _MEDIA: Final = dict.fromkeys(_STREAMS, "text/event-stream") | {"metrics": "text/plain", "show": "text/html"}
 _OPEN: Final = frozenset({"/healthz", "/readyz", "/openapi.json"})
 

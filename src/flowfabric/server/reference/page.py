@@ -11,10 +11,10 @@ from flowfabric.server.settings import ServerSettings
 _SETTINGS: Final = {
     "host": "the address to listen on; anything but loopback asks for `tokens`",
     "port": "0 is any free one",
-    "tokens": "the file of tokens, read again when it changes; without one everybody on this machine may do everything",
+    "tokens": "the file of tokens, reloaded when it changes; without one every local process may do everything",
     "origins": "other sites whose pages may call the API",
     "proxies": "addresses and networks of proxies: their `X-Forwarded-For` and `X-Forwarded-Proto` are believed, "
-    "their connections are not counted by address. Nobody else's are believed",
+    "their connections are not counted by address. Other peers are not trusted",
     "connections": "connections at once; where there are more, those go that wait longest for a request. "
     "0: as many as the process may have open files less an eighth, or 64 if that is more, and at most 10000",
     "connections_per_peer": "of one address, or one /64 network of IPv6; 0: half of `connections`",
@@ -26,13 +26,13 @@ _SETTINGS: Final = {
     "idle_timeout_ms": "how long a connection may wait for its next request",
     "query_parameters": "members of a query or a form, 422 if there are more",
     "failures_per_second": "wrong tokens, or links, of one address; more are answered 429. 0 is no limit",
-    "failure_burst": "how many of them may come at once",
+    "failure_burst": "the burst that is allowed",
     "body_bytes": "the longest body of a request, 413 if it is longer",
     "body_timeout_ms": "how long a body may take to arrive; then 408",
     "long_poll_ms": "how long a claim may wait for work",
     "keep_alive_ms": "how often a quiet stream of events says that it is alive",
     "rate_per_second": "calls of one token or, without tokens, one address; a batch counts its items; 0 is no limit",
-    "rate_burst": "how many of them may come at once",
+    "rate_burst": "the burst that is allowed",
     "payload_body_bytes": "the same where inputs, results, frames or signals are sent",
     "sse_clients": "streams of events that may be open",
     "streams_per_token": "streams of events that one token or, without tokens, one address may have open",
@@ -41,7 +41,7 @@ _SETTINGS: Final = {
     "audit_log": "whether what operators do is logged, by `flowfabric.audit`",
 }
 
-# The addresses that are no ports: method, path, scope, what it does.
+# The routes that are not ports: method, path, scope, purpose.
 _OTHERS: Final = (
     ("GET", "/healthz", "", "the process answers"),
     ("GET", "/readyz", "", "the store answers, and the server does not stop; 503 otherwise"),
@@ -52,7 +52,7 @@ _OTHERS: Final = (
     ("POST", "/v1/executions/bulk", "submit", "many at once"),
     ("POST", "/v1/work/claim", "work", "claim work, waiting for some"),
     ("GET", "/v1/work/wakeups", "work", "SSE: where work was announced"),
-    ("GET", "/v1/executions/{execution_id}/stream", "read", "SSE: what it emits: `frame`, `reset`, `end`"),
+    ("GET", "/v1/executions/{execution_id}/stream", "read", "SSE: the output of an execution: `frame`, `reset`, `end`"),
     ("GET", "/v1/executions/{execution_id}/events", "read", "SSE: what happens to it: `event`, `end`"),
     ("GET", "/v1/flows/{flow_id}/events", "read", "SSE: its members: `state`, `event`, `end`"),
     ("GET", "/v1/events/stream", "read", "SSE: a lane, a namespace, a kind or all: `ready`, `event`"),

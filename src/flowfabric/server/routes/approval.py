@@ -1,7 +1,7 @@
-"""Links of waitpoints: a page that asks a person, and the delivery of what they, or a program, answer.
+"""Waitpoint links: a page that asks a person, and the delivery of the answer of a person or a program.
 
-The token of the link is the right, so there is no login. Looking changes nothing; the answer is a POST. Links that are
-forged, and such to what is not there, get the same answer (G6).
+The token in the link grants access, so there is no login. GET changes nothing; the answer is a POST. Forged links and
+links to missing waitpoints get the same answer (G6).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _deliver: Final = handler(BY_PORT["deliver_signal"])
 
 
 async def show(request: Request) -> Response:
-    """What is asked; nothing changes."""
+    """Show the question; nothing changes."""
     service = Service.of(request)
     service.visitor(request)
     try:
@@ -55,7 +55,7 @@ async def show(request: Request) -> Response:
 
 
 async def decide(request: Request) -> Response:
-    """The answer of a person, by a form; of a program that has a link; or of one that has a bearer token."""
+    """Deliver the answer: from a form, from a program with a link, or from one with a bearer token."""
     service = Service.of(request)
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() == _FORM:
         service.visitor(request)
@@ -86,7 +86,7 @@ async def _by_form(request: Request, service: Service) -> Response:
 
 
 async def _by_link(request: Request, service: Service) -> Response:
-    """The body is the payload, as JSON; none is a signal without one."""
+    """The body is the payload as JSON; an empty body sends a signal without payload."""
     body = await body_of(request, service.settings)
     link = _link(request, request.query_params["token"], request.query_params.get("name"))
     payload = read_json(Any, body, root="payload") if body else None
@@ -111,7 +111,7 @@ def _link(request: Request, token: str, name: str | None) -> SignalLink:
 
 
 def _token(text: str) -> WaitpointToken:
-    """What cannot be a token is refused where wrong tokens are, and like them: as none at all."""
+    """Malformed tokens are refused exactly like wrong ones, so that the answer reveals nothing."""
     try:
         return WaitpointToken(text)
     except InvalidInput:
@@ -119,7 +119,7 @@ def _token(text: str) -> WaitpointToken:
 
 
 async def _asked(backend: EngineBackend, link: SignalLink) -> Asked:
-    """What the link is for, for whoever has its token."""
+    """The question behind the link, for a client with its token."""
     waitpoint = await _open(backend, link)
     if waitpoint is None:
         raise await _closed(backend, link)
@@ -144,9 +144,9 @@ async def _open(backend: EngineBackend, link: SignalLink) -> c.PendingWaitpointI
 
 
 def _check(waitpoint: c.PendingWaitpointInfo, token: str) -> None:
-    """Whether the token is the waitpoint's, by its fingerprint: the store tells nobody the token itself.
+    """Whether the token is the waitpoint's, by its fingerprint: the store never reveals the token itself.
 
-    A token that counts no more has none.
+    A revoked token has none.
     """
     kid, _, digest = token.partition(":")
     fingerprint = hashlib.sha1(digest.encode(), usedforsecurity=False).hexdigest()[:16]
@@ -158,7 +158,7 @@ def _check(waitpoint: c.PendingWaitpointInfo, token: str) -> None:
 async def _closed(backend: EngineBackend, link: SignalLink) -> FlowFabricError:
     """Why nothing can be said at a waitpoint that is not open: a signal there is refused, and changes nothing (G4).
 
-    To whoever has its token the refusal says that it is closed, to all others that the token is wrong.
+    The refusal says "closed" to a client with the token, and "wrong token" to all others.
     """
     args = c.DeliverSignalArgs(
         execution_id=link.execution_id,
@@ -175,7 +175,7 @@ async def _closed(backend: EngineBackend, link: SignalLink) -> FlowFabricError:
 
 
 async def _form_of(backend: EngineBackend, waitpoint: c.PendingWaitpointInfo) -> WaitForm | None:
-    """What was recorded last for this waitpoint."""
+    """The last recorded answer of this waitpoint."""
     found: WaitForm | None = None
     cursor: int | None = 0
     while cursor is not None:
@@ -192,12 +192,12 @@ async def _form_of(backend: EngineBackend, waitpoint: c.PendingWaitpointInfo) ->
 def _refused(request: Request, service: Service, error: FlowFabricError) -> Response:
     if error.code in _FORGED:
         service.failed(request)
-        said = ("This link is not valid", "It may have been copied in part, or withdrawn. Ask for a new one.")
+        said = ("This link is not valid", "It may be incomplete or revoked. Ask for a new link.")
         return _html(telling(*said), 404)
     if error.code in ("waitpoint_closed", "target_not_signalable", "execution_not_suspended"):
-        said = ("Nothing is asked here any more", "It was answered already, or its time is over.")
+        said = ("This question is closed", "It was already answered, or it timed out.")
         return _html(telling(*said), 410)
-    said = ("This did not work", "Nothing was changed. Try again in a moment.")
+    said = ("Something went wrong", "Nothing was changed. Try again in a moment.")
     return _html(telling(*said), status_of(error))
 
 

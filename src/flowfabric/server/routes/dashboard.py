@@ -1,4 +1,4 @@
-"""The dashboard: a page and its modules, read once and served as they are. It uses the public API and nothing else."""
+"""The dashboard: a page and its modules, read once and served as they are. It uses only the public API."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def index(request: Request) -> Response:
 
 
 async def asset(request: Request) -> Response:
-    """What the page is made of."""
+    """The files of the page."""
     return _served(request, request.path_params["path"])
 
 

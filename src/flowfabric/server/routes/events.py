@@ -35,7 +35,7 @@ async def execution_events(request: Request) -> Response:
     token = service.caller(request, Scope.READ)
     execution_id = ExecutionId(request.path_params["execution_id"])
     if await service.store(token).get_execution_state(execution_id) is None:
-        raise ExecutionNotFound(f"{execution_id} is not there")
+        raise ExecutionNotFound(f"{execution_id} does not exist")
     place = last_seen(request)
     if place is not None:  # refused here, where a status can say so
         await service.backend.history(execution_id, cursor=place, limit=1)
@@ -55,13 +55,13 @@ async def _of_execution(service: Service, execution_id: ExecutionId, place: str 
 
 
 async def flow_events(request: Request) -> Response:
-    """How a flow stands, the events of its members, and how it ended."""
+    """The state of a flow, the events of its members, and its outcome."""
     service = Service.of(request)
     token = service.caller(request, Scope.READ)
     flow_id = FlowId(request.path_params["flow_id"])
     flow = await service.store(token).describe_flow(flow_id)
     if flow is None:
-        raise NotFound(f"{flow_id} is not there", code="flow_not_found")
+        raise NotFound(f"{flow_id} does not exist", code="flow_not_found")
     source, place = event_sources.flow_events(service.backend, flow_id), last_seen(request)
     if place is not None:
         await service.backend.read_events(replace(source.wanted, cursor=place, limit=1))

@@ -1,4 +1,4 @@
-"""Whether the server lives, and whether it can do its work."""
+"""Liveness and readiness of the server."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def readyz(request: Request) -> Response:
 
 
 async def store(request: Request) -> Response:
-    """What a client must know of the store before it makes ids: how it is partitioned."""
+    """The partition counts, which a client needs before it creates ids."""
     service = Service.of(request)
     service.caller(request)
     return answer({"version": __version__, "partitions": service.backend.partitions})

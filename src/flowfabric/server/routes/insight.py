@@ -1,4 +1,4 @@
-"""What people look at, put together of several ports: why an execution does not run, and who is being waited for."""
+"""Views for people, composed of several ports: why an execution does not run, and whose answer it waits for."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ InboxLimit: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=100)]
 
 
 class Why(msgspec.Struct, frozen=True, kw_only=True):
-    """A sentence whose subject is the execution: what it waits for, and what would change that."""
+    """A sentence about the execution: why it waits, and what would change that."""
 
     execution_id: ExecutionId
     public_state: PublicState
@@ -65,7 +65,7 @@ class InboxEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class InboxPage(msgspec.Struct, frozen=True, kw_only=True):
-    """Some entries, the earliest time-out first, and where to go on."""
+    """A page of entries, the earliest timeout first, and the cursor of the next page."""
 
     entries: tuple[InboxEntry, ...] = ()
     next_cursor: str | None = None
@@ -85,7 +85,7 @@ async def why(request: Request) -> Response:
 
 
 async def inbox(request: Request) -> Response:
-    """Who or what is being waited for, over all lanes."""
+    """Executions that wait for a person or a system, in all lanes."""
     service = Service.of(request)
     check_store(service.caller(request, Scope.READ))
     query = from_plain(InboxQuery, dict(request.query_params), texts=True)

@@ -1,4 +1,4 @@
-"""How the store stands and stood a moment ago, in one answer: what an overview draws."""
+"""The state of the store now and a moment ago, in one response, for the overview page."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from flowfabric.core.states import PublicState
 from flowfabric.server.access.scopes import check_store
 from flowfabric.server.service import Service, answer
 
-_EVERY_MS: Final = 1_000  # how often the store is looked at, however many look at the overview
+_EVERY_MS: Final = 1_000  # how often the store is read, however many clients show the overview
 _KEPT: Final = 600
 _BUDGETS: Final = 50
 _WORKERS: Final = 1_000
@@ -52,7 +52,7 @@ class OverviewQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class Looks:
-    """Looks at a store when asked, at most once in a while, and remembers. Nobody asks: nothing is done."""
+    """Reads the store on request, at most once per interval, and caches the result. No request, no work."""
 
     def __init__(self, backend: EngineBackend, clock: Callable[[], float] = time.time) -> None:
         self._backend = backend

@@ -24,7 +24,7 @@ from flowfabric.server.settings import ServerSettings
 Handler = Callable[[Request], Awaitable[Response]]
 Call = Callable[[Request, Token, Any], Awaitable[Any]]
 
-# What these do not find is 404; None means something else in the answers of others.
+# For these, None is a 404; other operations return None for other reasons.
 _ABSENT: Final = {
     "describe_execution": "execution_not_found",
     "get_execution": "execution_not_found",
@@ -38,7 +38,7 @@ _SECRET: Final = {"Cache-Control": "no-store"}
 
 
 def routes() -> list[Route]:
-    """Those first whose path another one would take for a parameter of its own."""
+    """Fixed paths first, which another route would match as a parameter."""
     exact = [each for each in OPERATIONS if each.port in _EXACT]
     return [_route(ExactRoute, each) for each in exact] + [
         _route(Route, each) for each in OPERATIONS if each not in exact
@@ -50,7 +50,7 @@ def _route(kind: type[Route], operation: Operation) -> Route:
 
 
 def handler(operation: Operation) -> Handler:
-    """What answers an operation."""
+    """The handler of an operation."""
     call = _call_of(operation)
 
     async def handle(request: Request) -> Response:
@@ -79,7 +79,7 @@ def _absent(code: str, request: Request) -> FlowFabricError:
 
 
 def ids_of(args: Any) -> dict[str, Any]:
-    """What a call was about, in ids alone."""
+    """The ids that a call names, for the audit log."""
     return {name: getattr(args, name) for name in args.__struct_fields__ if name == "namespace" or name.endswith("_id")}
 
 
@@ -104,6 +104,6 @@ async def _finish(request: Request, token: Token, args: FinishRequest) -> Any:
 
 
 def _bounded(args: Any, settings: ServerSettings) -> Any:
-    """Nothing is waited for without end; whoever wants to wait for longer asks again."""
+    """Bound the wait; a client that needs longer asks again."""
     name = "timeout_ms" if hasattr(args, "timeout_ms") else "block_ms"
     return replace(args, **{name: min(getattr(args, name), settings.long_poll_ms)})

@@ -1,4 +1,4 @@
-"""What an execution emits, as a stream of events, over all of its attempts. Many readers of one share one read."""
+"""The output of an execution as an event stream, over all its attempts. All readers of an execution share one read."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class _Query(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 async def execution_stream(request: Request) -> Response:
-    """What it emits, from the beginning or behind a place, until it has ended."""
+    """The output from the start or after a position, until the execution ends."""
     service = Service.of(request)
     token = service.caller(request, Scope.READ)
     execution_id = ExecutionId(request.path_params["execution_id"])

@@ -38,7 +38,7 @@ async function request(method, path, { query, body, signal, headers = {} }) {
     });
     if (response.ok) return response;
     const problem = new Problem(response.status, await response.json().catch(() => ({})));
-    const isStale = used !== token(); // somebody has given one meanwhile
+    const isStale = used !== token(); // the user entered another token
     if (response.status !== 401 || !(isStale || (await askForToken(problem.message)))) throw problem;
   }
 }

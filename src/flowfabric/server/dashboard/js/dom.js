@@ -1,5 +1,5 @@
-// Elements from plain calls, and `morph`, which turns what is shown into what is to be shown with as few changes as
-// possible: focus, selection, scroll and what was typed stay.
+// Elements from plain calls, and `morph`, which updates the page with as few changes as possible: focus, selection,
+// scroll position and typed text stay.
 
 const SVG = "http://www.w3.org/2000/svg";
 const handlers = new WeakMap(); // element -> {kind: handler}
@@ -29,7 +29,7 @@ function dispatch(event) {
   return handlers.get(event.currentTarget)?.[event.type]?.(event);
 }
 
-// Show `children` in `parent`. An element with `data-keep` looks after its own children.
+// Show `children` in `parent`. An element with `data-keep` manages its own children.
 export function show(parent, ...children) {
   const fresh = parent.cloneNode(false);
   fresh.append(...children.flat(Infinity).filter(Boolean));
@@ -52,7 +52,7 @@ function morphAttributes(old, fresh) {
     if (old.getAttribute(name) !== value) old.setAttribute(name, value);
   }
   for (const { name } of [...old.attributes]) {
-    const isUsers = name === "open" && old.tagName === "DETAILS"; // whoever opened it closes it
+    const isUsers = name === "open" && old.tagName === "DETAILS"; // the user opened it, the user closes it
     if (!fresh.hasAttribute(name) && !isUsers) old.removeAttribute(name);
   }
 }

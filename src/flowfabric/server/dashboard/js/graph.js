@@ -131,7 +131,7 @@ function scale(view, factor, x, y) {
   view.height *= factor;
 }
 
-// A wheel alone scrolls the page; with Ctrl, as a pinch is told, it zooms.
+// A wheel alone scrolls the page; with Ctrl, which browsers also report for a pinch, it zooms.
 function wheel(pane, event) {
   if (!event.ctrlKey && !event.metaKey) return;
   event.preventDefault();

@@ -1,4 +1,4 @@
-// Looking again while somebody looks: gently, and only in a tab that is seen.
+// Refresh the data gently, and only in a visible tab.
 
 const SLOWEST_MS = 30_000;
 const NUDGE_MS = 150;
@@ -49,6 +49,6 @@ export function live(look, everyMs, signal) {
       schedule(Math.max(NUDGE_MS, REST_MS - (performance.now() - endedAt)));
     }
   };
-  nudge.now = run; // somebody waits for it
+  nudge.now = run; // the user waits for it
   return nudge;
 }

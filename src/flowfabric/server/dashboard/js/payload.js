@@ -17,7 +17,7 @@ export function base64Of(text) {
   return btoa(String.fromCharCode(...new TextEncoder().encode(text)));
 }
 
-// What was given, as somebody reads it: JSON laid out, text as it is, and of other bytes how many there are.
+// A payload in readable form: indented JSON, plain text, or the number of bytes.
 export function readable(base64, encoding) {
   const bytes = bytesOf(base64);
   try {

@@ -7,7 +7,7 @@ import { ENDED, moment, plain, span } from "./words.js";
 const MARKS = { completed: "good", failed: "bad", expired: "bad", lease_expired: "bad", lease_revoked: "bad", suspended: "pause", woken: "go", resumed: "go", claimed: "go", reclaimed: "go" };
 
 export function timeline({ events }) {
-  if (!events.length) return h("p", { class: "muted" }, "The log does not go back as far as its events.");
+  if (!events.length) return h("p", { class: "muted" }, "The event log no longer contains these events.");
   const first = events[0].at_ms;
   return h("ol", { class: "timeline" }, events.map((event) => h(
     "li",
@@ -22,7 +22,7 @@ function said({ attempt_index: attempt, outcome, lease_epoch: epoch }) {
   return parts.length ? h("span", { class: "muted" }, ` ${parts.join(", ")}`) : null;
 }
 
-// Each attempt as a bar from its start to its end; where it was suspended nobody held a worker.
+// Each attempt as a bar from its start to its end; a suspended attempt holds no worker.
 export function attemptsBar({ info, attempts, events }) {
   if (!attempts.length) return null;
   const from = info.created_at;

@@ -14,25 +14,25 @@ export function actions(id, { info, snapshot }, look) {
   };
   const cancel = act("/cancel", {
     title: "Cancel this execution?",
-    text: "What runs is told to stop. It can be replayed.",
+    text: "A running attempt is asked to stop. The execution can be replayed.",
     fields: [{ name: "reason", label: "Reason", value: "cancelled in the dashboard" }],
     action: "Cancel it",
     danger: true,
   }, ({ reason }) => ({ reason: reason || "dashboard", source: "operator_override" }), "Cancelled.");
   const replay = act("/replay", {
     title: "Run this execution again?",
-    text: "It begins anew with the same input and a new attempt; its recorded steps are forgotten.",
+    text: "It starts again with the same input and a new attempt; recorded steps are discarded.",
     action: "Replay it",
-  }, () => ({}), "It runs again.");
+  }, () => ({}), "The execution runs again.");
   const priority = act("/priority", {
     title: "Change its priority",
-    text: "A higher one goes first within the lane.",
+    text: "A higher priority starts first within the lane.",
     fields: [{ name: "priority", label: "Priority", type: "number", value: info.priority, required: true }],
     action: "Change it",
-  }, ({ priority: given }) => ({ new_priority: Number(given) }), "Its priority was changed.");
+  }, ({ priority: given }) => ({ new_priority: Number(given) }), "The priority was changed.");
   const revoke = act("/revoke-lease", {
-    title: "Take it from its worker?",
-    text: "The lease is revoked: the worker is refused from now on, and another one starts a new attempt.",
+    title: "Revoke the lease of the worker?",
+    text: "The calls of the worker are refused from then on, and another worker starts a new attempt.",
     action: "Revoke the lease",
     danger: true,
   }, () => ({ reason: "revoked in the dashboard" }), "The lease was revoked.");

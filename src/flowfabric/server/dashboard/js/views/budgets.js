@@ -24,7 +24,7 @@ export function budgets(main, { signal }) {
 }
 
 function draw(main, found, look) {
-  const nothing = card(null, empty("Nothing is budgeted. Make a budget, and let tasks spend from it:", "flowfabric budget create --lane agents --limit tokens=100000"));
+  const nothing = card(null, empty("There are no budgets. Create one and let tasks spend from it:", "flowfabric budget create --lane agents --limit tokens=100000"));
   show(main, heading("Budgets"), found.length ? h("ul", { class: "budgets plain" }, found.map((each) => entry(each, look))) : nothing);
 }
 
@@ -74,7 +74,7 @@ async function raise(budget, look) {
   const names = Object.keys(budget.hard_limits);
   const given = await ask({
     title: "Set the hard limits",
-    text: "A raise ends a breach; 0 lifts a limit.",
+    text: "A higher limit ends a breach; 0 removes the limit.",
     fields: names.map((name) => ({ name, label: plain(name), type: "number", value: budget.hard_limits[name], required: true })),
     action: "Set them",
   });
@@ -86,6 +86,6 @@ async function raise(budget, look) {
 }
 
 async function reset(budget, look) {
-  const given = await ask({ title: "Begin a new period?", text: "Nothing counts as used from now on, and a breach is over.", action: "Reset it", danger: true });
+  const given = await ask({ title: "Start a new period?", text: "The usage is reset to zero, and a breach ends.", action: "Reset it", danger: true });
   if (given && (await doing(() => post(path(budget.budget_id, "/reset"), {}), "A new period has begun."))) look();
 }

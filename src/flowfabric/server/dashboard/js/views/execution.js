@@ -64,7 +64,7 @@ function draw(main, id, found, pane, look) {
     snapshot.progress_pct != null && progress(snapshot),
     waitpoints.length > 0 && card("It waits for", waitpoints.map((each) => waitpoint(each, found.info, look))),
     details(found),
-    h("div", { class: "two" }, card("Timeline", attemptsBar(found), timeline(found)), card("Output", pane, h("p", { class: "hint muted" }, "What the handler emits appears here as it comes."))),
+    h("div", { class: "two" }, card("Timeline", attemptsBar(found), timeline(found)), card("Output", pane, h("p", { class: "hint muted" }, "The output of the handler appears here live."))),
     h("div", { class: "two" }, card("Input", payload(found.context.input_payload, found.context.payload_encoding)), resultCard(found)),
     stepsCard(found.steps),
   );
@@ -99,12 +99,12 @@ function details({ info, snapshot }) {
 function resultCard({ info, snapshot, result }) {
   if (result) return card("Result", payload(result.payload, result.encoding));
   const failure = snapshot.failure_reason && h("p", { class: "problem" }, `${plain(snapshot.failure_category ?? "failure")}: ${snapshot.failure_reason}`);
-  const none = ENDED.has(info.public_state) ? "It left no result." : "There is none before it has completed.";
+  const none = ENDED.has(info.public_state) ? "The execution has no result." : "There is no result before the execution completes.";
   return card("Result", failure, h("p", { class: "muted" }, none));
 }
 
 function stepsCard(steps) {
-  if (!steps.length) return card("Steps", empty("What a handler does inside a step is recorded here, and not done twice:", "draft = await ctx.step(\"draft\", write, topic)"));
+  if (!steps.length) return card("Steps", empty("Steps of the handler are recorded here and run only once:", "draft = await ctx.step(\"draft\", write, topic)"));
   const step = (each) => h("li", { "data-key": `${each.name}#${each.occurrence}` }, h("details", {},
     h("summary", {}, each.name, each.occurrence > 0 && h("span", { class: "muted" }, ` #${each.occurrence + 1}`)), payload(each.payload, each.encoding)));
   return card("Steps", h("ol", { class: "steps" }, steps.map(step)));

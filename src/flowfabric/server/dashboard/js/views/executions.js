@@ -32,7 +32,7 @@ export function executions(main, { query, signal }) {
   all("/lanes", { limit: 1000 }, "lanes", 1000, signal).then((lanes) => {
     state.lanes = lanes;
     draw(state);
-  }).catch(() => {}); // lanes of other namespaces are not for everybody; the filter does without
+  }).catch(() => {}); // without the right to list lanes the filter has none
 }
 
 // What is searched for is a tag when it has `=`, else a kind; an id leads to its execution.
@@ -66,8 +66,8 @@ function draw(state) {
   if (state.signal.aborted) return;
   const isFiltered = [...query.values()].some(Boolean);
   const nothing = isFiltered
-    ? empty(state.next ? "None so far; there is more to look through." : "No execution matches.")
-    : empty("There are no executions yet. Submit a call of a task that a worker has:", `flowfabric submit greet '"ada"'`);
+    ? empty(state.next ? "No match so far; there are more executions to search." : "No execution matches.")
+    : empty("There are no executions yet. Submit a task that a worker runs:", `flowfabric submit greet '"ada"'`);
   show(
     main,
     heading("Executions"),
@@ -161,7 +161,7 @@ function bulk(state) {
 const ACTIONS = {
   cancel: {
     title: "Cancel these executions?",
-    text: "What runs is told to stop, and nothing of it starts again by itself.",
+    text: "Running attempts are asked to stop. Nothing starts again automatically.",
     fits: (row) => !ENDED.has(row.public_state),
     call: (id, { reason }) => post(executionPath(id, "/cancel"), { reason: reason || "dashboard", source: "operator_override" }),
     fields: [{ name: "reason", label: "Reason", value: "cancelled in the dashboard" }],
@@ -169,7 +169,7 @@ const ACTIONS = {
   },
   replay: {
     title: "Replay these executions?",
-    text: "Each that has ended runs again, with a new attempt.",
+    text: "Each finished execution runs again with a new attempt.",
     fits: (row) => ENDED.has(row.public_state),
     call: (id) => post(executionPath(id, "/replay"), {}),
     done: "replayed",

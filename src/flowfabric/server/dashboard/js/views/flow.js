@@ -66,9 +66,9 @@ const took = ({ started_at: from, completed_at: to }) => (from == null ? "–" :
 async function cancel(found, look) {
   const given = await ask({
     title: "Cancel this flow?",
-    text: "None of its members can start from now on.",
+    text: "No member can start after this.",
     fields: [
-      { name: "policy", label: "What becomes of its members", options: ["cancel_all", "cancel_pending", "flow_only"], value: "cancel_all" },
+      { name: "policy", label: "What happens to its members", options: ["cancel_all", "cancel_pending", "flow_only"], value: "cancel_all" },
       { name: "reason", label: "Reason", value: "cancelled in the dashboard" },
     ],
     action: "Cancel it",

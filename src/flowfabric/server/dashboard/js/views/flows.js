@@ -36,7 +36,7 @@ function draw(main, query, page, cursors, look) {
     key: flow.flow_id,
     cells: [badge(flow.public_flow_state), flow.flow_kind, flowLink(flow.flow_id), flow.namespace, number(flow.node_count), when(flow.created_at), when(flow.ended_at)],
   }));
-  const nothing = status ? empty("No flow matches.") : empty("There are no flows yet. Tasks join into one by passing what they return:", LESSON);
+  const nothing = status ? empty("No flow matches.") : empty("There are no flows yet. Pass the result of one task to another to build a flow:", LESSON);
   show(
     main,
     heading("Flows", choose),

@@ -26,10 +26,10 @@ export function inbox(main, { signal }) {
 }
 
 function draw(main, page, cursors, look) {
-  const nothing = card(null, empty("Nobody is being waited for. A handler asks, and waits without holding a worker:", `answer = await ctx.wait_for_signal("approval", timeout=3600)`));
+  const nothing = card(null, empty("No execution waits for an answer. A handler can ask and wait without holding a worker:", `answer = await ctx.wait_for_signal("approval", timeout=3600)`));
   show(
     main,
-    heading("Inbox", h("span", { class: "muted" }, "What waits for a person or another system")),
+    heading("Inbox", h("span", { class: "muted" }, "Executions that wait for a person or another system")),
     page.entries.length ? h("ul", { class: "inbox plain" }, page.entries.map((each) => entry(each, look))) : nothing,
     paging(cursors, page.next_cursor, look),
   );
@@ -45,6 +45,6 @@ function entry({ execution, execution_kind: kind, namespace, waitpoints }, look)
       h("span", { class: "muted" }, `${plain(execution.reason)} · lane ${execution.lane_id} · ${namespace} · suspended `, when(execution.suspended_at)),
       h("div", { class: "actions" }, button("Resume…", () => resume(id, suspension, look), "quiet"))),
     execution.timeout_at && h("p", { class: "muted" }, `Its time is up ${until(execution.timeout_at)}: then ${plain(execution.timeout_behavior ?? "it ends")}.`),
-    waitpoints.length ? waitpoints.map((each) => waitpoint(each, { execution_id: id, execution_kind: kind }, look)) : h("p", { class: "muted" }, "It has no open waitpoint; it can be resumed."),
+    waitpoints.length ? waitpoints.map((each) => waitpoint(each, { execution_id: id, execution_kind: kind }, look)) : h("p", { class: "muted" }, "No open waitpoint; the execution can be resumed."),
   );
 }

@@ -53,7 +53,7 @@ function limits({ max_concurrency: most, key_concurrency: ofKey, ageing_ms_per_p
 }
 
 async function setState(lane, state, look) {
-  const given = state === "active" || (await ask({ title: `Pause lane ${lane}?`, text: "Nothing of it starts until it is resumed; what runs goes on.", action: "Pause it", danger: true }));
+  const given = state === "active" || (await ask({ title: `Pause lane ${lane}?`, text: "Nothing in the lane starts until it is resumed; running attempts continue.", action: "Pause it", danger: true }));
   if (given && (await doing(() => post(path(lane, "/state"), { state }), state === "active" ? `${lane} is open.` : `${lane} is paused.`))) look();
 }
 
@@ -62,9 +62,9 @@ async function configure(lane, look) {
     title: `Limits of lane ${lane.lane_id}`,
     text: "An empty field sets no limit.",
     fields: [
-      { name: "max_concurrency", label: "Executions at once", type: "number", value: lane.max_concurrency ?? "" },
-      { name: "key_concurrency", label: "Of one concurrency key", type: "number", value: lane.key_concurrency ?? "", hint: "empty: 1" },
-      { name: "ageing_ms_per_priority", label: "Milliseconds of waiting that outweigh a step of priority", type: "number", value: lane.ageing_ms_per_priority ?? "" },
+      { name: "max_concurrency", label: "Concurrent executions", type: "number", value: lane.max_concurrency ?? "" },
+      { name: "key_concurrency", label: "Per concurrency key", type: "number", value: lane.key_concurrency ?? "", hint: "empty: 1" },
+      { name: "ageing_ms_per_priority", label: "Milliseconds of waiting that equal one step of priority", type: "number", value: lane.ageing_ms_per_priority ?? "" },
     ],
     action: "Set them",
   });

@@ -89,7 +89,7 @@ function workersCard(workers, latest) {
   const running = count(latest, ["active"]);
   const text = workers.length
     ? `${plural(workers.length, "worker")} with ${plural(slots, "slot")}; ${plural(running, "execution")} running.`
-    : "No worker lives, so nothing starts.";
+    : "No worker is alive, so nothing starts.";
   return card(
     h("a", { href: "#/workers" }, "Workers"),
     h("p", {}, text),
@@ -101,7 +101,7 @@ function workersCard(workers, latest) {
 function budgetsCard(budgets) {
   return card(
     h("a", { href: "#/budgets" }, "Budgets"),
-    budgets.length ? budgets.slice(0, 6).map(budgetBars) : h("p", { class: "muted" }, "Nothing is budgeted."),
+    budgets.length ? budgets.slice(0, 6).map(budgetBars) : h("p", { class: "muted" }, "There are no budgets."),
   );
 }
 
@@ -109,7 +109,7 @@ function welcome() {
   return card(
     "Nothing has happened here yet",
     empty("Write a task, for example in tasks.py:", TASK),
-    empty("Run its worker beside this server, and submit a call of it:", RUN),
+    empty("Run its worker beside this server and submit the task:", RUN),
   );
 }
 

@@ -13,7 +13,7 @@ const REJECTED = { approved: false };
 export function waitpoint(open, { execution_id: id, execution_kind: kind }, look) {
   const names = open.required_signal_names;
   const where = open.waitpoint_key.startsWith("wpk:") ? "" : ` at ${open.waitpoint_key}`; // others were named by people
-  const done = (outcome) => (outcome.outcome === "triggered_resume" ? "Delivered: it goes on." : "Delivered; it waits for more.");
+  const done = (outcome) => (outcome.outcome === "triggered_resume" ? "Delivered: the execution resumes." : "Delivered; the execution waits for more signals.");
   const answer = async (title, action, payload, isEdited = false) => {
     const given = await ask({
       title,
@@ -58,11 +58,11 @@ function signal(id, open, name, payload) {
 
 export async function resume(id, suspensionId, look) {
   const given = await ask({
-    title: "Go on without an answer?",
-    text: "The suspension ends, and the handler goes on as if the operator had said so; no signal is delivered.",
+    title: "Resume without an answer?",
+    text: "The suspension ends and the handler continues; no signal is delivered.",
     action: "Resume it",
     danger: true,
   });
   const body = { trigger_type: "operator", suspension_id: suspensionId };
-  if (given && (await doing(() => post(executionPath(id, "/resume"), body), "It goes on."))) look();
+  if (given && (await doing(() => post(executionPath(id, "/resume"), body), "The execution resumes."))) look();
 }

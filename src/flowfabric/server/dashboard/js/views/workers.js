@@ -35,10 +35,10 @@ function draw(main, found) {
       when(each.last_heartbeat_at),
     ],
   }));
-  const columns = ["Worker", "Lanes", "Capabilities", "Slots", "Host", "Version", "Since", "Last sign of life"];
+  const columns = ["Worker", "Lanes", "Capabilities", "Slots", "Host", "Version", "Since", "Last heartbeat"];
   show(
     main,
     heading("Workers", found.length > 0 && h("span", { class: "muted" }, plural(found.length, "worker"))),
-    card(null, rows.length ? table("Workers", columns, rows) : empty("No worker lives. Start one, on any machine that reaches the store or this server:", "flowfabric worker my.module")),
+    card(null, rows.length ? table("Workers", columns, rows) : empty("No worker is alive. Start one on any machine that reaches the store or this server:", "flowfabric worker my.module")),
   );
 }

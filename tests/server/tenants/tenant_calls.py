@@ -11,8 +11,8 @@ from flowfabric.backends.http.shapes import to_wire
 from flowfabric.backends.valkey.backend import ValkeyBackend
 from flowfabric.core.conditions import Single
 from flowfabric.server.http.decoding import request_type
-from tests.server.tenant_requests import Maker, Path, Place, hints, put, sent
-from tests.server.tenant_worlds import World, new_execution, new_flow
+from tests.server.tenants.tenant_requests import Maker, Path, Place, hints, put, sent
+from tests.server.tenants.tenant_worlds import World, new_execution, new_flow
 
 # Which of a tenant's executions an operation is about; the others are about the one that runs.
 _SUBJECTS: Final = {

@@ -30,6 +30,7 @@ from flowfabric.core.ids import (
     WorkerInstanceId,
 )
 from flowfabric.core.partition import flow_partition
+from flowfabric.core.tokens import Kid, SecretHex
 
 TAG: Final = "{fp:7}"  # all of it is in one partition, as tenants of one store share all of them
 SECRET: Final = "ab" * 32
@@ -79,7 +80,9 @@ class World:
     async def fill(self) -> World:
         """Make all of it."""
         if not await self.backend.client.execute("EXISTS", f"ff:sec:{TAG}:waitpoint_hmac"):
-            await self.backend.seed_waitpoint_hmac_secret(c.SeedWaitpointHmacSecretArgs(kid="k1", secret_hex=SECRET))
+            await self.backend.seed_waitpoint_hmac_secret(
+                c.SeedWaitpointHmacSecretArgs(kid=Kid("k1"), secret_hex=SecretHex(SECRET))
+            )
         await self._limits()
         for name in ("waiting", "running", "suspended"):
             await self.backend.create_execution(self.created(name))

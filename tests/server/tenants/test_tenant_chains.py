@@ -17,7 +17,7 @@ from flowfabric.core.policy import ExecutionPolicy
 from flowfabric.core.states import PublicState
 from flowfabric.errors import NotFound
 from tests.server.guarded import TokenFile, guarded
-from tests.server.tenant_worlds import World, dump, new_execution, new_flow
+from tests.server.tenants.tenant_worlds import World, dump, new_execution, new_flow
 
 OURS, THEIRS = "ours", "theirs"
 WORKING = (Scope.SUBMIT, Scope.READ, Scope.WORK, Scope.OPERATE, Scope.SIGNAL)
@@ -238,15 +238,15 @@ async def test_an_execution_is_not_admitted_by_a_limit_of_another(
     backend: ValkeyBackend, theirs: World, own: World, field: str, name: str, code: str
 ) -> None:
     """Whoever may see all can submit it; it waits, as for a limit that is not there, and takes nothing of theirs."""
-    args = c.CreateExecutionArgs(**member(own.ids["new"], policy=ExecutionPolicy(**{field: (theirs.ids[name],)})))
+    args = c.CreateExecutionArgs(**member(own.ids["new"], policy=ExecutionPolicy(**{field: (theirs.ids[name],)})))  # type: ignore[arg-type]
     await backend.create_execution(args)
     before = theirs.part_of(await dump(backend))
     with pytest.raises(NotFound) as refused:
         await backend.issue_grant_and_claim(
             c.IssueGrantAndClaimArgs(
                 execution_id=args.execution_id,
-                worker_id="w",
-                worker_instance_id="w-1",
+                worker_id="w",  # type: ignore[arg-type]
+                worker_instance_id="w-1",  # type: ignore[arg-type]
                 lane_id="default",  # type: ignore[arg-type]
                 lease_id=own.fence.lease_id,
                 lease_ttl_ms=30_000,

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[2]
 
 # A line that ends with `# error: ...` must be refused with that text, one with `# is: ...` must reveal it, and no
 # other line may have anything said about it.

@@ -17,9 +17,9 @@ from flowfabric.backends.http.operations import OPERATIONS, Operation, Reach, Sc
 from flowfabric.backends.valkey.backend import ValkeyBackend
 from flowfabric.server.http.decoding import request_type
 from tests.server.guarded import OPEN, TokenFile, addresses, filled, guarded
-from tests.server.tenant_calls import MADE, Call, unknown
-from tests.server.tenant_requests import Place, place_name, places
-from tests.server.tenant_worlds import World, dump
+from tests.server.tenants.tenant_calls import MADE, Call, unknown
+from tests.server.tenants.tenant_requests import Place, place_name, places
+from tests.server.tenants.tenant_worlds import World, dump
 
 OURS, THEIRS = "ours", "theirs"
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[2]
 
 # A line that ends with `# error: ...` must be refused with that text, one with `# is: ...` must reveal it, and no
 # other line may have anything said about it.

@@ -9,7 +9,7 @@ import pytest
 from flowfabric.backends.valkey.backend import ValkeyBackend
 from flowfabric.server.http.connection import PIPELINED
 from tests.server.serving import serving
-from tests.server.strangers import HEALTHY, attacked, connect, status, stranger
+from tests.server.tenants.strangers import HEALTHY, attacked, connect, status, stranger
 
 HEAD = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n"
 FEW_MB = 16

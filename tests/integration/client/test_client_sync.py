@@ -18,7 +18,8 @@ from flowfabric.client.fabric import Fabric
 from flowfabric.client.failures import ExecutionCancelled
 from flowfabric.client.handle import Handle
 from flowfabric.client.limits import Budgets, Quotas
-from flowfabric.client.sync.fabric import SyncFabric, SyncHandle
+from flowfabric.client.sync.fabric import SyncFabric
+from flowfabric.client.sync.handle import SyncHandle
 from flowfabric.client.sync.portal import Portal
 from flowfabric.client.tasks.task import named, task
 from flowfabric.core import contracts as c

@@ -1,0 +1,34 @@
+"""Errors of arguments, policies, capabilities and tokens."""
+
+from __future__ import annotations
+
+from flowfabric.errors.base import Invalid
+
+
+class InvalidInput(Invalid):
+    """One argument is wrong; the message names the field, the value and the rule."""
+
+    default_code = "invalid_input"
+
+    def __init__(self, field: str, value: object, problem: str, *, code: str | None = None) -> None:
+        self.field = field
+        super().__init__(f"{field}: {problem} (got {_shorten(value)})", code=code, field=field)
+
+
+class InvalidPolicy(InvalidInput):
+    default_code = "invalid_policy_json"
+
+
+class InvalidCapabilities(InvalidInput):
+    default_code = "invalid_capabilities"
+
+
+class InvalidToken(Invalid):
+    """The token is wrong or expired, or the waitpoint does not exist; only a valid token reveals which (G6)."""
+
+    default_code = "invalid_token"
+
+
+def _shorten(value: object, limit: int = 80) -> str:
+    text = repr(value)
+    return text if len(text) <= limit else f"{text[:limit]}… ({len(text)} characters)"
