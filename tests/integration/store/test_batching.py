@@ -5,16 +5,14 @@ from __future__ import annotations
 import asyncio
 import re
 
-from tests.conformance.invariants import check_store
-
 from flowfabric.backends.batching import Gatherer
 from flowfabric.core import contracts as c
-from tests.conftest import open_clean
 from tests.unit.backends.test_gathering import create
+from tests.valkey.probe import ValkeyProbe
 
 
-async def test_a_thousand_submits_at_once_take_few_calls_and_each_exists_once(embedded_url: str) -> None:
-    backend = await open_clean(embedded_url)
+async def test_a_thousand_submits_at_once_take_few_calls_and_each_exists_once(probe: ValkeyProbe) -> None:
+    backend = probe.backend
     gatherer = Gatherer(backend)
     given = [create(number, partition=number % 2) for number in range(1_000)]
     await backend.client.execute("CONFIG", "RESETSTAT")
@@ -25,6 +23,5 @@ async def test_a_thousand_submits_at_once_take_few_calls_and_each_exists_once(em
     assert re.findall(r"cmdstat_fcall:calls=(\d+)", stats) == [str(gatherer.calls)]
     assert (gatherer.items, gatherer.largest) == (1_000, 100)
     assert gatherer.calls < 20
-    assert len(await check_store(backend.client)) == 1_000
+    assert len(await probe.check()) == 1_000
     await gatherer.close()
-    await backend.close()

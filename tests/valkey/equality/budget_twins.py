@@ -7,8 +7,6 @@ from collections import Counter
 from dataclasses import replace
 from typing import Any
 
-from tests.valkey.lua.wire import Reply
-
 from flowfabric.core import contracts as c
 from flowfabric.core.rules import budgets, periods, reservations
 from flowfabric.core.rules.budgets import Budget, Limit, Spend
@@ -16,6 +14,7 @@ from flowfabric.core.rules.outcome import Changes, Refusal
 from flowfabric.core.rules.periods import Ledger
 from flowfabric.core.rules.reservations import Hold, Settlement
 from tests.valkey.equality.vm import NOW, RuleVm
+from tests.valkey.wire.wire import Reply
 
 TAG = "{b:7}"
 _NUMBERS = ("breached_at", "last_breach_at", "next_reset_at", "last_reset_at", "last_updated_at")

@@ -9,11 +9,11 @@ from typing import Any
 
 import valkey
 from hypothesis import settings
-from tests.valkey.lua.wire import Reply, decode
 
 from flowfabric.backends.valkey.library.bundle import bundle
 from tests.servers import TestServer
 from tests.soaking import examples
+from tests.valkey.wire.wire import Reply, decode
 
 NOW = 1_700_000_000_000
 # Drawn cases of one rule.
