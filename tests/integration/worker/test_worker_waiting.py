@@ -268,7 +268,7 @@ async def test_a_wait_that_makes_no_sense_is_refused(
             assert (error.value.field, error.value.details["field"]) == (field, field)
         with pytest.raises(InvalidInput):
             await ctx.wait_for_signal("__timeout__")
-        with pytest.raises(InvalidInput, match=r"ctx\.waitpoint gave"):
+        with pytest.raises(InvalidInput, match=r"from ctx\.waitpoint"):
             await ctx.wait_for_signal("x", at="desk")  # type: ignore[call-overload]
 
     handle = await fabric_kit.submit(handler)
@@ -422,7 +422,7 @@ async def test_a_key_is_taken_until_its_waitpoint_was_waited_at(fabric_kit: Fabr
     assert len(refused) == 10
     for each in refused:
         assert each.field == "key"
-        assert "wait at that one, or choose another key (got 'desk')" in str(each)
+        assert "wait on it or choose another key (got 'desk')" in str(each)
 
 
 async def test_large_answers_outlive_the_next_wait(fabric_kit: FabricKit, worker: Worker) -> None:
