@@ -86,8 +86,17 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stores]:
 
 @pytest.fixture(scope="session")
 def embedded_url(stores: Stores) -> str:
-    url: str = stores.get("embedded").url
-    return url
+    return stores.get("embedded").url
+
+
+@pytest.fixture(scope="session")
+def cluster_url(stores: Stores) -> str:
+    return stores.get("cluster").url
+
+
+@pytest.fixture(scope="session")
+def three_nodes_url(stores: Stores) -> str:
+    return stores.get("three_nodes").url
 
 
 @pytest.fixture

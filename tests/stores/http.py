@@ -35,6 +35,7 @@ class HttpStore(EmbeddedStore):
     name = "http"
     lacks: ClassVar[Mapping[str, str]] = {
         "chosen_namespaces": "the server knows the namespaces of a token; a client cannot choose them",
+        "ends_waits": "a wait of a closed client ends with an error of the HTTP library",
         "own_process": "the ports work in the server's process",
     }
 

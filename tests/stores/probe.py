@@ -19,6 +19,7 @@ from flowfabric.core.states import StateVector
 CAPABILITIES: Final = {
     "chosen_namespaces": "a backend can be narrowed to namespaces by its caller",
     "chosen_ids": "a claim of one execution takes the lease and attempt ids that its caller chose",
+    "ends_waits": "closing a backend ends its waits with BackendUnavailable",
     "own_process": "the ports work in the process of the test, so that a test can replace a part of them",
 }
 
@@ -115,6 +116,7 @@ class Store(Protocol):
 
     name: str
     lacks: Mapping[str, str]
+    url: str  # for programs of a test's own
 
     def start(self, directory: Path) -> None: ...
 

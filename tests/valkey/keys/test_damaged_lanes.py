@@ -10,6 +10,11 @@ from tests.conformance.driver import LANE, Driver
 from tests.conformance.lanes.test_lane_shards import SHARDS, claim, submit_to_each_shard, tags_of
 
 
+@pytest.fixture
+def lane_shards() -> int:
+    return SHARDS
+
+
 async def test_a_shard_in_trouble_does_not_cost_what_was_claimed_before_it(driver: Driver) -> None:
     await submit_to_each_shard(driver, 3)
     tags = tags_of(driver)

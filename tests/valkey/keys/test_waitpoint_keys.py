@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import pytest
+
 from flowfabric.core import contracts as c
 from flowfabric.core.conditions import MatchMode, SignalSet
+from tests.conformance.driver import Driver
 from tests.conformance.suspending import Suspender
 from tests.conformance.waits.test_unwritten_waitpoints import KEY, TIMEOUT, listed, waiting
 
 BOTH = SignalSet(signal_names=("ann", "bob"), match_mode=MatchMode.ALL)
+
+
+@pytest.fixture
+async def waits(driver: Driver) -> Suspender:
+    suspender = Suspender(driver)
+    await suspender.seed()
+    return suspender
 
 
 async def keys_of_waitpoints(waits: Suspender) -> list[bytes]:

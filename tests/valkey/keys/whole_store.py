@@ -36,7 +36,7 @@ class Named(Driver):
     """A driver that uses the names throughout."""
 
     def __init__(self, driver: Driver, names: Names) -> None:
-        super().__init__(driver.backend, driver.clock)
+        super().__init__(driver.probe)
         self.names = names
         self.lane, self.instance = LaneId(names.lane), WorkerInstanceId(names.instance)
 
