@@ -182,7 +182,7 @@ async def test_a_library_that_was_replaced_under_us_is_put_back_before_anything_
     assert client.exists("ran-the-other-function") == 0
     assert client.execute_command("FCALL", "ff_version", 0) == str(LIBRARY_VERSION).encode()
     (said,) = [record.getMessage() for record in caplog.records if record.name.startswith("flowfabric")]
-    assert f"its function library, version 6; it is replaced by ours, version {LIBRARY_VERSION}" in said
+    assert f"the function library of another program, version 6, by ours, version {LIBRARY_VERSION}" in said
 
 
 async def test_a_library_that_was_replaced_while_we_were_away_is_put_back(
