@@ -6,6 +6,8 @@ LOWEST := $(VENV)-lowest
 PIP    := pip install --quiet --disable-pip-version-check
 # Old test tools leak event loops, which fails an unrelated test; `make test` checks for leaks with current tools.
 OLD_TOOLS := -W default::pytest.PytestUnraisableExceptionWarning
+# Compiled modules are kept, whatever the shell says: hundreds of tests start a process, and each would compile again.
+unexport PYTHONDONTWRITEBYTECODE
 PYTEST := python -m pytest -q --numprocesses auto --maxprocesses 4 --dist loadfile
 
 .DEFAULT_GOAL := help

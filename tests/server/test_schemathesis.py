@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from pathlib import Path
 
@@ -15,6 +16,8 @@ from tests.soaking import SOAK, tell
 
 CONFIG = Path(__file__).with_name("schemathesis.toml")
 STREAMS = r"(/events|/stream|wakeups)$"  # they go on until their client leaves
+# Hypothesis computes its tables of characters once and finds them there in later runs.
+TABLES = {"HYPOTHESIS_STORAGE_DIRECTORY": str(Path(__file__).resolve().parents[2] / ".hypothesis")}
 PAGES = r"/signals$"  # whoever comes with a link is a person, and gets a page
 # Of each phase: which operations and how many examples of each, and for how long chains of calls are tried.
 SOME = ["--include-path-regex", r"^/v1/(budgets|executions|flows|lanes|work/\w+)(/\{\w+\})?$"]
@@ -58,6 +61,7 @@ async def _run(*arguments: str, folder: Path) -> tuple[str, int | None]:
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "schemathesis.cli", *arguments),
         cwd=folder,
+        env={**os.environ, **TABLES},  # noqa: TID251 - the child gets ours and more
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )

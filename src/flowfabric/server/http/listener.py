@@ -71,7 +71,8 @@ def _bound(settings: ServerSettings) -> socket.socket:
     place = (settings.host, settings.port)
     try:
         family, *_, address = min(socket.getaddrinfo(*place, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE))
-        found = socket.socket(family)
+        # asyncio sets TCP_NODELAY only on sockets that name the protocol; without it, a response's body waits 40 ms.
+        found = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         try:
             found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             found.bind(address)
