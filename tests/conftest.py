@@ -15,11 +15,10 @@ import pytest
 if TYPE_CHECKING:
     import valkey
 
-    from flowfabric.backends.valkey.backend import ValkeyBackend
-    from flowfabric.testing import ManualClock
+    from flowfabric.backends.ports import EngineBackend
     from tests.servers import TestCluster, TestServer
     from tests.stores.kinds import Stores
-    from tests.stores.probe import Probe, Store
+    from tests.stores.probe import Clock, Probe, Store
 
 pytest_plugins = ["tests.secrets_in_logs", "tests.suites"]
 
@@ -86,17 +85,17 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stores]:
 
 @pytest.fixture(scope="session")
 def embedded_url(stores: Stores) -> str:
-    return stores.get("embedded").url
+    return stores.url("embedded")
 
 
 @pytest.fixture(scope="session")
 def cluster_url(stores: Stores) -> str:
-    return stores.get("cluster").url
+    return stores.url("cluster")
 
 
 @pytest.fixture(scope="session")
 def three_nodes_url(stores: Stores) -> str:
-    return stores.get("three_nodes").url
+    return stores.url("three_nodes")
 
 
 @pytest.fixture
@@ -111,8 +110,8 @@ def store(stores: Stores, topology: str) -> Store:
 
 
 @pytest.fixture
-def store_url(store: Store) -> str:
-    return store.url
+def store_url(stores: Stores, topology: str) -> str:
+    return stores.url(topology)
 
 
 @pytest.fixture
@@ -130,10 +129,10 @@ async def probe(request: pytest.FixtureRequest, store: Store, lane_shards: int) 
 
 
 @pytest.fixture
-def backend(probe: Probe) -> ValkeyBackend:
+def backend(probe: Probe) -> EngineBackend:
     return probe.backend
 
 
 @pytest.fixture
-def clock(probe: Probe) -> ManualClock:
+def clock(probe: Probe) -> Clock:
     return probe.clock

@@ -7,6 +7,7 @@ import uuid
 from flowfabric.core import contracts as c
 from flowfabric.core.ids import EdgeId, ExecutionId, FlowId, LaneId, Namespace
 from flowfabric.core.partition import PartitionKey
+from flowfabric.core.states import TerminalOutcome
 from tests.conformance.driver import Driver, Subject
 
 UPSTREAMS = LaneId("upstreams")  # a lane of their own: who asks for work of the other one is not given them
@@ -48,7 +49,7 @@ async def apply_edge(driver: Driver, x: Subject) -> c.ApplyDependencyToChildResu
     )
 
 
-async def resolve_edge(driver: Driver, x: Subject, outcome: str) -> c.ResolveDependencyResult:
+async def resolve_edge(driver: Driver, x: Subject, outcome: TerminalOutcome) -> c.ResolveDependencyResult:
     assert x.edge_id is not None
     return await driver.backend.resolve_dependency(
         c.ResolveDependencyArgs(downstream_execution_id=x.execution_id, edge_id=x.edge_id, upstream_outcome=outcome)

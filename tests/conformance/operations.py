@@ -10,7 +10,7 @@ from flowfabric.core.conditions import ByName, Single
 from flowfabric.core.ids import SignalId, WaitpointId, WaitpointKey, WaitpointToken
 from flowfabric.core.policy import TimeoutBehavior
 from flowfabric.core.rules.transitions import TRANSITIONS
-from flowfabric.core.states import BlockingReason
+from flowfabric.core.states import BlockingReason, TerminalOutcome
 from tests.conformance.driver import ATTEMPT_TIMEOUT, BACKOFF, DEADLINE_IN, TTL, Driver, Subject
 from tests.conformance.linking import apply_edge, resolve_edge
 from tests.conformance.situations import AWAITED, LATER, NAME, SUSPENSION_TIMEOUT
@@ -157,8 +157,8 @@ OPERATIONS: dict[str, Caller] = {
     "replay_execution": lambda d, x: d.replay(x),
     "set_execution_tags": lambda d, x: d.set_tags(x, team__color="blue"),
     "apply_dependency_to_child": apply_edge,
-    "resolve_dependency:satisfied": lambda d, x: resolve_edge(d, x, "success"),
-    "resolve_dependency:impossible": lambda d, x: resolve_edge(d, x, "failed"),
+    "resolve_dependency:satisfied": lambda d, x: resolve_edge(d, x, TerminalOutcome.SUCCESS),
+    "resolve_dependency:impossible": lambda d, x: resolve_edge(d, x, TerminalOutcome.FAILED),
     "promote_blocked_to_eligible": _promote_blocked,
     **{
         f"block_execution_for_admission:{reason}": _block(reason)

@@ -26,7 +26,8 @@ SOURCES = (("human", "ann"), ("human", "bob"), ("tool", "ann"))
 
 
 def _matcher(rng: Random) -> SignalMatcher:
-    return rng.choice((Wildcard(), *map(ByName, NAMES)))
+    choices: tuple[SignalMatcher, ...] = (Wildcard(), *map(ByName, NAMES))
+    return rng.choice(choices)
 
 
 def single(rng: Random) -> Single:

@@ -11,7 +11,7 @@ from hypothesis.stateful import invariant
 
 from flowfabric.core import contracts as c
 from flowfabric.core.conditions import Delivery, ResumeCondition, TimeoutOnly, referenced_waitpoint_keys
-from flowfabric.core.ids import SignalId, WaitpointId, WaitpointKey, WaitpointToken
+from flowfabric.core.ids import ExecutionId, SignalId, WaitpointId, WaitpointKey, WaitpointToken
 from flowfabric.core.partition import PartitionConfig
 from flowfabric.core.policy import TimeoutBehavior
 from flowfabric.core.rules import lease, signals, suspension
@@ -296,7 +296,9 @@ class WaitingActs(Acts):
     def open_waitpoints_agree(self) -> None:
         for execution_id, m in self.model.items():
             page = self.run(
-                self.backend.list_pending_waitpoints(c.ListPendingWaitpointsArgs(execution_id=execution_id))
+                self.backend.list_pending_waitpoints(
+                    c.ListPendingWaitpointsArgs(execution_id=ExecutionId(execution_id))
+                )
             )
             found = {each.waitpoint_id: (each.waitpoint_key, each.state, each.expires_at) for each in page.entries}
             assert found == dict(self._open(m))

@@ -25,11 +25,10 @@ from tests.conformance.driver import (
     RETRYING,
     TTL,
     WORKER,
-    Driver,
     Subject,
 )
-from tests.conformance.limiting import Limits
 from tests.servers import eventually_async
+from tests.valkey.driver import Driver, Limits
 from tests.valkey.probe import open_clean, probe_of
 
 POISON = 10_000

@@ -14,7 +14,7 @@ class EmbeddedStore(ValkeyStore):
 
     def start(self, directory: Path) -> None:
         place = directory / self.name
-        place.mkdir()
+        place.mkdir(parents=True)
         self._server = asyncio.run(EmbeddedServer.join(place))
         self.url = f"embedded://{place}"
 

@@ -10,48 +10,55 @@ from flowfabric.backends.http.backend import HttpBackend
 from flowfabric.config import Settings
 from tests.http_server import HttpServer
 from tests.stores.embedded import EmbeddedStore
-from tests.valkey.probe import ValkeyProbe
+from tests.valkey.probe import ValkeyInside, ValkeyProbe
 
 
-class HttpProbe(ValkeyProbe):
+class HttpProbe(ValkeyInside):
     """The ports go through the server; the look inside goes past it."""
 
-    server: HttpServer
-
-    async def connect(self, server: HttpServer) -> None:
+    def __init__(self, inner: ValkeyProbe, server: HttpServer, backend: HttpBackend) -> None:
+        super().__init__(inner.url, inner.backend, inner.clock)
         self.server = server
-        await server.begin(self._opened.partitions)
-        self.backend = await self.another()
+        self.backend = backend
+
+    @classmethod
+    async def connect(cls, inner: ValkeyProbe, server: HttpServer) -> HttpProbe:
+        await server.begin(inner.backend.partitions)
+        return cls(inner, server, await _connected(server))
 
     async def another(self) -> HttpBackend:
-        return await HttpBackend.open(Settings(url=self.server.url))
+        return await _connected(self.server)
 
     async def close(self) -> None:
         await self.backend.close()
         await super().close()
 
 
-class HttpStore(EmbeddedStore):
-    name = "http"
+async def _connected(server: HttpServer) -> HttpBackend:
+    return await HttpBackend.open(Settings(url=server.url))
+
+
+class HttpStore:
+    name: ClassVar[str] = "http"
     lacks: ClassVar[Mapping[str, str]] = {
         "chosen_namespaces": "the server knows the namespaces of a token; a client cannot choose them",
-        "ends_waits": "a wait of a closed client ends with an error of the HTTP library",
         "own_process": "the ports work in the server's process",
     }
 
+    def __init__(self) -> None:
+        self._behind = EmbeddedStore()
+
     def start(self, directory: Path) -> None:
-        super().start(directory)
-        self._http = HttpServer(self.url)
+        self._behind.start(directory / self.name)
+        self._http = HttpServer(self._behind.url)
 
     def stop(self) -> None:
         self._http.stop()
-        super().stop()
+        self._behind.stop()
 
     async def open(self, *, lane_shards: int = 1, holds_clock: bool = True) -> HttpProbe:
-        inner = await super().open(lane_shards=lane_shards, holds_clock=holds_clock)
-        probe = HttpProbe(self.url, inner.backend, inner.clock)
-        await probe.connect(self._http)
-        return probe
+        inner = await self._behind.open(lane_shards=lane_shards, holds_clock=holds_clock)
+        return await HttpProbe.connect(inner, self._http)
 
 
 STORE = HttpStore

@@ -7,7 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Final
 
-from tests.stores.probe import CAPABILITIES, Store
+from tests.stores.probe import CAPABILITIES, HasUrl, Store
 
 # The first two run every conformance test; the others run what is marked `every_store`, and everything in a soak.
 WHOLE: Final = ("embedded", "http")
@@ -38,6 +38,12 @@ class Stores:
             self._stack.callback(store.stop)
             self._started[name] = store
         return self._started[name]
+
+    def url(self, name: str) -> str:
+        """Return the address of a store, for a test that opens it by itself."""
+        store = self.get(name)
+        assert isinstance(store, HasUrl), f"the store {name} has no URL"
+        return store.url
 
     def stop(self) -> None:
         self._stack.close()

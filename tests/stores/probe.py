@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, ClassVar, Final, Protocol, runtime_checkable
 
 from flowfabric.backends.ports import EngineBackend
 from flowfabric.core.ids import BudgetId, ExecutionId, WorkerId, WorkerInstanceId
@@ -19,7 +19,6 @@ from flowfabric.core.states import StateVector
 CAPABILITIES: Final = {
     "chosen_namespaces": "a backend can be narrowed to namespaces by its caller",
     "chosen_ids": "a claim of one execution takes the lease and attempt ids that its caller chose",
-    "ends_waits": "closing a backend ends its waits with BackendUnavailable",
     "own_process": "the ports work in the process of the test, so that a test can replace a part of them",
 }
 
@@ -27,7 +26,8 @@ CAPABILITIES: Final = {
 class Clock(Protocol):
     """The store's time. It stands still until the test moves it."""
 
-    now_ms: int
+    @property
+    def now_ms(self) -> int: ...
 
     async def set(self, now_ms: int) -> None: ...
 
@@ -37,8 +37,11 @@ class Clock(Protocol):
 class Probe(Protocol):
     """One store as one test holds it: its ports, its clock, and a look inside that no port gives."""
 
-    backend: EngineBackend
-    clock: Clock
+    @property
+    def backend(self) -> EngineBackend: ...
+
+    @property
+    def clock(self) -> Clock: ...
 
     async def flush(self) -> None:
         """Delete everything that is stored; the clock stays."""
@@ -114,9 +117,8 @@ class Probe(Protocol):
 class Store(Protocol):
     """A kind of store, started once for a test run."""
 
-    name: str
-    lacks: Mapping[str, str]
-    url: str  # for programs of a test's own
+    name: ClassVar[str]
+    lacks: ClassVar[Mapping[str, str]]
 
     def start(self, directory: Path) -> None: ...
 
@@ -125,3 +127,10 @@ class Store(Protocol):
     async def open(self, *, lane_shards: int = 1, holds_clock: bool = True) -> Probe:
         """Empty the store and open it. Without `holds_clock` its time passes."""
         ...
+
+
+@runtime_checkable
+class HasUrl(Protocol):
+    """A store that another program can open by its URL."""
+
+    url: str

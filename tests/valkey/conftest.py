@@ -7,9 +7,9 @@ from functools import partial
 import pytest
 
 from flowfabric.backends.valkey.library import keys
-from tests.conformance.driver import Driver, home
-from tests.conformance.limiting import Limits
+from tests.conformance.driver import home
 from tests.soaking import SOAK
+from tests.valkey.driver import Driver, Limits
 from tests.valkey.probe import ValkeyProbe
 
 

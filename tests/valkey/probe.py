@@ -26,17 +26,14 @@ from tests.valkey.invariants import Dump, check_store, dump
 _FLOW = FlowId("11111111-1111-4111-8111-111111111111")  # one without a record, for open dependencies
 
 
-class ValkeyProbe:
-    """A Valkey as one test holds it."""
+class ValkeyInside:
+    """The look inside of a Valkey, whatever a test reaches its ports through."""
 
-    backend: Any  # EngineBackend to tests of ports, ValkeyBackend to those of this store
-
-    def __init__(self, url: str, backend: ValkeyBackend, clock: ManualClock) -> None:
+    def __init__(self, url: str, opened: ValkeyBackend, clock: ManualClock) -> None:
         self.url = url
-        self.backend = backend
         self.clock = clock
-        self.client: Client = backend.client
-        self._opened = backend
+        self.client: Client = opened.client
+        self._opened = opened
 
     async def flush(self) -> None:
         await self.client.execute_on_primaries("FLUSHALL")
@@ -49,9 +46,6 @@ class ValkeyProbe:
 
     async def check_flows(self) -> None:
         await check_flows(self.client)
-
-    async def another(self) -> Any:
-        return await open_backend(self.url, type(self._opened), self._opened.partitions)
 
     async def cut(self) -> None:
         for node in await self.client.primaries():
@@ -116,6 +110,17 @@ class ValkeyProbe:
         found: Any = await self.client.execute("ZRANGE", key, 0, -1, key=key)
         entries = [entry.decode().split(" ") for entry in found]
         return [(entry[0], int(entry[3]), entry[8] != "-") for entry in entries]
+
+
+class ValkeyProbe(ValkeyInside):
+    """A Valkey as one test holds it."""
+
+    def __init__(self, url: str, backend: ValkeyBackend, clock: ManualClock) -> None:
+        super().__init__(url, backend, clock)
+        self.backend = backend
+
+    async def another(self) -> ValkeyBackend:
+        return await open_backend(self.url, type(self.backend), self.backend.partitions)
 
 
 async def probe_of(backend: ValkeyBackend) -> ValkeyProbe:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import ClassVar
@@ -12,7 +11,7 @@ from tests.valkey.probe import ValkeyStore
 
 
 class StartedStore(ValkeyStore):
-    starter: ClassVar[Callable[[], AbstractContextManager[TestServer | TestCluster]]]
+    starter: ClassVar[staticmethod[[], AbstractContextManager[TestServer | TestCluster]]]
 
     def start(self, directory: Path) -> None:
         self._running = ExitStack()

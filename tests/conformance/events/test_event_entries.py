@@ -28,7 +28,7 @@ async def test_pages_end_between_the_lines_of_an_entry(driver: Driver) -> None:
     ids = await submit(driver, 7)
     ids += await submit(driver, 5)
     for limit in (1, 3, 4, 100):
-        found: list[ExecutionId] = []
+        found: list[ExecutionId | None] = []
         cursor, more = None, True
         while more:
             page = await driver.backend.read_events(c.ReadEventsArgs(cursor=cursor, limit=limit))

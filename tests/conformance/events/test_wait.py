@@ -75,7 +75,6 @@ async def test_a_wait_survives_the_loss_of_its_connection(driver: Driver) -> Non
     assert await task is PublicState.COMPLETED
 
 
-@pytest.mark.needs("ends_waits")
 async def test_closing_the_store_ends_every_wait(driver: Driver) -> None:
     other = Driver(driver.probe, await driver.probe.another())
     task = waiting(other, await driver.create())

@@ -31,7 +31,7 @@ from tests.conformance.situations import reach_for
 pytestmark = pytest.mark.every_store
 
 # Replays and refusals that callers expect are outcomes of the port, so their codes show as values.
-OUTCOME_CODES = {c.NotReclaimable: "execution_not_reclaimable"}
+OUTCOME_CODES: dict[type[object], str] = {c.NotReclaimable: "execution_not_reclaimable"}
 
 
 def expected_state(operation: str, before: StateVector, move: Move, x: Subject) -> StateVector:

@@ -13,7 +13,7 @@ from flowfabric.backends.ports import EngineBackend
 from flowfabric.core import contracts as c
 from flowfabric.core import limits
 from flowfabric.core.contracts import batch as b
-from flowfabric.core.ids import BudgetId, EdgeId, ExecutionId, FlowId
+from flowfabric.core.ids import BudgetId, EdgeId, ExecutionId, FlowId, Namespace
 from flowfabric.core.partition import Partition, PartitionFamily
 from flowfabric.errors import InvalidInput
 from tests.conformance.driver import INSTANCE, LANE, TTL, WORKER, Driver, Subject
@@ -77,7 +77,7 @@ async def test_a_submit_with_such_an_id_is_refused_and_those_beside_it_are_not(
     with pytest.raises(InvalidInput, match=r"execution_id.*partitions"):
         await driver.create(execution_id=stray)
     made = [
-        c.CreateExecutionArgs(execution_id=each, namespace="tests", lane_id=LANE, execution_kind="kind")
+        c.CreateExecutionArgs(execution_id=each, namespace=Namespace("tests"), lane_id=LANE, execution_kind="kind")
         for each in (stray, good)
     ]
     refused, accepted = await driver.backend.submit_executions(made)
@@ -102,7 +102,9 @@ OTHERS: dict[str, Call] = {
     "run_due_work": lambda d, place, _: d.backend.run_due_work(b.RunDueWorkArgs(partition=place)),
     "read_events": lambda d, _, x: d.backend.read_events(c.ReadEventsArgs(execution_id=x)),
     "attach_limit": lambda d, _, x: d.backend.attach_limit(
-        c.AttachLimitArgs(limit_kind="budget", limit_id=BUDGET, scope_type="execution", scope_id=x)
+        c.AttachLimitArgs(
+                limit_kind=c.LimitKind.BUDGET, limit_id=BUDGET, scope_type=c.LimitScope.EXECUTION, scope_id=x
+            )
     ),
     "get_budget_ledger": lambda d, _, x: d.backend.get_budget_ledger(BUDGET, x),
     "add_execution_to_flow": lambda d, _, x: d.backend.add_execution_to_flow(

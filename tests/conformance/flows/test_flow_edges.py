@@ -38,7 +38,7 @@ class Pieces(Graph):
 
     async def stage(self, up: str, down: str, **more: object) -> c.StageDependencyEdgeResult:
         edge_id = self.edge_ids[up, down] = EdgeId(str(uuid.uuid4()))
-        args = {
+        args: dict[str, Any] = {
             "flow_id": self.flow_id, "edge_id": edge_id, "upstream_execution_id": self.ids[up],
             "downstream_execution_id": self.ids[down], "expected_graph_revision": (await self.flow()).graph_revision,
             **more,

@@ -222,7 +222,6 @@ async def test_bad_lanes_and_capabilities_are_refused(driver: Driver) -> None:
             pass
 
 
-@pytest.mark.needs("ends_waits")
 async def test_closing_the_store_ends_every_wait(probe: Probe) -> None:
     backend = await probe.another()
     async with listening(backend) as listener:

@@ -8,7 +8,7 @@ import pytest
 
 from flowfabric.backends.ports import EngineBackend
 from flowfabric.core import contracts as c
-from flowfabric.core.ids import LaneId, Namespace
+from flowfabric.core.ids import LaneId, Namespace, WorkerId, WorkerInstanceId
 from flowfabric.errors import Conflict, InvalidInput
 from tests.stores.probe import Clock, Probe
 
@@ -45,10 +45,11 @@ async def test_a_worker_is_listed_with_what_it_told(backend: EngineBackend, cloc
     assert result == c.WorkerRegistered()
     (worker,) = (await backend.list_workers(c.ListWorkersArgs())).workers
     assert worker == c.WorkerInfo(
-        namespace="tests", worker_id="w", worker_instance_id="w-1", lanes=("a", "b"), capabilities=("cpu", "gpu"),
-        version="1.2", host="somewhere", slots=8, registered_at=clock.now_ms, last_heartbeat_at=clock.now_ms,
+        namespace=Namespace("tests"), worker_id=WorkerId("w"), worker_instance_id=WorkerInstanceId("w-1"),
+        lanes=(LaneId("a"), LaneId("b")), capabilities=("cpu", "gpu"), version="1.2", host="somewhere", slots=8,
+        registered_at=clock.now_ms, last_heartbeat_at=clock.now_ms,
         expires_at=clock.now_ms + TTL,
-    )  # type: ignore[arg-type] # fmt: skip
+    )  # fmt: skip
 
 
 async def test_one_that_registers_again_says_anew_what_it_offers(backend: EngineBackend, clock: Clock) -> None:

@@ -134,7 +134,7 @@ class TestReports:
 
     async def test_a_budget_has_at_most_64_dimensions(self, limits: Limits) -> None:
         budget_id = await limits.budget({"tokens": 100})
-        await limits.spend(budget_id, **{f"d{at}": 1 for at in range(64)})
+        await limits.spend(budget_id, None, None, **{f"d{at}": 1 for at in range(64)})
         with pytest.raises(InvalidInput, match="at most 64"):
             await limits.spend(budget_id, one_more=1)
         assert await limits.spend(budget_id, d0=1) == c.UsageCounted()

@@ -121,7 +121,7 @@ class Books(RuleBasedStateMachine):
     @rule(at=who, deltas=amounts)
     def reserve(self, at: int, deltas: dict[str, int]) -> None:
         x = self.subjects[at]
-        reservation_id, result = self.run(self.limits.reserve(self.budget_id, x, **deltas))
+        reservation_id, result = self.run(self.limits.reserve(self.budget_id, x, None, **deltas))
         self.noted[at] = True
         assert isinstance(result, c.BudgetReserved) == self.fits(deltas)
         if isinstance(result, c.BudgetReserved):

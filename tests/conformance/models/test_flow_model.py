@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from typing import Any
 
 import pytest
 
@@ -75,7 +76,7 @@ class Player:
         names += [name for name in children if name not in names]
         edges = self.draw_edges(names, [])
         policies = self.draw_policies(edges)
-        args = {
+        args: dict[str, Any] = {
             "flow_id": self.graph.flow_id, "namespace": "tests", "parent_execution_id": parent,
             "members": tuple(self.graph.member(name) for name in names),
             "child_flows": {self.graph.mint(name): child.graph.flow_id for name, child in children.items()},
@@ -88,7 +89,7 @@ class Player:
         names = [f"n{len(self.model.nodes) + i}" for i in range(self.random.randint(1, 3))]
         edges = self.draw_edges(names, list(self.model.nodes))
         policies = self.draw_policies(edges)
-        args = {
+        args: dict[str, Any] = {
             "flow_id": self.graph.flow_id, "members": tuple(self.graph.member(name) for name in names),
             **self.parts(edges, policies),
         }  # fmt: skip

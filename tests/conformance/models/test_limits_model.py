@@ -87,12 +87,12 @@ class LimitedLives(LimitedActs):
             result = await self.backend.report_usage_and_check(args)
         else:
             result = await self.limits.report(self.budget_id, dedup, tokens=amount)
-        assert result == self.budget.report(amount, x and x.execution_id, dedup, self.now)
+        assert result == self.budget.report(amount, x.execution_id if x else None, dedup, self.now)
 
     async def record_spend(self) -> None:
         x, amount, dedup = self.chance.choice([None, self.pick(*LIVE)]), self.amount, self.dedup
         result = await self.limits.spend(self.budget_id, x, dedup, tokens=amount)
-        assert result == self.budget.spend(amount, x and x.execution_id, dedup, self.now)
+        assert result == self.budget.spend(amount, x.execution_id if x else None, dedup, self.now)
 
     async def reserve_some(self) -> None:
         if x := self.pick("running"):
@@ -195,7 +195,9 @@ class LimitedLives(LimitedActs):
         for each in ids:
             ledger = await self.backend.get_budget_ledger(self.budget_id, each)
             assert ledger == self.budget.spent_by(each)
-        args = c.ReadEventsArgs(events=(SOFT, HARD), partition=self.limits.partition(self.budget_id), limit=1_000)
+        args = c.ReadEventsArgs(
+            events=(c.EventKind(SOFT), c.EventKind(HARD)), partition=self.limits.partition(self.budget_id), limit=1_000
+        )
         page = await self.backend.read_events(args)
         assert [(each.event, each.outcome) for each in page.events] == self.budget.told
 

@@ -101,8 +101,15 @@ class Waits(WaitingActs):
             self.record_a_step(x, rng.choice(NAMES), rng.randint(0, 1), not mostly(rng))
 
 
+Act = Callable[[Waits, Random, Subject], None]
+
+
+def _act_of(name: str) -> Act:
+    return lambda w, rng, x: getattr(w, name)(x)
+
+
 # How often each happens, beside the others.
-ACTS: dict[str, tuple[int, Callable[[Waits, Random, Subject], None]]] = {
+ACTS: dict[str, tuple[int, Act]] = {
     "wait": (6, Waits.wait),
     "signal": (4, lambda w, rng, x: w.signal(w.who_waits(rng, x), signals(rng), open_ones=mostly(rng))),
     "signal_without_a_token": (4, lambda w, rng, x: w.signal_without_a_token(
@@ -117,7 +124,7 @@ ACTS: dict[str, tuple[int, Callable[[Waits, Random, Subject], None]]] = {
     "take_steps": (3, Waits.take_steps),
     "let_the_engine_look": (2, lambda w, rng, x: w.let_the_engine_look(x)),
     "let_time_pass": (3, lambda w, rng, x: w.let_time_pass(rng.choice(MOMENTS))),
-    **{name: (1, lambda w, rng, x, name=name: getattr(w, name)(x)) for name in OTHER_ACTS},
+    **{name: (1, _act_of(name)) for name in OTHER_ACTS},
 }  # fmt: skip
 
 

@@ -133,7 +133,8 @@ async def test_a_tag_that_changes_moves_the_execution(driver: Driver) -> None:
 
 async def test_what_exists_all_the_time_is_met_once_whatever_else_happens(driver: Driver) -> None:
     """Between the pages executions are created, end and are deleted, among them those the cursor names."""
-    lasting, passing = [], []
+    lasting: list[Subject] = []
+    passing: list[Subject] = []
     for at in range(24):
         x = await driver.create(lane_id=LANES[at % 3])
         (passing if at % 4 == 0 else lasting).append(x)

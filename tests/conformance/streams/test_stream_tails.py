@@ -216,7 +216,6 @@ class TestTrouble:
             await driver.complete(x)
             assert await reading == [b"0", b"1", b"2", b"3"]
 
-    @pytest.mark.needs("ends_waits")
     @pytest.mark.parametrize("emitted", [0, 1])
     async def test_a_backend_that_closes_tells_its_followers(self, driver: Driver, emitted: int) -> None:
         x = await running(driver)

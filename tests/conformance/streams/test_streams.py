@@ -193,7 +193,7 @@ class TestOwners:
         await driver.revoke(x)
         await driver.reclaim_grant(x)
         await driver.reclaim(x)
-        stale = {"fence": old, "attempt_index": 0}
+        stale: dict[str, Any] = {"fence": old, "attempt_index": 0}
         error = await refused(driver, "stale_owner_cannot_append", driver.append(x, **stale))
         assert error.details["why"] == "stale_lease"
         await refused(driver, "stale_owner_cannot_append", append_many(driver, many(x, 0, b"x", **stale)))

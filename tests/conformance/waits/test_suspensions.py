@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from flowfabric.core import contracts as c
@@ -435,7 +437,7 @@ class TestLists:
         wanted = []
         for timeout in (3, 1, None, 2):
             x = await waits.running(lane_id=LaneId(f"lane-{timeout}"))
-            given = {} if timeout is None else {"timeout_ms": timeout * TIMEOUT}
+            given: dict[str, Any] = {} if timeout is None else {"timeout_ms": timeout * TIMEOUT}
             suspended = await waits.suspend(x, **given)
             wanted.append((timeout or 99, x.execution_id, suspended.suspension_id))
         found: list[c.SuspendedExecutionEntry] = []
@@ -458,7 +460,7 @@ class TestLists:
             ({"lane_id": LaneId("other")}, other),
             ({"reason_code": c.SuspensionReasonCode.WAITING_FOR_APPROVAL}, x),
         ):
-            page = await waits.backend.list_suspended(c.ListSuspendedArgs(**given))  # type: ignore[arg-type]
+            page = await waits.backend.list_suspended(c.ListSuspendedArgs(**given))
             assert [each.execution_id for each in page.entries] == [wanted.execution_id]
 
     async def test_a_cursor_of_another_list_is_refused(self, waits: Suspender) -> None:
@@ -535,7 +537,8 @@ class TestLists:
         for name in ("one", "two", "three"):
             await waits.driver.clock.advance(1)
             await waits.signal(x, at, name)
-        names, after = [], None
+        names: list[str] = []
+        after = None
         while after or not names:
             page = await waits.resume_signals(x, after=after, limit=2)
             names += [each.signal_name for each in page.signals]

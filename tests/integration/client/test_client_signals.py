@@ -34,7 +34,6 @@ from flowfabric.errors import (
 from tests.conformance.driver import Driver, Subject
 from tests.conformance.suspending import Suspender, by_name, forged, fresh
 from tests.stores.probe import Probe
-from tests.valkey.invariants import dump
 
 T = TypeVar("T")
 
@@ -181,7 +180,7 @@ async def test_payloads_travel_as_json(waits: Waits, payload: object, data: byte
 
 async def test_what_cannot_be_sent_is_refused_by_name(waits: Waits) -> None:
     x, at = await waits.suspended()
-    before = await dump(waits.backend.client)
+    before = await waits.driver.probe.dump()
     for send in (waits.handle(x).signal("approved", object()), waits.fabric.signal(link_to(x, at), object())):
         with pytest.raises(InvalidInput, match="payload"):
             await send
@@ -189,7 +188,7 @@ async def test_what_cannot_be_sent_is_refused_by_name(waits: Waits) -> None:
         await waits.handle(x).signal("")
     with pytest.raises(InvalidInput, match="wait"):
         await waits.handle(x).signal("approved", wait=-1)
-    assert await dump(waits.backend.client) == before
+    assert await waits.driver.probe.dump() == before
 
 
 async def test_an_idempotency_key_counts_once_however_often_it_is_sent(waits: Waits) -> None:
@@ -217,11 +216,11 @@ async def test_sources_are_told_apart_by_who_speaks(waits: Waits, by: str) -> No
 
 async def test_without_waiting_nothing_that_takes_it_is_a_conflict(waits: Waits) -> None:
     x = await waits.running()
-    before = await dump(waits.backend.client)
+    before = await waits.driver.probe.dump()
     with pytest.raises(Conflict, match="active") as caught:
         await waits.handle(x).signal("approved")
     assert caught.value.code == "target_not_signalable"
-    assert await dump(waits.backend.client) == before
+    assert await waits.driver.probe.dump() == before
     with pytest.raises(ExecutionNotFound):
         await waits.fabric.handle("{fp:1}:00000000-0000-4000-8000-000000000000").signal("approved", wait=PATIENCE)
 
@@ -276,10 +275,10 @@ class TestAhead:
 
     async def test_time_that_is_over_says_what_it_waited_for(self, waits: Waits) -> None:
         x = await waits.running()
-        before = await dump(waits.backend.client)
+        before = await waits.driver.probe.dump()
         with pytest.raises(TimeoutError, match=r"is active .* no waitpoint at 'bank' takes the signal 'paid'"):
             await waits.handle(x).signal("paid", waitpoint="bank", wait=0.01)
-        assert await dump(waits.backend.client) == before
+        assert await waits.driver.probe.dump() == before
 
     async def test_a_waitpoint_without_a_wait_is_found_before_time_is_over(self, waits: Waits, tries: Tries) -> None:
         x = await waits.running()

@@ -10,9 +10,10 @@ from flowfabric.backends.valkey.ports import listing, retention
 from flowfabric.backends.valkey.rows import merge
 from flowfabric.core import contracts as c
 from flowfabric.core.ids import LaneId
-from tests.conformance.driver import LANE, Driver, Subject
+from tests.conformance.driver import LANE, Subject
 from tests.conformance.execution.test_trim_executions import DAY, ended, kept_for, remaining, trim
 from tests.conformance.reads.test_list_executions import ids, submit
+from tests.valkey.driver import Driver
 
 
 async def test_lanes_come_in_pages(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -40,9 +41,9 @@ async def test_a_call_looks_at_a_bounded_number_of_lines(driver: Driver, monkeyp
     for _ in range(600):
         await driver.progress(x)
     await driver.complete(x)
-    page = await driver.backend.read_events(c.ReadEventsArgs(events=("completed",)))
+    page = await driver.backend.read_events(c.ReadEventsArgs(events=(c.EventKind.COMPLETED,)))
     assert (page.events, page.more) == ((), True)
-    rest = await driver.backend.read_events(c.ReadEventsArgs(events=("completed",), cursor=page.cursor))
+    rest = await driver.backend.read_events(c.ReadEventsArgs(events=(c.EventKind.COMPLETED,), cursor=page.cursor))
     assert ([each.event for each in rest.events], rest.more) == (["completed"], False)
 
 

@@ -11,7 +11,8 @@ from flowfabric.backends.valkey.library.calls import Fields
 from flowfabric.core.codec import to_msgpack
 from flowfabric.core.ids import AttemptId, LeaseId
 from flowfabric.core.states import PublicState
-from tests.conformance.driver import INSTANCE, LANE, TTL, WORKER, Driver
+from tests.conformance.driver import INSTANCE, LANE, TTL, WORKER
+from tests.valkey.driver import Driver
 from tests.valkey.parked.parking import listening, submit
 
 
@@ -66,7 +67,7 @@ async def test_an_empty_claim_comes_again_as_a_new_one(driver: Driver) -> None:
     body = next_ones(2)
     assert (await claim(driver, body)).values[0] == []
     x = await driver.create()
-    ((_, execution_id, *_),) = (await claim(driver, body)).values[0]  # type: ignore[union-attr,misc]
+    ((_, execution_id, *_),) = (await claim(driver, body)).values[0]  # type: ignore[misc]
     assert execution_id == x.execution_id.encode()
 
 
@@ -75,7 +76,7 @@ async def test_what_ended_in_between_is_not_given_again(driver: Driver) -> None:
     body = next_ones(2)
     await claim(driver, body)
     await driver.cancel(done)
-    ((_, execution_id, *_),) = (await claim(driver, body)).values[0]  # type: ignore[union-attr,misc]
+    ((_, execution_id, *_),) = (await claim(driver, body)).values[0]  # type: ignore[misc]
     assert execution_id == other.execution_id.encode()
 
 
@@ -113,6 +114,6 @@ async def test_a_claim_that_waited_comes_again_and_gets_what_it_was_given(near: 
         await worker.message()
         before = await near.probe.dump()
         again = await claim(near, body)
-    ((_, given, payload, *_),) = again.values[0]  # type: ignore[union-attr,misc]
+    ((_, given, payload, *_),) = again.values[0]  # type: ignore[misc]
     assert (given, payload, again.values[2]) == (execution_id.encode(), b"0", b"")
     assert await near.probe.dump() == before

@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 
 from flowfabric.core import contracts as c
-from tests.conformance.driver import Driver
 from tests.conformance.reads.test_list_executions import LANES, populate, walk
+from tests.valkey.driver import Driver
 
 
 async def test_lists_never_look_through_the_key_space(driver: Driver) -> None:

@@ -7,9 +7,10 @@ from flowfabric.core import contracts as c
 from flowfabric.core.contracts import batch as b
 from flowfabric.core.partition import flow_partition
 from flowfabric.core.states import BlockingReason
-from tests.conformance.driver import Driver, Subject
+from tests.conformance.driver import Subject
 from tests.conformance.flowing import Graph
 from tests.conformance.flows.test_submit_flow import claim
+from tests.valkey.driver import Driver
 
 
 async def test_nothing_of_a_graph_runs_before_it_is_committed(driver: Driver) -> None:
@@ -19,7 +20,7 @@ async def test_nothing_of_a_graph_runs_before_it_is_committed(driver: Driver) ->
     parts = submit_parts(args)
     assert len(parts) > 2
     for part in parts[:-1]:
-        await graph.backend._submit_part(graph.flow_id, part)
+        await driver.backend._submit_part(graph.flow_id, part)
         assert await claim(graph) == []
     assert not (await graph.flow()).is_committed
     await driver.backend.submit_flow(args)  # and what it sends when it comes again
@@ -31,7 +32,7 @@ async def test_nothing_of_a_graph_runs_before_it_is_committed(driver: Driver) ->
 async def test_what_is_blocked_and_let_go_in_an_unfinished_graph_still_waits(driver: Driver) -> None:
     graph = Graph(driver)
     parts = submit_parts(graph.args(" ".join(f"r{i}" for i in range(300))))
-    await graph.backend._submit_part(graph.flow_id, parts[0])
+    await driver.backend._submit_part(graph.flow_id, parts[0])
     x = Subject(graph.ids["r0"])
     await driver.block(x, BlockingReason.PAUSED_BY_OPERATOR)
     await driver.unblock(x)
@@ -42,7 +43,7 @@ async def test_what_is_blocked_and_let_go_in_an_unfinished_graph_still_waits(dri
 async def test_a_graph_that_is_never_committed_is_given_up(driver: Driver) -> None:
     graph = Graph(driver)
     parts = submit_parts(graph.args(" ".join(f"r{i}" for i in range(300))))
-    await graph.backend._submit_part(graph.flow_id, parts[0])
+    await driver.backend._submit_part(graph.flow_id, parts[0])
     await driver.clock.advance(3_600_000)
     partition = flow_partition(graph.flow_id, driver.backend.partitions)
     due = await driver.backend.next_due(partition)

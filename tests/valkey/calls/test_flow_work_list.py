@@ -9,9 +9,9 @@ import pytest
 from flowfabric.backends.valkey.backend import ValkeyBackend
 from flowfabric.backends.valkey.library.bundle import Bundle, build, sources
 from flowfabric.config import Settings
-from tests.conformance.driver import Driver
 from tests.conformance.models.test_flow_model import Player
 from tests.soaking import examples
+from tests.valkey.driver import Driver
 from tests.valkey.probe import probe_of
 
 

@@ -11,13 +11,12 @@ from flowfabric.core import contracts as c
 from flowfabric.core.codec import to_msgpack
 from flowfabric.core.states import PublicState
 from flowfabric.errors import Conflict, ExecutionNotFound, FlowFabricError
-from tests.conformance.driver import Driver, Subject
+from tests.conformance.driver import Subject, home
 from tests.conformance.execution.test_trim_executions import ended
 from tests.conformance.flows.test_direct_start import drawn, end_and_ask
-from tests.conformance.limiting import Limits
 from tests.valkey.calls.test_claim_repeats import next_ones
+from tests.valkey.driver import Driver, Limits
 from tests.valkey.keys.test_usual_steps import events, record
-from tests.valkey.parked.parking import home
 
 
 class TestOtherClaims:
@@ -54,6 +53,7 @@ async def test_a_call_that_comes_again_gets_the_same_members(near: Driver) -> No
     before = await near.probe.dump()
     again = await near.backend._caller.call_partition("finish_batch", home(near).tag, **args)
     assert again.values[2] == first.values[2]
+    assert isinstance(first.values[2], list)
     assert len(first.values[2]) == 2
     assert await near.probe.dump() == before
 
@@ -67,7 +67,7 @@ async def test_a_replay_and_a_deletion_agree_on_who_was_first(driver: Driver, fi
         "replay": driver.replay(x),
     }
     order = sorted(calls, key=lambda name: name != first)
-    results = dict(
+    results: dict[str, Any] = dict(
         zip(order, await asyncio.gather(*(calls[name] for name in order), return_exceptions=True), strict=True)
     )
     deleted = results["trim"].number(0)

@@ -192,7 +192,7 @@ def test_the_state_of_a_flow_follows_from_the_same_counts(
 
 def test_the_same_members_move(vm: RuleVm) -> None:
     for phase, eligibility, released in itertools.product(LifecyclePhase, EligibilityState, (False, True)):
-        record = {"lifecycle_phase": phase, "eligibility_state": eligibility}
+        record: dict[str, str] = {"lifecycle_phase": phase, "eligibility_state": eligibility}
         if released:
             record["child_released_at"] = "1"
         member = Member("f", phase, eligibility, BlockingReason.NONE, is_released=released)

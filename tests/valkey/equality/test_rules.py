@@ -15,7 +15,7 @@ from flowfabric.core import capability, limits
 from flowfabric.core import contracts as c
 from flowfabric.core.condition_json import condition_to_json
 from flowfabric.core.conditions import AllOf, Count, Delivery, ResumeCondition
-from flowfabric.core.ids import AttemptId, ExecutionId, LaneId, LeaseId, SignalId, WaitpointId
+from flowfabric.core.ids import AttemptId, ExecutionId, LaneId, LeaseId, SignalId, WaitpointId, WaitpointKey
 from flowfabric.core.partition import PartitionConfig
 from flowfabric.core.rules import claims, idempotency, lease, order, tally
 from flowfabric.core.rules.record import ExecutionRecord
@@ -143,7 +143,7 @@ def test_a_suspension_blocks_for_the_same_reason(call: Call, code: c.SuspensionR
     assert step["state"]["attempt_state"] == AttemptState.ATTEMPT_INTERRUPTED
 
 
-def _deliveries(rng: Random, places: dict[str, WaitpointId]) -> list[Delivery]:
+def _deliveries(rng: Random, places: dict[WaitpointKey, WaitpointId]) -> list[Delivery]:
     ids = [SignalId.new() for _ in range(4)]
     return [
         Delivery(
@@ -178,12 +178,12 @@ def test_signals_have_the_same_effect_on_every_condition(vm: valkey.Valkey, seed
     is_tree = isinstance(wanted, AllOf | Count)
     places = {key: WaitpointId.new() for key in (KEYS if is_tree else KEYS[:1])}
     if not is_tree and hasattr(wanted, "waitpoint_key"):
-        places = {wanted.waitpoint_key: WaitpointId.new()}
+        places = {WaitpointKey(wanted.waitpoint_key): WaitpointId.new()}
     keys = {place: key for key, place in places.items()}
     sent = _deliveries(rng, places)
     expected: list[str] = []
     for number, each in enumerate(sent):
-        expected.append(tally.effect_of(wanted, keys, sent[:number], each))  # type: ignore[arg-type]
+        expected.append(tally.effect_of(wanted, keys, sent[:number], each))
         if expected[-1] == c.SignalEffect.RESUMED:
             break
     assert _lua_effects(vm, wanted, keys, sent)[: len(expected)] == expected  # type: ignore[arg-type]

@@ -36,7 +36,7 @@ class RuleVm:
     """Calls functions of the library's modules, and its public functions."""
 
     def __init__(self, client: valkey.Valkey) -> None:
-        self.client = client
+        self.client: Any = client  # its types say that every reply may be awaitable
 
     def call(self, function: str, *args: object) -> Any:
         """`module.function(args...)`, or `glue.function`; both of its first two results where there are two."""

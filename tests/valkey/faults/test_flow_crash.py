@@ -13,11 +13,11 @@ from flowfabric.core.contracts import batch as b
 from flowfabric.core.contracts.events import ENDINGS
 from flowfabric.core.ids import ExecutionId
 from flowfabric.core.partition import Partition
-from tests.conformance.driver import Driver
 from tests.conformance.flow_model import PUBLIC, Edge, FlowModel
 from tests.conformance.flowing import Graph
 from tests.conformance.flows.test_flow_inputs import flow_in, home
 from tests.soaking import SOAK, examples
+from tests.valkey.driver import Driver
 from tests.valkey.faults.mortals import LEASE_MS, Killed, MortalWorker, mortal
 
 # On each of four topologies, and each with seeds of its own: 500 in a long run.
@@ -125,9 +125,9 @@ class Fate:
         raise AssertionError(f"not ended after {MOST_ROUNDS} rounds")
 
 
-async def ends(driver: Driver) -> Counter[ExecutionId]:
+async def ends(driver: Driver) -> Counter[ExecutionId | None]:
     """How often each execution has ended, by the event log."""
-    found: Counter[ExecutionId] = Counter()
+    found: Counter[ExecutionId | None] = Counter()
     page = c.EventPage(more=True)
     while page.more:
         args = c.ReadEventsArgs(events=tuple(ENDINGS), partition=home(driver), cursor=page.cursor, limit=1_000)

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.limiting import Limits, ids
+from tests.conformance.limiting import ids
+from tests.valkey.driver import Limits
 
 
 class Killed(BaseException):

@@ -15,7 +15,8 @@ from flowfabric.core.ids import LaneId
 from flowfabric.core.states import BlockingReason, PublicState
 from flowfabric.errors import FlowFabricError, ScriptFault
 from tests.conformance.driver import BACKOFF, LANE, Subject
-from tests.conformance.limiting import Limits, ids, public, stop
+from tests.conformance.limiting import ids, public, stop
+from tests.valkey.driver import Limits
 from tests.valkey.faults.faults import Faults
 
 OFFERED_MS = 5_000

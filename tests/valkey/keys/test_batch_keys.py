@@ -9,16 +9,10 @@ from flowfabric.backends.valkey.library.calls import flat_to_dict
 from flowfabric.core import contracts as c
 from flowfabric.core.ids import AttemptId, ExecutionId, LeaseId
 from flowfabric.testing import ManualClock
-from tests.conformance.driver import (
-    INSTANCE,
-    LANE,
-    RETRYING,
-    TTL,
-    WORKER,
-    Driver,
-)
+from tests.conformance.driver import INSTANCE, LANE, RETRYING, TTL, WORKER
 from tests.conformance.lease.test_batch_surface import create_args, finish_args
 from tests.event_log import lines_of
+from tests.valkey.driver import Driver
 from tests.valkey.probe import ValkeyProbe
 
 

@@ -8,11 +8,11 @@ from flowfabric.backends.valkey.library import keys
 from flowfabric.core import contracts as c
 from flowfabric.core import limits
 from flowfabric.errors import FlowFabricError
-from tests.conformance.driver import Driver
 from tests.conformance.execution.test_trim_executions import ended, trim
 from tests.conformance.flowing import Graph
 from tests.conformance.flows.test_cancel_flow import args, running
 from tests.conformance.reads.test_explain import facts_of, sentence
+from tests.valkey.driver import Driver
 
 
 async def test_only_a_member_that_cannot_be_read_makes_a_cancel_partial(driver: Driver) -> None:

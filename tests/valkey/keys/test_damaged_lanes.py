@@ -6,8 +6,9 @@ import pytest
 
 from flowfabric.backends.valkey.library import keys
 from flowfabric.errors import ScriptFault
-from tests.conformance.driver import LANE, Driver
+from tests.conformance.driver import LANE
 from tests.conformance.lanes.test_lane_shards import SHARDS, claim, submit_to_each_shard, tags_of
+from tests.valkey.driver import Driver
 
 
 @pytest.fixture

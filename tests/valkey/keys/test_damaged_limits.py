@@ -8,7 +8,8 @@ from flowfabric.backends.valkey.library import keys
 from flowfabric.core import contracts as c
 from flowfabric.core.ids import BudgetId
 from flowfabric.errors import FlowFabricError
-from tests.conformance.limiting import Limits, ids
+from tests.conformance.limiting import ids
+from tests.valkey.driver import Limits
 
 
 def key_of(limits: Limits, budget_id: BudgetId) -> str:

@@ -15,7 +15,8 @@ from flowfabric.core import contracts as c
 from flowfabric.core.ids import EdgeId
 from flowfabric.core.partition import Partition, PartitionFamily, budget_partition
 from flowfabric.errors import Corruption, FlowFabricError
-from tests.conformance.driver import Driver, Subject
+from tests.conformance.driver import Subject
+from tests.valkey.driver import Driver
 from tests.valkey.keys.whole_store import WholeStore, whole_store
 
 Read = Callable[[WholeStore, Subject], Awaitable[Any]]
@@ -118,7 +119,7 @@ async def damage(rng: random.Random, client: Any, key: str) -> str:
     kind = (await client.execute("TYPE", key, key=key)).decode()
     if rng.random() < 0.15:
         await client.execute("DEL", key, key=key)
-        command = ("SET", key, "x") if kind != "string" else ("HSET", key, "a", "b")
+        command: tuple[Any, ...] = ("SET", key, "x") if kind != "string" else ("HSET", key, "a", "b")
         await client.execute(*command, key=key)
         return f"{key}: {kind} is a {command[0]} now"
     bad = rng.choice(GARBAGE)
@@ -155,7 +156,7 @@ async def test_reads_of_damaged_records_raise_nothing_but_our_own_errors(driver:
     await store.look()
     for _ in range(20):
         key = rng.choice(sorted(name for name in store.seen if not name.startswith("ff:config:")))
-        kept = await client.execute("DUMP", key, key=key)
+        kept: Any = await client.execute("DUMP", key, key=key)
         if kept is None:
             continue
         what = await damage(rng, client, key)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from flowfabric.core import contracts as c
-from tests.conformance.driver import Driver
+from tests.valkey.driver import Driver
 
 
 async def trim(driver: Driver) -> int:
@@ -35,7 +37,7 @@ async def test_what_waits_is_deleted_too(driver: Driver) -> None:
     """Keys of functions that are still to come, as the public wire names them."""
     x = await driver.run(await driver.create())
     client, tag, base = driver.backend.client, x.execution_id.tag, f"ff:exec:{x.execution_id.tag}:{x.execution_id}"
-    for command in (
+    commands: tuple[tuple[Any, ...], ...] = (
         ("HSET", f"ff:attempt:{tag}:{x.execution_id}:0:usage", "tokens", 1),
         ("HSET", f"{base}:suspension:current", "suspension_id", "s"),
         ("SADD", f"{base}:suspension:current:satisfied_set", "token"),
@@ -48,7 +50,8 @@ async def test_what_waits_is_deleted_too(driver: Driver) -> None:
         ("ZADD", f"{base}:signals", 1, "s1"),
         ("HSET", f"ff:signal:{tag}:s1", "name", "go"),
         ("SET", f"ff:signal:{tag}:s1:payload", "x"),
-    ):
+    )
+    for command in commands:
         await client.execute(*command, key=str(command[1]))
     await driver.complete(x)
     assert await trim(driver) == 1

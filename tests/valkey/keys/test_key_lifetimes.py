@@ -8,12 +8,12 @@ from flowfabric.core.partition import flow_partition
 from flowfabric.core.policy import (
     ExecutionPolicy,
 )
-from tests.conformance.driver import BACKOFF, Driver
+from tests.conformance.driver import BACKOFF
 from tests.conformance.execution.test_idempotency_modes import M, submit
 from tests.conformance.flowing import Graph
 from tests.conformance.flows.test_cancel_flow import ALL, args
 from tests.conformance.lanes.test_scheduler_surface import GPU
-from tests.conformance.limiting import Limits
+from tests.valkey.driver import Driver, Limits
 
 
 async def test_the_policy_sets_how_long_an_idempotency_key_is_remembered(driver: Driver) -> None:

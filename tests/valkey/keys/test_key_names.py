@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from flowfabric.backends.valkey.library import keys
-from tests.conformance.driver import Driver
+from tests.valkey.driver import Driver
 from tests.valkey.invariants import key_names
 from tests.valkey.keys.whole_store import Names, whole_store
 from tests.valkey.lua.key_builders import lua_builders, python_builders

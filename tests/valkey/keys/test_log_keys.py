@@ -5,11 +5,11 @@ from __future__ import annotations
 from flowfabric.backends.valkey.library import keys
 from flowfabric.core import contracts as c
 from flowfabric.core.ids import ExecutionId
-from tests.conformance.driver import Driver
 from tests.conformance.events.test_event_entries import submit
 from tests.conformance.events.test_history import eventful
 from tests.conformance.events.test_read_events import whole
 from tests.event_log import read_lines
+from tests.valkey.driver import Driver
 
 
 async def test_a_history_that_lost_its_beginning_says_so(driver: Driver) -> None:

@@ -12,8 +12,9 @@ from flowfabric.core.ids import QuotaPolicyId
 from flowfabric.core.partition import quota_partition
 from flowfabric.core.states import PublicState
 from tests.conformance.driver import BACKOFF, Subject
-from tests.conformance.limiting import Limits, finish, ids, public
+from tests.conformance.limiting import finish, ids, public
 from tests.conformance.limits.test_reconcile_limits import reconcile
+from tests.valkey.driver import Limits
 
 LEAKED = 1_700_000_000_000  # a ticket that no record has
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from flowfabric.core import contracts as c
 from flowfabric.core.ids import LaneId, Namespace
 from flowfabric.core.partition import Partition, lane_partitions
-from tests.conformance.driver import (
-    LANE,
-    Driver,
-    Subject,
-)
+from tests.conformance.driver import LANE, Subject
+from tests.valkey.driver import Driver
 
 
 async def test_a_new_priority_moves_the_execution_and_keeps_its_age(driver: Driver) -> None:
@@ -62,8 +61,8 @@ async def test_a_long_queue_is_sorted_anew_in_bounded_steps(driver: Driver) -> N
     await driver.configure(ageing_ms_per_priority=1_000)
     key = f"ff:idx:{batch[0].execution_id.tag}:lane:{LANE}:eligible"
     wanted = {each.execution_id: driver.clock.now_ms - 1_000 * each.priority for each in batch}
-    flat = await driver.backend.client.execute("ZRANGE", key, 0, -1, "WITHSCORES", key=key)
-    scores = dict(zip(flat[::2], flat[1::2], strict=True))  # type: ignore[index,call-overload]
+    flat: Any = await driver.backend.client.execute("ZRANGE", key, 0, -1, "WITHSCORES", key=key)
+    scores = dict(zip(flat[::2], flat[1::2], strict=True))
     assert {each: int(scores[each.encode()]) for each in wanted} == wanted
 
 

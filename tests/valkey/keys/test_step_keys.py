@@ -11,8 +11,9 @@ from flowfabric.backends.valkey.ports.executions import fence_args
 from flowfabric.core import contracts as c
 from flowfabric.core import limits
 from flowfabric.errors import InvalidInput
-from tests.conformance.driver import Driver, Subject
+from tests.conformance.driver import Subject
 from tests.conformance.execution.test_steps import BINARY, LARGE, of_steps, read, record, results, running
+from tests.valkey.driver import Driver
 
 
 async def pretend_count(driver: Driver, x: Subject, count: int) -> None:

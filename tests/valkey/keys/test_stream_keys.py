@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from flowfabric.backends.valkey.library import keys
 from flowfabric.core import contracts as c
 from flowfabric.errors import ExecutionNotFound
-from tests.conformance.driver import Driver
 from tests.conformance.streaming import append_many, many, payloads, read, running
 from tests.conformance.streams.test_streams import ENDS
+from tests.valkey.driver import Driver
 
 
 async def of_streams(driver: Driver) -> list[bytes]:
@@ -75,7 +77,7 @@ class TestLiveFrames:
             assert isinstance(found, int)
             return found
 
-        live = {"mode": "best_effort", "live": c.LiveFrames(ttl_ms=60_000)}
+        live: dict[str, Any] = {"mode": "best_effort", "live": c.LiveFrames(ttl_ms=60_000)}
         await driver.append(x, **live)
         assert 60_000 < await ttl() <= 120_000
         await driver.append(x)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from flowfabric.backends.valkey.library.calls import flat_to_dict
 from flowfabric.core import contracts as c
 from flowfabric.core.contracts import batch as b
 from flowfabric.core.states import PublicState
-from tests.conformance.driver import Driver, Subject
+from tests.conformance.driver import Subject
 from tests.event_log import read_lines
 from tests.stores.batched import partition_of
+from tests.valkey.driver import Driver
 
 # Ids of their own; and a step that leaves no time behind is stamped, which a promotion is.
 OWN = {"current_attempt_id", "current_lease_id", "last_mutation_at"}
@@ -25,7 +28,7 @@ async def events(driver: Driver, x: Subject) -> list[str]:
     return [line["event"] for line in lines if line["execution_id"] == x.execution_id]
 
 
-def complete(x: Subject, **more: str) -> c.CompleteExecutionArgs:
+def complete(x: Subject, **more: Any) -> c.CompleteExecutionArgs:
     return c.CompleteExecutionArgs(execution_id=x.execution_id, fence=x.fence, result_payload=b"r", **more)
 
 

@@ -6,9 +6,9 @@ import pytest
 
 from flowfabric.core import contracts as c
 from flowfabric.core.conditions import MatchMode, SignalSet
-from tests.conformance.driver import Driver
 from tests.conformance.suspending import Suspender
 from tests.conformance.waits.test_unwritten_waitpoints import KEY, TIMEOUT, listed, waiting
+from tests.valkey.driver import Driver
 
 BOTH = SignalSet(signal_names=("ann", "bob"), match_mode=MatchMode.ALL)
 

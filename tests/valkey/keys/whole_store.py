@@ -11,10 +11,11 @@ from flowfabric.core.contracts import batch as b
 from flowfabric.core.ids import BudgetId, LaneId, Namespace, QuotaPolicyId, WaitpointKey, WorkerInstanceId
 from flowfabric.core.policy import ExecutionPolicy, RoutingRequirements, StreamPolicy
 from flowfabric.core.states import BlockingReason
-from tests.conformance.driver import RETRYING, TTL, WORKER, Driver, Subject
+from tests.conformance.driver import RETRYING, TTL, WORKER, Subject
 from tests.conformance.flowing import Graph
-from tests.conformance.limiting import Limits, partition_of
+from tests.conformance.limiting import partition_of
 from tests.conformance.suspending import Suspender, fresh
+from tests.valkey.driver import Driver, Limits
 from tests.valkey.invariants import key_names
 
 
@@ -175,7 +176,9 @@ async def _limits(store: WholeStore) -> None:
     store.executions["limited"] = others[1]
     await store.look()
     await limits.backend.attach_limit(
-        c.AttachLimitArgs(limit_kind="budget", limit_id=store.budget, scope_type="lane", scope_id="another")
+        c.AttachLimitArgs(
+            limit_kind=c.LimitKind.BUDGET, limit_id=store.budget, scope_type=c.LimitScope.LANE, scope_id="another"
+        )
     )
 
 

@@ -12,9 +12,9 @@ import pytest
 
 from flowfabric.core import contracts as c
 from flowfabric.core.contracts import batch as b
-from tests.conformance.driver import Driver
 from tests.conformance.flowing import Graph
 from tests.stores.batched import partition_of
+from tests.valkey.driver import Driver
 
 CHANNEL = "ff:dag:completions"
 # They live on different nodes where there are several.

@@ -13,8 +13,9 @@ from flowfabric.backends.valkey.wire.cluster import key_slot
 from flowfabric.config import Settings
 from flowfabric.core.ids import LaneId
 from flowfabric.core.states import PublicState
-from tests.conformance.driver import Driver, Subject
+from tests.conformance.driver import Subject
 from tests.servers import eventually_async, kill9, start_replica, start_three_node_cluster
+from tests.valkey.driver import Driver
 from tests.valkey.probe import blocked_reads, probe_of
 
 LONG = 60_000  # never waited out: a test that gets there has failed

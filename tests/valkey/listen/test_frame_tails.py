@@ -17,10 +17,11 @@ from flowfabric.core import contracts as c
 from flowfabric.core.cursor import StreamCursor
 from flowfabric.core.ids import LaneId
 from flowfabric.errors import Limited
-from tests.conformance.driver import Driver, Subject
+from tests.conformance.driver import Subject
 from tests.conformance.streaming import append_many, many, running
 from tests.conformance.streams.test_stream_tails import everything, follow_args, following, tailing
 from tests.servers import eventually_async, kill9, start_replica, start_three_node_cluster
+from tests.valkey.driver import Driver
 from tests.valkey.probe import blocked_reads, probe_of
 
 LANES = [LaneId(name) for name in ("a", "b", "c", "d", "e")]

@@ -16,9 +16,10 @@ from flowfabric.backends.valkey.wire.cluster import key_slot
 from flowfabric.config import Settings
 from flowfabric.core.ids import LaneId
 from flowfabric.errors import BackendUnavailable
-from tests.conformance.driver import LANE, Driver
+from tests.conformance.driver import LANE
 from tests.conformance.lanes.test_wakeups import OTHER, at, heard, until
 from tests.servers import kill9, start_standalone, start_three_node_cluster
+from tests.valkey.driver import Driver
 from tests.valkey.probe import probe_of
 
 LANES = [LaneId(name) for name in ("a", "b", "c", "d", "e", "f", "g", "h")]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from flowfabric.backends import valkey
 from tests.valkey.lua.sources import FUNCTIONS, MODULES, PLACES, code_of
@@ -36,7 +36,8 @@ def _of_lua(place: str, chain: str) -> Builder:
 def lua_builders() -> list[Builder]:
     """Those of messages, which show how a key must look, hold `<` or `{tag}`."""
     found = []
-    for folder, sources in (("lib", MODULES), ("fn", FUNCTIONS)):
+    folders: tuple[tuple[Literal["fn", "lib"], dict[str, str]], ...] = (("lib", MODULES), ("fn", FUNCTIONS))
+    for folder, sources in folders:
         for name, source in sources.items():
             found += [_of_lua(PLACES[folder, name], match[0]) for match in _CHAIN.finditer(code_of(source))]
     return [each for each in found if "<" not in each.fixed and "{tag}" not in each.fixed]

@@ -16,11 +16,12 @@ def _claims() -> dict[str, list[str]]:
     found: dict[str, list[str]] = {name: [] for name in DECISIONS}
     for path in sorted(WIRE.glob("test_*_wire.py")):
         for node in ast.walk(ast.parse(path.read_text())):
-            doc = ast.get_docstring(node) if isinstance(node, ast.FunctionDef) else None
-            if doc and node.name.startswith("test_"):  # type: ignore[union-attr]
-                for name in DECISIONS:
-                    if name in doc.split(":")[0].split(", "):
-                        found[name].append(doc)
+            if not isinstance(node, ast.FunctionDef) or not node.name.startswith("test_"):
+                continue
+            doc = ast.get_docstring(node) or ""
+            for name in DECISIONS:
+                if name in doc.split(":")[0].split(", "):
+                    found[name].append(doc)
     return found
 
 

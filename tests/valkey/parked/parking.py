@@ -17,7 +17,8 @@ from flowfabric.core.ids import ExecutionId, LaneId, Namespace, WorkerInstanceId
 from flowfabric.core.partition import Partition
 from flowfabric.core.policy import ExecutionPolicy, RoutingRequirements
 from flowfabric.core.states import PublicState
-from tests.conformance.driver import INSTANCE, LANE, TTL, WORKER, Driver, Subject, home
+from tests.conformance.driver import INSTANCE, LANE, TTL, WORKER, Subject, home
+from tests.valkey.driver import Driver
 
 MARKER = LaneId("marker")
 OTHER_INSTANCE = WorkerInstanceId("worker-2")
@@ -71,8 +72,8 @@ async def ask(driver: Driver, count: int = 4, park: int | None = 4, **changes: A
         "lane_id": LANE, "worker_id": WORKER, "worker_instance_id": INSTANCE, "lease_ttl_ms": TTL, "count": count,
         "park": park, **changes,
     }  # fmt: skip
-    partition = home(driver, claim["lane_id"])  # type: ignore[arg-type]
-    args = b.FinishExecutionsArgs(partition=partition, claim=b.ClaimExecutionsArgs(**claim))  # type: ignore[arg-type]
+    partition = home(driver, claim["lane_id"])
+    args = b.FinishExecutionsArgs(partition=partition, claim=b.ClaimExecutionsArgs(**claim))
     return await driver.backend.finish_executions(args)
 
 
@@ -94,7 +95,7 @@ async def submit(driver: Driver, count: int = 1, **fields: Any) -> list[Executio
                 "execution_kind": "kind",
                 "input_payload": b"%d" % number,
                 **fields,
-            }  # type: ignore[arg-type]
+            }
         )
         for number in range(count)
     ]

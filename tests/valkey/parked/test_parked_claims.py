@@ -11,14 +11,14 @@ from flowfabric.core.contracts import batch as b
 from flowfabric.core.ids import LaneId, Namespace, WorkerInstanceId
 from flowfabric.core.states import PublicState
 from flowfabric.errors import BadReply
-from tests.conformance.driver import BACKOFF, INSTANCE, LANE, TTL, Driver
+from tests.conformance.driver import BACKOFF, INSTANCE, LANE, TTL, home
+from tests.valkey.driver import Driver
 from tests.valkey.parked.parking import (
     BINARY,
     GPU,
     MARKER,
     OTHER_INSTANCE,
     ask,
-    home,
     listening,
     park,
     state,

@@ -6,10 +6,11 @@ import pytest
 
 from flowfabric.core import contracts as c
 from flowfabric.core.contracts import batch as b
-from tests.conformance.driver import INSTANCE, LANE, TTL, WORKER, Driver
+from tests.conformance.driver import INSTANCE, LANE, TTL, WORKER, home
 from tests.conformance.flowing import Graph
 from tests.conformance.flows.test_flow_inputs import flow_in
-from tests.valkey.parked.parking import OTHER_INSTANCE, home, listening, park, waiting
+from tests.valkey.driver import Driver
+from tests.valkey.parked.parking import OTHER_INSTANCE, listening, park, waiting
 
 
 async def drawn(driver: Driver, drawing: str, **more: object) -> Graph:

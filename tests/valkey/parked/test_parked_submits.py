@@ -10,7 +10,8 @@ from flowfabric.core import contracts as c
 from flowfabric.core.ids import Namespace
 from flowfabric.core.policy import ExecutionPolicy, RoutingRequirements, TimeoutPolicy
 from flowfabric.core.states import LaneState, PublicState
-from tests.conformance.driver import LANE, Driver
+from tests.conformance.driver import LANE
+from tests.valkey.driver import Driver
 from tests.valkey.parked.parking import (
     ask,
     events,
@@ -42,7 +43,7 @@ KINDS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_its_record_row_and_events_are_those_of_one_that_was_claimed(near: Driver, kind: str) -> None:
-    capabilities = {"worker_capabilities": ("gpu",)} if kind == "capabilities" else {}
+    capabilities: dict[str, Any] = {"worker_capabilities": ("gpu",)} if kind == "capabilities" else {}
     async with listening(near) as worker:
         parked = await park(near, **capabilities)
         (handed_id,) = await submit(near, **KINDS[kind])

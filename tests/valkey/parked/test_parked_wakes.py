@@ -10,12 +10,12 @@ from flowfabric.core import contracts as c
 from flowfabric.core.contracts import batch as b
 from flowfabric.core.policy import TimeoutBehavior
 from flowfabric.core.states import PublicState
-from tests.conformance.driver import BACKOFF, Driver, Subject
+from tests.conformance.driver import BACKOFF, Subject, home
 from tests.conformance.flows.test_flow_inputs import check_given, claim, joined
 from tests.conformance.suspending import Suspender
+from tests.valkey.driver import Driver
 from tests.valkey.parked.parking import (
     events,
-    home,
     listening,
     nothing_but_the_marker_is_heard,
     park,

@@ -71,7 +71,7 @@ def apply_edge(x: Any) -> Any:
     return scene(x).flow.apply(scene(x).up, scene(x).down, EDGE)
 
 
-def join_as(*policy: object) -> Step:
+def join_as(*policy: Any) -> Step:
     return lambda x: scene(x).flow.policy(scene(x).down, *policy)
 
 

@@ -17,8 +17,9 @@ from flowfabric.core.partition import Partition, lane_partitions
 from flowfabric.core.policy import ExecutionPolicy, RoutingRequirements, StreamPolicy
 from flowfabric.core.rules.transitions import SITUATIONS, Situation
 from flowfabric.core.states import PublicState
-from tests.conformance.driver import ATTEMPT_TIMEOUT, LANE, TTL, Driver, Subject
+from tests.conformance.driver import ATTEMPT_TIMEOUT, LANE, TTL, Subject
 from tests.soaking import examples
+from tests.valkey.driver import Driver
 from tests.valkey.invariants import dump
 
 OTHER = LaneId("other")

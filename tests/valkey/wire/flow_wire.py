@@ -15,7 +15,7 @@ class Flow:
     """One flow's documented keys and calls. Members are executions of its partition."""
 
     def __init__(self, client: valkey.Valkey) -> None:
-        self.client = client
+        self.client: Any = client  # its types say that every reply may be awaitable
         self.tag = "{fp:7}"
         self.id = str(uuid.uuid4())
         self.base = f"ff:flow:{self.tag}:{self.id}"

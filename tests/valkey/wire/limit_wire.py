@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from typing import Any
 
 import valkey
 
@@ -15,7 +16,7 @@ class Limit:
     family = ""
 
     def __init__(self, client: valkey.Valkey) -> None:
-        self.client = client
+        self.client: Any = client  # its types say that every reply may be awaitable
         self.tag = f"{{{self.family[0]}:7}}"
         self.id = str(uuid.uuid4())
         self.key = f"ff:{self.family}:{self.tag}:{self.id}"

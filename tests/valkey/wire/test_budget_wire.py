@@ -162,7 +162,7 @@ def test_a_scheduler_of_its_own_grants_what_it_admitted_and_the_end_owes_the_slo
     assert x.grant()[:3] == [1, "OK", x.id]
     x.claim()
     x.complete()
-    entries = wire.zrange(f"ff:part:{x.tag}:handovers", 0, -1)
+    entries = x.client.zrange(f"ff:part:{x.tag}:handovers", 0, -1)
     ticket = str(x.field("admission_seq"))
     assert [entry.decode().split(" ")[:5] for entry in entries] == [[x.id, x.id, ticket, "1", "1"]]
     assert entries[0].decode().split(" ")[7:] == [quota.id, "-", "-"]

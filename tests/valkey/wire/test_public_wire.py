@@ -562,5 +562,5 @@ def _wait_for_expiry(x: Execution, index: str = "lease_expiry") -> None:
 def test_a_category_of_several_lines_stays_one_line_of_the_event_log(x: Execution) -> None:
     x.run()
     x.fail(policy=RETRY, category="first\nsecond third")
-    (_, fields), *_ = x.client.xrevrange(f"ff:part:{x.tag}:events", count=1)  # type: ignore[misc]
+    (_, fields), *_ = x.client.xrevrange(f"ff:part:{x.tag}:events", count=1)
     assert fields[b"lines"].endswith(b" 0 1 first second third")

@@ -49,7 +49,7 @@ def test_rotation_keeps_the_old_kid_for_its_grace(x: Waiting) -> None:
 
 def in_grace(x: Waiting) -> list[tuple[str, str]]:
     """The waitpoints and tokens of secrets a, b and c: c signs, the others are in their grace."""
-    tokens = []
+    tokens: list[tuple[str, str]] = []
     for kid, secret in (("a", A), ("b", B), ("c", C)):
         x.rotate(kid, secret)
         if not tokens:
@@ -250,7 +250,7 @@ def test_a_rotation_voids_tokens_of_seeds(wire: valkey.Valkey) -> None:
 def test_what_is_known_of_secrets_tells_none_of_them(wire: valkey.Valkey) -> None:
     x = Waiting(wire).started()
     x.rotate("k2", "cd" * 32)
-    known = {name.decode(): value.decode() for name, value in wire.hgetall(x.known_of_secrets).items()}
+    known = {name.decode(): value.decode() for name, value in x.client.hgetall(x.known_of_secrets).items()}
     assert known["current_kid"] == "k2"
     assert {"mark:k1", "mark:k2", "expires_at:k1"} <= known.keys()
     assert not any(name.startswith("secret:") or len(value) > 20 for name, value in known.items())

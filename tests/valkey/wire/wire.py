@@ -17,7 +17,7 @@ class Execution:
     """One execution's documented keys and the calls a direct caller makes."""
 
     def __init__(self, client: valkey.Valkey, *, lane: str = "default", worker: str = "w-1") -> None:
-        self.client = client
+        self.client: Any = client  # its types say that every reply may be awaitable
         self.tag = "{fp:7}"
         self.id = f"{self.tag}:{uuid.uuid4()}"
         self.lane = lane

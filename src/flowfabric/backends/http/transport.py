@@ -10,6 +10,7 @@ from urllib.parse import quote, urlsplit
 import httpx
 import msgspec
 
+from flowfabric.backends.http.lifetime import Lifetime
 from flowfabric.backends.http.problems import Problem
 from flowfabric.backends.http.shapes import reader
 from flowfabric.config import Settings
@@ -55,8 +56,10 @@ class Transport:
             for _ in range(2)
         )
         self._turns = asyncio.Semaphore(_AT_ONCE)
+        self._lifetime = Lifetime()
 
     async def close(self) -> None:
+        self._lifetime.end()
         await self._calls.aclose()
         await self._waits.aclose()
 
@@ -70,7 +73,8 @@ class Transport:
     ) -> bytes:
         """The body of the reply. An unreachable server is retried within the retry budget."""
         if waits:
-            return await self._request(self._waits, method, path, query, body)
+            async with self._lifetime.wait():
+                return await self._request(self._waits, method, path, query, body)
         async with self._turns:
             return await self._request(self._calls, method, path, query, body)
 
@@ -81,6 +85,7 @@ class Transport:
         pause = _FIRST_PAUSE_S
         headers = {"Content-Type": "application/json"} if body is not None else None
         while True:
+            self._lifetime.check()
             try:
                 answer = await client.request(method, path, params=query, content=body, headers=headers)
                 return self._checked(answer)
@@ -100,6 +105,19 @@ class Transport:
     async def events(
         self, path: str, *, query: Query | None = None, after: str | None = None
     ) -> AsyncGenerator[Event, None]:
+        """The events of a stream, until it ends or the backend is closed."""
+        stream = self._events(path, query, after)
+        try:
+            while True:
+                async with self._lifetime.wait():
+                    event = await anext(stream, None)
+                if event is None:
+                    return
+                yield event
+        finally:
+            await stream.aclose()
+
+    async def _events(self, path: str, query: Query | None, after: str | None) -> AsyncGenerator[Event, None]:
         """The events of a stream; after a lost connection it continues after the last event."""
         pause = _FIRST_PAUSE_S
         while True:
