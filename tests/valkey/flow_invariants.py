@@ -6,7 +6,9 @@ from collections import Counter
 
 from flowfabric.backends.valkey.library.calls import flat_to_dict
 from flowfabric.backends.valkey.wire.client import Client
-from flowfabric.core.rules.graph import EdgeGroupState, EdgeState, join_state
+from flowfabric.core import contracts as c
+from flowfabric.core.rules.graph import EdgeGroupState, EdgeState
+from flowfabric.core.rules.joins import Join, decide
 from flowfabric.core.states import StateVector
 from tests.valkey.invariants import dump
 
@@ -108,5 +110,10 @@ class _Flow:
         assert impossible == states.count(EdgeState.IMPOSSIBLE), (group, states)
         if states and group.get("group_state", "pending") == "pending":
             variant = group.get("policy_variant", "all_of")
-            needed = {"all_of": None, "any_of": 1}.get(variant, int(group.get("k", 0)))
-            assert join_state(needed, states) is EdgeGroupState.PENDING, (group, states, record)
+            satisfied = states.count(EdgeState.SATISFIED)
+            join = Join(_policy(variant, int(group.get("k", 0))), len(states), satisfied, failed=impossible)
+            assert decide(join) is EdgeGroupState.PENDING, (group, states, record)
+
+
+def _policy(variant: str, k: int) -> c.EdgeDependencyPolicy:
+    return {"all_of": c.AllOfEdges(), "any_of": c.AnyOfEdges()}.get(variant) or c.QuorumOfEdges(k=k)

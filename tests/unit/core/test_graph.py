@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 
+from flowfabric.core.contracts.flows.edges import AllOfEdges, AnyOfEdges, EdgeDependencyPolicy, QuorumOfEdges
 from flowfabric.core.rules.graph import (
     DependencyKind,
     EdgeGroupState,
@@ -14,9 +16,9 @@ from flowfabric.core.rules.graph import (
     critical_path,
     edge_state,
     find_cycle,
-    join_state,
     topological_order,
 )
+from flowfabric.core.rules.joins import Join, decide
 from flowfabric.core.states import TerminalOutcome
 from flowfabric.errors import InvalidInput
 
@@ -41,21 +43,23 @@ def test_which_ends_satisfy_an_edge(kind: DependencyKind, satisfying: set[str]) 
 
 
 @pytest.mark.parametrize(
-    ("needed", "edges", "state"),
+    ("policy", "edges", "state"),
     [
-        (None, [SAT, OPEN], EdgeGroupState.PENDING),
-        (None, [SAT, SAT], EdgeGroupState.SATISFIED),
-        (None, [IMP, OPEN], EdgeGroupState.IMPOSSIBLE),
-        (1, [IMP, OPEN], EdgeGroupState.PENDING),
-        (1, [IMP, SAT], EdgeGroupState.SATISFIED),
-        (1, [IMP, IMP], EdgeGroupState.IMPOSSIBLE),
-        (2, [SAT, IMP, OPEN], EdgeGroupState.PENDING),
-        (2, [SAT, IMP, IMP], EdgeGroupState.IMPOSSIBLE),
-        (2, [IMP], EdgeGroupState.PENDING),
+        (AllOfEdges(), [SAT, OPEN], EdgeGroupState.PENDING),
+        (AllOfEdges(), [SAT, SAT], EdgeGroupState.SATISFIED),
+        (AllOfEdges(), [IMP, OPEN], EdgeGroupState.IMPOSSIBLE),
+        (AnyOfEdges(), [IMP, OPEN], EdgeGroupState.PENDING),
+        (AnyOfEdges(), [IMP, SAT], EdgeGroupState.SATISFIED),
+        (AnyOfEdges(), [IMP, IMP], EdgeGroupState.IMPOSSIBLE),
+        (QuorumOfEdges(k=2), [SAT, IMP, OPEN], EdgeGroupState.PENDING),
+        (QuorumOfEdges(k=2), [SAT, IMP, IMP], EdgeGroupState.IMPOSSIBLE),
+        (QuorumOfEdges(k=2), [IMP], EdgeGroupState.PENDING),
     ],
 )
-def test_when_a_join_is_decided(needed: int | None, edges: list[EdgeState], state: EdgeGroupState) -> None:
-    assert join_state(needed, edges) is state
+def test_when_a_join_is_decided(policy: EdgeDependencyPolicy, edges: list[EdgeState], state: EdgeGroupState) -> None:
+    join = Join(policy, len(edges), succeeded=edges.count(SAT), failed=edges.count(IMP))
+    assert decide(join) is state
+    assert decide(replace(join, failed=0, skipped=edges.count(IMP))) is state
 
 
 def test_every_node_comes_after_what_it_waits_for() -> None:

@@ -28,6 +28,12 @@ function glue.limits_of(x, attached)
   local found = lib.limit_scopes.of(x)
   return found and table.concat(found.budgets, ',') .. '|' .. table.concat(found.quotas, ',') or false
 end
+function glue.closed(x, limits, waiting)
+  x.tag = '{fp:1}'
+  redis.call('DEL', lib.limit_queue.looks_key(x.tag))
+  if waiting then lib.limit_queue.look_at(x.tag, waiting, 5) end
+  return lib.limit_queue.closed(x, limits) or false
+end
 function glue.changed(...) return {lib.limit_scopes.changed(...)} end
 """
 
@@ -173,3 +179,23 @@ def test_a_limit_is_attached_once_and_taken_off(vm: RuleVm, ids: list[str], limi
     expected = admission.attach(ids, limit_id) if is_added else admission.detach(ids, limit_id)
     found = vm.call("glue.changed", before, "budget", limit_id, is_added)
     assert found == ([f"{','.join(expected)}|", len(expected)] if expected else {})
+
+
+_PLACES = st.fixed_dictionaries({
+    c.QuotaKey.NAMESPACE: st.sampled_from(["default", "n"]), c.QuotaKey.LANE: st.sampled_from(["l", "m"]),
+    c.QuotaKey.EXECUTION_KIND: st.sampled_from(["k", ""]), c.QuotaKey.CONCURRENCY_KEY: st.sampled_from(["", "c"]),
+})  # fmt: skip
+
+
+@MANY
+@given(limits=_LIMITS, others=_LIMITS, places=_PLACES, elsewhere=_PLACES, asks=st.booleans(), data=st.data())
+def test_an_execution_waits_behind_others_under_the_same_names(
+    vm: RuleVm, limits: Limits, others: Limits, places: dict[str, str], elsewhere: dict[str, str], asks: bool,
+    data: st.DataObject,
+) -> None:  # fmt: skip
+    names = admission.waiting_names(limits, places, asks_budgets=asks)
+    taken = data.draw(st.sampled_from([None, *names, *admission.waiting_names(others, elsewhere)]))
+    fields = {"namespace": "namespace", "lane": "lane_id"}
+    record = {fields.get(kind, kind): value for kind, value in places.items() if value not in ("", "default")}
+    asked = {"budgets": limits.budgets, "quotas": limits.quotas, "is_answered": not asks}
+    assert vm.call("glue.closed", record, asked, taken or False) == (taken if taken in names else False)

@@ -1,21 +1,20 @@
-"""Streams in Lua and in `core/rules`: sizes, repeated frames, how many stay, and merge patches."""
+"""Streams in Lua and in `core/rules`: sizes, repeated frames, how many stay, and why a stream is closed."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from flowfabric.core import limits
-from flowfabric.core.rules import merge_patch, streams
+from flowfabric.core.rules import streams
 from flowfabric.core.rules.outcome import Refusal
-from flowfabric.core.rules.streams import BestEffort, Numbered, Rate
+from flowfabric.core.rules.streams import BestEffort, Ended, Numbered, Rate
+from flowfabric.core.rules.transitions import SITUATIONS, TERMINAL, Situation
 from tests.servers import TestServer
-from tests.valkey.equality.vm import MANY, NOW, RuleVm, rule_vm
+from tests.valkey.equality.vm import MANY, NOW, SOME, RuleVm, rule_vm
 
 _GLUE = """
 function glue.known(s, first, count)
@@ -32,10 +31,30 @@ function glue.most(s, live, count, now)
   local most = lib.ephemeral_frames.most(s, live, count, now)
   return {most, ('%.17g'):format(s.rate), s.rate_at}
 end
-function glue.merge(document, patch)
-  local object = lib.merge_patch.read(document)
-  local wrong = lib.merge_patch.apply(object, patch)
-  return {wrong or '', wrong and '' or lib.merge_patch.text(object)}
+function glue.ended(fields, index, archived)
+  local x = lib.record.at('ff:exec:{fp:1}:{fp:1}:e:core')
+  for name, value in pairs(fields) do x[name] = value end
+  local key = lib.record.attempt_key(x, index)
+  redis.call('DEL', key)
+  if archived then redis.call('HSET', key, 'ended_at', 7, 'attempt_state', archived) end
+  local at, reason = lib.stream.ended(x, index)
+  return {at or false, reason or false}
+end
+function glue.kept(before, asked, of_policy, age_ms, now)
+  local x = lib.record.at('ff:exec:{fp:1}:{fp:1}:e:core')
+  local s = {key = lib.stream.key(x, '0'), index = '0', count = before, bytes = 0, maxlen = of_policy, is_noted = true}
+  redis.call('DEL', s.key)
+  for i = 1, before do redis.call('XADD', s.key, lib.digits.of(now - before + i - 1) .. '-0', 'f', i) end
+  local h = {frame_type = 'token'}
+  lib.frame_header.check(h)
+  lib.frames.append(x, s, {h}, {1}, {'payload'}, {maxlen = asked, age_ms = age_ms}, now)
+  return redis.call('XLEN', s.key)
+end
+function glue.deltas() return lib.ephemeral_frames.DELTAS end
+function glue.live_defaults()
+  local h = {frame_type = 'token', stream_mode = 'best_effort'}
+  lib.frame_header.check(h)
+  return h.live
 end
 """
 
@@ -96,34 +115,61 @@ def test_as_many_best_effort_frames_stay(vm: RuleVm, rate: Rate | None, bounds: 
     assert abs(most - cap) <= (0 if float(hz) == after.hz else 1)  # a last bit may lie on the other side of a ceiling
 
 
-_KEYS = st.sampled_from(["a", "b", "", "ä", 'q"uote'])
-_LEAVES = st.one_of(
-    st.none(), st.booleans(), st.integers(), st.text(max_size=6), st.just(merge_patch.NULL), st.just([]), st.just({}),
-    st.lists(st.one_of(st.none(), st.just(merge_patch.NULL), st.integers(0, 9)), max_size=3),
+def test_best_effort_frames_have_the_same_bounds_unless_the_caller_says_otherwise(vm: RuleVm) -> None:
+    assert vm.call("glue.live_defaults") == BestEffort()._asdict()
+    assert vm.call("glue.deltas") == streams.MAX_DELTAS
+
+
+@SOME
+@given(
+    before=st.integers(0, 500), asked=st.sampled_from([0, 0, 1, 7, 50]), of_policy=st.sampled_from([0, 1, 7, 50]),
+    age_ms=st.sampled_from([0, 0, 1, 20, 400]),
 )  # fmt: skip
-_OBJECTS = st.recursive(
-    st.dictionaries(_KEYS, _LEAVES, max_size=4), lambda inner: st.dictionaries(_KEYS, inner | _LEAVES, max_size=4)
-)
+def test_the_same_durable_frames_stay(vm: RuleVm, before: int, asked: int, of_policy: int, age_ms: int) -> None:
+    """One frame a millisecond. A cap of the policy is kept about: the store trims whole nodes of at most 100 frames."""
+    kept = streams.kept_frames(asked, of_policy, age_ms)
+    found, count = vm.call("glue.kept", before, asked, of_policy, age_ms, NOW), before + 1
+    young = min(count, age_ms + 1) if age_ms else count
+    if kept.is_exact or count <= kept.most:
+        assert found == min(young, kept.most)
+    else:
+        assert min(young, kept.most) <= found <= min(young, kept.most + 100)
+
+
+def test_the_same_number_of_frames_stays_where_nobody_says_how_many(vm: RuleVm) -> None:
+    most = streams.kept_frames(0, 0).most
+    assert vm.call("glue.kept", most - 1, 0, 0, 0, NOW) == most
+    assert most <= vm.call("glue.kept", most + 250, 0, 0, 0, NOW) <= most + 100
 
 
 @MANY
-@given(patches=st.lists(_OBJECTS, min_size=1, max_size=4))
-def test_patches_make_the_same_document(vm: RuleVm, patches: list[dict[str, Any]]) -> None:
-    text, document = "", dict[str, Any]()
-    for patch in patches:
-        wrong, text = vm.call("glue.merge", text, json.dumps(patch))
-        merged = merge_patch.apply(document, patch)
-        assert not wrong
-        assert not isinstance(merged, Refusal)
-        document = merged
-        assert json.loads(text) == document
+@given(last=st.integers(0, NOW + 10), now=st.integers(NOW - 10, NOW + 10))
+def test_the_time_of_an_entry_never_goes_back(vm: RuleVm, last: int, now: int) -> None:
+    assert vm.call("stream.next_id", now, f"{last}-3") == f"{streams.next_time(last, now)}-*"
 
 
-def _nested(levels: int) -> Any:
-    return {"a": _nested(levels - 1)} if levels else 1
+_ARCHIVED = ("ended_success", "ended_failure", "ended_cancelled", "interrupted_reclaimed", "other")
 
 
-@pytest.mark.parametrize("patch", [[], 7, "text", None, _nested(16), _nested(17)])
-def test_the_same_patches_are_refused(vm: RuleVm, patch: object) -> None:
-    wrong, _ = vm.call("glue.merge", "", json.dumps(patch))
-    assert bool(wrong) == isinstance(merge_patch.apply({}, patch), Refusal)
+@MANY
+@given(
+    attempts=st.integers(0, 2), archived=st.none() | st.sampled_from(_ARCHIVED), state=st.sampled_from(Situation),
+    is_expired=st.booleans(), is_revoked=st.booleans(),
+)  # fmt: skip
+def test_an_attempt_without_frames_is_closed_for_the_same_reason(
+    vm: RuleVm, attempts: int, archived: str | None, state: Situation, is_expired: bool, is_revoked: bool
+) -> None:
+    vector = SITUATIONS[state]
+    fields: dict[str, object] = {name: getattr(vector, name) for name in vector.__struct_fields__}
+    fields |= {"completed_at": "3"} if state in TERMINAL else {}
+    fields |= {"current_attempt_index": str(attempts - 1)} if attempts else {}
+    fields |= {"lease_expired_at": "4"} if is_expired else {}
+    fields |= {"lease_revoked_at": "5"} if is_revoked else {}
+    facts = Ended(
+        exists=attempts > 1, archived_state=archived, attempt_state=vector.attempt_state,
+        outcome=vector.terminal_outcome, is_terminal=state in TERMINAL, lease_expired=is_expired,
+        lease_revoked=is_revoked,
+    )  # fmt: skip
+    at, reason = vm.call("glue.ended", fields, 1, archived or False)
+    assert (reason or None) == streams.closed_reason(facts)
+    assert bool(at) == bool(reason)

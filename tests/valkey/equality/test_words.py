@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from flowfabric.backends.valkey.library.contract import parse_contract
+from flowfabric.core import limits
 from flowfabric.core.contracts.events import EventKind
 from flowfabric.errors import CODES
 from tests.valkey.lua.sources import FUNCTIONS, MODULES, code_of
@@ -34,3 +36,30 @@ def test_every_event_that_lua_writes_is_known() -> None:
 def test_state_vectors_are_taken_from_the_generated_module() -> None:
     literal = re.compile(r'lifecycle_phase = "')
     assert {name for name, text in CODE.items() if literal.search(text)} - {"vectors"} == _COMPOSED
+
+
+# Pages of another length than a caller may ask for. Lists over several partitions ask each for one entry more, to see
+# whether there is a next page; lists of holders are read by upkeep alone.
+_OTHER_PAGES = {
+    "list_lanes": limits.SCAN_LIMIT_MAX + 1, "list_limits": limits.SCAN_LIMIT_MAX + 1, "list_holders": 100,
+    "list_admitted": 100,
+}  # fmt: skip
+# Defaults of the wire that are bounds of `core/limits.py`.
+_DEFAULTS = {
+    ("reclaim_execution", "default_max_reclaim_count"): limits.DEFAULT_MAX_RECLAIM_COUNT,
+    ("append_frame", "max_payload_bytes"): limits.FRAME_PAYLOAD_MAX_BYTES,
+    ("append_frame", "maxlen_ceiling"): limits.DEFAULT_MAX_LIVE_FRAMES,
+}
+
+
+def test_a_page_of_every_list_is_as_long_as_callers_may_ask_for() -> None:
+    literal = re.compile(r"\bMAX_(?:LIMIT|PAGE)\b[\w, ]* = (\d+)")
+    found = {name: int(match[1]) for name, text in CODE.items() if (match := literal.search(text))}
+    assert {name: most for name, most in found.items() if most != limits.SCAN_LIMIT_MAX} == _OTHER_PAGES
+    assert len(found) > 15
+
+
+def test_defaults_of_the_wire_are_those_of_core() -> None:
+    for (function, name), expected in _DEFAULTS.items():
+        args = {arg.name: arg.default for arg in parse_contract(function, FUNCTIONS[function]).args}
+        assert int(args[name] or 0) == expected, (function, name)

@@ -1,4 +1,4 @@
-"""lib/base/merge_patch.lua does what RFC 7396 says, and keeps every value as it was written."""
+"""lib/base/merge_patch.lua patches as `core/rules/merge_patch.py` does, and keeps every value as it was written."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from flowfabric.backends.valkey.library.bundle import build
+from flowfabric.core.rules import merge_patch
+from flowfabric.core.rules.outcome import Refusal
 from tests.servers import TestServer
 from tests.valkey.lua.sources import MODULES
 
@@ -25,7 +27,6 @@ redis.register_function('ffmerge', function(_, argv)
   return {1, lib.merge_patch.text(object)}
 end)
 """
-_NULL = "__ff_null__"
 
 
 @pytest.fixture(scope="module")
@@ -44,23 +45,11 @@ def merge(client: valkey.Valkey, document: str, *patches: str) -> str:
     return bytes(text).decode()
 
 
-def expected(target: Any, patch: Any) -> Any:
-    """The algorithm of RFC 7396, with the text that stands for null."""
-    if not isinstance(patch, dict):
-        return None if patch == _NULL else patch
-    merged = dict(target) if isinstance(target, dict) else {}
-    for key, value in patch.items():
-        if value is None:
-            merged.pop(key, None)
-        else:
-            merged[key] = expected(merged.get(key), value)
-    return merged
-
-
 _KEYS = st.sampled_from(["a", "b", "", "ä", 'q"uote', "back\\slash", "sl/ash", "{}", "\n"])
 _LEAVES = st.one_of(
     st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False, allow_infinity=False), st.text(max_size=8),
-    st.just(_NULL), st.just([]), st.just({}), st.lists(st.one_of(st.none(), st.text(max_size=3)), max_size=3),
+    st.just(merge_patch.NULL), st.just([]), st.just({}),
+    st.lists(st.one_of(st.none(), st.just(merge_patch.NULL), st.text(max_size=3)), max_size=3),
 )  # fmt: skip
 _OBJECTS = st.recursive(
     st.dictionaries(_KEYS, _LEAVES, max_size=4), lambda inner: st.dictionaries(_KEYS, inner | _LEAVES, max_size=4)
@@ -70,14 +59,16 @@ _SPACING = st.sampled_from([None, 1])
 
 @settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(patches=st.lists(_OBJECTS, min_size=1, max_size=4), indent=_SPACING, ascii_only=st.booleans())
-def test_patches_do_what_the_rfc_says(
+def test_patches_make_the_same_document(
     client: valkey.Valkey, patches: list[dict[str, Any]], indent: int | None, ascii_only: bool
 ) -> None:
     texts = [json.dumps(patch, indent=indent, ensure_ascii=ascii_only) for patch in patches]
-    together: Any = {}
+    together: dict[str, Any] = {}
     document = ""
     for patch, text in zip(patches, texts, strict=True):
-        together = expected(together, patch)
+        patched = merge_patch.apply(together, patch)
+        assert not isinstance(patched, Refusal)
+        together = patched
         document = merge(client, document, text)
         assert json.loads(document) == together
     assert json.loads(merge(client, "", *texts)) == together
@@ -97,7 +88,13 @@ def test_what_is_no_json_object_is_refused(client: valkey.Valkey, text: str) -> 
     assert client.execute_command("FCALL", "ffmerge", 0, "", text) == [0, b"a JSON object"]
 
 
-@pytest.mark.parametrize(("levels", "applied"), [(16, 1), (17, 0)])
-def test_objects_are_so_deep_at_most(client: valkey.Valkey, levels: int, applied: int) -> None:
-    text = '{"a":' * levels + "1" + "}" * levels
-    assert client.execute_command("FCALL", "ffmerge", 0, "", text)[0] == applied
+def _nested(levels: int) -> Any:
+    return {"a": _nested(levels - 1)} if levels else 1
+
+
+@pytest.mark.parametrize(
+    "patch", [[], 7, "text", None, _nested(merge_patch.MAX_DEPTH), _nested(merge_patch.MAX_DEPTH + 1)]
+)
+def test_the_same_patches_are_refused(client: valkey.Valkey, patch: object) -> None:
+    applied, _ = client.execute_command("FCALL", "ffmerge", 0, "", json.dumps(patch))
+    assert (applied == 0) == isinstance(merge_patch.apply({}, patch), Refusal)

@@ -1,7 +1,7 @@
-"""Admission: which limits an execution has, and which of them keeps it from starting.
+"""Admission: which limits an execution has, and the names under which it waits for them.
 
-All limits of an execution count, so the strictest decides. Budgets are asked first, because asking takes nothing; then
-the quotas, each of which gives a slot. `lib/limits/limit_scopes.lua` and `lib/limits/limit_queue.lua` state the same.
+All limits of an execution count, so the strictest decides. `lib/limits/limit_scopes.lua` and
+`lib/limits/limit_queue.lua` state the same rules.
 """
 
 from __future__ import annotations
@@ -10,14 +10,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from flowfabric.core.contracts.limits import quotas as c
-from flowfabric.core.rules import budgets, quotas
-from flowfabric.core.rules.budgets import Budget
-from flowfabric.core.rules.outcome import Refusal
-from flowfabric.core.rules.quotas import Counts, Quota
-from flowfabric.core.states import BlockingReason, EligibilityState
-
-BUDGET_CHECK_MS = 30_000  # look at a budget again after so long, whatever is heard of it
-QUOTA_CHECK_MS = 5_000
 
 
 class Limits(NamedTuple):
@@ -50,58 +42,3 @@ def waiting_names(limits: Limits, names: Mapping[str, str], *, asks_budgets: boo
     for each in limits.quotas:
         found += [f"q:{each}", *(f"q:{each}:{kind}:{names.get(kind, '')}" for kind in c.QuotaKey)]
     return found
-
-
-class Blocked(NamedTuple):
-    """The limit that an execution waits for, why, and when the limit is looked at again at the latest."""
-
-    limit: str
-    code: str
-    detail: str
-    look_in_ms: int
-
-    @property
-    def eligibility(self) -> EligibilityState:
-        is_budget = self.limit.startswith("b:")
-        return EligibilityState.BLOCKED_BY_BUDGET if is_budget else EligibilityState.BLOCKED_BY_QUOTA
-
-    @property
-    def reason(self) -> BlockingReason:
-        return BlockingReason.WAITING_FOR_BUDGET if self.limit.startswith("b:") else BlockingReason.WAITING_FOR_QUOTA
-
-
-def blocked_by_budget(budget_id: str, budget: Budget) -> Blocked | None:
-    found = budgets.obstacle(budget)
-    if found is None:
-        return None
-    detail = f"budget {budget_id}: {found.dimension} is at {found.taken} of {found.limit}"
-    return Blocked(f"b:{budget_id}", "budget_exceeded", detail, BUDGET_CHECK_MS)
-
-
-def blocked_by_quota(quota_id: str, key: str, result: c.CheckAdmissionResult) -> Blocked | None:
-    name = f"q:{quota_id}{key}"
-    if isinstance(result, c.RateExceeded):
-        detail = f"quota policy {quota_id}: the window is full"
-        return Blocked(name, "rate_limit_exceeded", detail, result.retry_after_ms)
-    if isinstance(result, c.ConcurrencyExceeded):
-        detail = f"quota policy {quota_id}: all slots are taken"
-        return Blocked(name, "concurrency_limit_exceeded", detail, QUOTA_CHECK_MS)
-    return None
-
-
-def first_obstacle(
-    asked_budgets: Mapping[str, Budget], asked_quotas: Mapping[str, tuple[Quota, Counts]], ticket: int, now: int, *,
-    is_resume: bool,
-) -> Refusal | Blocked | None:  # fmt: skip
-    """The first limit that does not admit a new ticket; None: all admit it, and each quota gives a slot."""
-    for budget_id in sorted(asked_budgets):
-        if blocked := blocked_by_budget(budget_id, asked_budgets[budget_id]):
-            return blocked
-    for quota_id in sorted(asked_quotas):
-        quota, counts = asked_quotas[quota_id]
-        answer = quotas.admit(quota, counts, None, ticket, now, is_resume=is_resume)
-        if isinstance(answer, Refusal):
-            return answer
-        if blocked := blocked_by_quota(quota_id, counts.key, answer.result):
-            return blocked
-    return None

@@ -1,6 +1,6 @@
-"""Graphs: how an outcome resolves an edge, when a join is decided, topological orders, cycles and paths.
+"""Graphs: how an outcome resolves an edge, topological orders, cycles and paths.
 
-`lib/flow/edge.lua`, `lib/flow/join_record.lua` and `lib/flow/cycle_check.lua` state the same rules.
+`lib/flow/edge.lua` and `lib/flow/cycle_check.lua` state the same rules.
 """
 
 from __future__ import annotations
@@ -49,22 +49,6 @@ def edge_state(kind: DependencyKind, outcome: TerminalOutcome) -> EdgeState:
         return EdgeState.SATISFIED
     wanted = outcome in _FAILURES if kind is DependencyKind.ON_FAILURE else outcome is TerminalOutcome.SUCCESS
     return EdgeState.SATISFIED if wanted else EdgeState.IMPOSSIBLE
-
-
-def join_state(needed: int | None, edges: Iterable[EdgeState]) -> EdgeGroupState:
-    """The state of a join of which `needed` edges must be satisfied; None: all of them.
-
-    A join with fewer edges than needed is incomplete and stays pending.
-    """
-    states = list(edges)
-    k = len(states) if needed is None else needed
-    if len(states) < k:
-        return EdgeGroupState.PENDING
-    if states.count(EdgeState.SATISFIED) >= k:
-        return EdgeGroupState.SATISFIED
-    if states.count(EdgeState.IMPOSSIBLE) > len(states) - k:
-        return EdgeGroupState.IMPOSSIBLE
-    return EdgeGroupState.PENDING
 
 
 def topological_order(nodes: Iterable[N], edges: Iterable[tuple[N, N]]) -> list[N]:

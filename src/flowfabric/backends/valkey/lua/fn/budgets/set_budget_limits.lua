@@ -5,8 +5,8 @@
 -- @errors  invalid_input budget_not_found corruption
 -- @events  budget_soft_breached budget_hard_breached
 -- @repeat  safe
--- @uses    amounts budget clock digits reply
-local MOST = 64
+-- @uses    amounts bounds budget clock digits reply
+local MOST = bounds.MAX_DIMENSIONS
 
 local function count_after(b, limits)
   local names, count = {}, 0

@@ -5,13 +5,13 @@
 -- @errors  invalid_input execution_not_found execution_not_active lease_revoked lease_expired stale_lease
 -- @events  progress
 -- @repeat  safe
--- @uses    clock event lease record reply update
+-- @uses    bounds clock event lease record reply update
 return function(K, A)
   local now = clock.now_ms()
   local x = record.load(K.core)
 
-  if A.progress_pct and A.progress_pct > 100 then
-    return reply.invalid("progress_pct", "0 to 100", A.progress_pct)
+  if A.progress_pct and A.progress_pct > bounds.PROGRESS_PCT_MAX then
+    return reply.invalid("progress_pct", "0 to " .. bounds.PROGRESS_PCT_MAX, A.progress_pct)
   end
   if not x then return reply.refuse("execution_not_found") end
   local refusal = lease.check_held(x, now)

@@ -6,13 +6,13 @@
 -- @events  cancelled blocked completed failed skipped unblocked claimed resumed flow_completed flow_failed
 --          flow_cancelled
 -- @repeat  safe
--- @uses    advance cascade clock flow flow_work index_key reply tasks
+-- @uses    advance bounds cascade clock flow flow_work index_key reply tasks
 local POLICIES = {cancel_all = true, cancel_pending = true, flow_only = true}
-local DAY_S = 86400
+local DAY_S, MAX_GRACE = 86400, bounds.MAX_SAFE_INTEGER
 
 local function check(A)
   local grace = A.grace_ms:match("^%d+$") and tonumber(A.grace_ms)
-  if not grace or grace > 9007199254740991 then return reply.refuse("invalid_grace_ms", A.grace_ms:sub(1, 80)) end
+  if not grace or grace > MAX_GRACE then return reply.refuse("invalid_grace_ms", A.grace_ms:sub(1, 80)) end
   if not POLICIES[A.cancellation_policy] then
     return reply.invalid("cancellation_policy", "cancel_all, cancel_pending or flow_only", A.cancellation_policy)
   end

@@ -4,8 +4,8 @@
 -- @reply   attached
 -- @errors  invalid_input
 -- @repeat  safe
--- @uses    limit_scopes reply
-local MOST = 64
+-- @uses    bounds limit_scopes reply
+local MOST = bounds.MAX_SCOPE_LIMITS
 local KINDS = {budget = true, quota = true}
 
 return function(K, A)

@@ -4,8 +4,8 @@
 -- @reply   outcome previous_kid new_kid gc_count
 -- @errors  invalid_input invalid_kid invalid_secret_hex invalid_grace_ms rotation_conflict
 -- @repeat  safe
--- @uses    clock digits reply secret
-local MAX_GRACE = 9007199254740991
+-- @uses    bounds clock digits reply secret
+local MAX_GRACE = bounds.MAX_SAFE_INTEGER
 
 local function read_grace(text)
   local number = text:match("^%d+$") and tonumber(text)

@@ -6,8 +6,11 @@
 -- @errors  invalid_input execution_not_found fence_required partial_fence_triple execution_not_active lease_revoked
 --          lease_expired stale_lease
 -- @repeat  safe
--- @uses    clock digits lease record reply steps
-local BYTES = {{"step_name", 256}, {"input_digest", 128}, {"result_encoding", 64}, {"result", 262144}}
+-- @uses    bounds clock digits lease record reply steps
+local BYTES = {
+  {"step_name", bounds.STEP_NAME_MAX_BYTES}, {"input_digest", bounds.STEP_INPUT_DIGEST_MAX_BYTES},
+  {"result_encoding", bounds.ENCODING_MAX_BYTES}, {"result", bounds.STEP_RESULT_MAX_BYTES},
+}
 
 local function check_input(A)
   for _, bound in ipairs(BYTES) do

@@ -5,8 +5,8 @@
 -- @errors  invalid_input
 -- @flags   no-writes
 -- @repeat  safe
--- @uses    record reply stream tenant
-local MAX_PAGE, CHUNK = 10000, 100
+-- @uses    bounds record reply stream tenant
+local MAX_PAGE, CHUNK = bounds.STREAM_READ_HARD_CAP, 100
 
 local function is_best_effort(entry)
   local fields = entry[2]

@@ -1,10 +1,10 @@
 -- Many items in one call: MessagePack in, one reply for each item out. Payloads are separate
 -- arguments, one for each item, because MessagePack in Lua knows no bytes.
--- @uses record reply writes
+-- @uses bounds record reply writes
 local M = {}
 
-M.MAX_ITEMS = 256
-local MAX_NUMBER = 9999999999999
+M.MAX_ITEMS = bounds.BATCH_MAX_ITEMS
+local MAX_NUMBER = bounds.TIMESTAMP_MAX_MS
 
 -- The decoded argument, or a refusal that names it. members: how many an item may have in the list itself.
 function M.decode(name, text, members)

@@ -1,8 +1,8 @@
 -- Create flows, and add executions and edges to them.
--- @uses digits edge flow flow_failure flow_state index_key join_record lease member record reply tasks update
+-- @uses bounds digits edge flow flow_failure flow_state index_key join_record lease member record reply tasks update
 local M = {}
 
-M.MAX_NODES, M.MAX_EDGES = 20000, 100000
+M.MAX_NODES, M.MAX_EDGES = bounds.MAX_FLOW_MEMBERS, bounds.MAX_FLOW_EDGES
 
 local POLICIES = {continue = true, fail_fast = true}
 

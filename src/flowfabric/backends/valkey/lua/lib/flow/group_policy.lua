@@ -1,8 +1,8 @@
 -- How the edges of a join are counted: the policy of an edge group, as callers state it.
--- @uses join_record reply
+-- @uses bounds join_record reply
 local M = {}
 
-local MAX_K = 2147483647
+local MAX_K = bounds.MAX_QUORUM
 
 -- {variant, on_satisfied, k}, or nil and a refusal. k: text or a number; "" where it means nothing.
 function M.read(variant, on_satisfied, k)

@@ -1,8 +1,8 @@
 -- A part of a graph in one call: members, edges and joins, all checked before the first write (G4).
--- @uses batch cycle_check edge flow flow_making graph_members group_policy join_record only_edge reply
+-- @uses batch bounds cycle_check edge flow flow_making graph_members group_policy join_record only_edge reply
 local M = {}
 
-local MAX_EDGES = 1024
+local MAX_EDGES = bounds.GRAPH_PART_MAX_EDGES
 local EDGE = batch.shape(1, {"edge_id", "upstream", "downstream", "dependency_kind", "data_passing_ref"})
 local GROUP = batch.shape(1, {"downstream", "policy_variant", "on_satisfied", "k"}, {k = true})
 local LISTS = {"members", "edges", "groups", "child_flows"}

@@ -1,8 +1,8 @@
 -- Amounts: dimensions, each with a whole amount. A dimension that is named twice gets the sum.
--- @uses args reply
+-- @uses args bounds reply
 local M = {}
 
-local MOST, NAME_BYTES = 64, 64
+local MOST, NAME_BYTES = bounds.MAX_DIMENSIONS, bounds.DIMENSION_MAX_BYTES
 
 -- A refusal, or nil for an allowed number of dimensions.
 function M.check_count(name, count)

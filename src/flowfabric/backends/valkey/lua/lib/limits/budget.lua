@@ -2,11 +2,11 @@
 --
 -- One rule for every limit: an amount fits when used + held + amount is not above the limit. A
 -- limit of 0 is no limit.
--- @uses digits event reply tenant
+-- @uses bounds digits event reply tenant
 local M = {}
 
 -- The largest count: above it, whole numbers are no longer exact.
-M.MAX_TOTAL = 9007199254740991
+M.MAX_TOTAL = bounds.MAX_SAFE_INTEGER
 
 -- Names of the budget and its keys, without reading it; nil and a refusal for another kind of key.
 function M.at(key)

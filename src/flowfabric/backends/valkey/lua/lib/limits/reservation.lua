@@ -1,9 +1,9 @@
 -- Reservations: amounts held on a budget before they are spent. They count against its limits until they are settled
 -- or returned. The holds of one execution are kept together, each with the lease epoch that made it.
--- @uses budget digits
+-- @uses bounds budget digits
 local M = {}
 
-M.MOST = 64  -- open at once, of one execution on one budget
+M.MOST = bounds.MAX_OPEN_RESERVATIONS  -- open at once, of one execution on one budget
 
 -- How long an ended lease is remembered: as long as its calls may still arrive.
 local LATE_MS = 900000

@@ -1,11 +1,11 @@
 -- Spend on a budget: the totals, the ledger of the execution, and each report once.
--- @uses budget digits reply
+-- @uses bounds budget digits reply
 local M = {}
 
 local DEDUP_MS = 86400000
 -- How long a ledger is kept after the last spend of its execution.
 local LEDGER_MS = 2592000000
-local MOST_DIMENSIONS = 64
+local MOST_DIMENSIONS = bounds.MAX_DIMENSIONS
 -- No dimension can have this name.
 local PERIOD = ":period"
 
@@ -28,7 +28,9 @@ function M.check_countable(b, list)
       return reply.invalid("amount." .. each.name, "a total of at most " .. digits.of(budget.MAX_TOTAL), each.amount)
     end
   end
-  if count > MOST_DIMENSIONS then return reply.invalid("dimensions", "at most 64 of one budget", count) end
+  if count > MOST_DIMENSIONS then
+    return reply.invalid("dimensions", "at most " .. MOST_DIMENSIONS .. " of one budget", count)
+  end
 end
 
 function M.ledger_key(b, execution_id) return b.key .. ":by_exec:" .. execution_id end

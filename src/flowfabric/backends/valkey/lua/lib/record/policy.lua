@@ -5,7 +5,7 @@ local M = {}
 -- Absent and null mean the same, except where the wire says otherwise.
 local function given(value) return value ~= nil and value ~= cjson.null end
 
-local MAX_COUNT = bounds.TIMESTAMP_MAX_MS
+local MAX_COUNT, MAX_MULTIPLIER = bounds.TIMESTAMP_MAX_MS, bounds.MAX_BACKOFF_MULTIPLIER
 
 local function is_count(value)
   return type(value) == "number" and value >= 0 and value <= MAX_COUNT and value == math.floor(value)
@@ -23,7 +23,7 @@ local function check_backoff(backoff)
   local wrong = check_counts(backoff, "retry_policy.backoff.", {"delay_ms", "initial_delay_ms", "max_delay_ms"})
   if wrong then return wrong end
   local multiplier = backoff.multiplier
-  if given(multiplier) and (type(multiplier) ~= "number" or multiplier < 1 or multiplier > 1000) then
+  if given(multiplier) and (type(multiplier) ~= "number" or multiplier < 1 or multiplier > MAX_MULTIPLIER) then
     return "retry_policy.backoff.multiplier:out_of_range"
   end
 end

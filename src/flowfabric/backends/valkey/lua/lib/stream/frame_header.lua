@@ -1,6 +1,6 @@
 -- The header of a frame: everything but its payload. Consecutive frames mostly share a header, so
 -- it is checked once and turned into a call with the payload left open.
--- @uses batch digits reply summary
+-- @uses batch bounds digits reply summary
 local M = {}
 
 -- The positions of the payload and of the summary version in the arguments of XADD.
@@ -8,10 +8,12 @@ M.PAYLOAD = 8
 
 local MODES = {[""] = "durable", durable = "durable", summary = "summary", best_effort = "best_effort"}
 local BYTES = {
-  {"frame_type", 128}, {"encoding", 64}, {"source", 256}, {"correlation_id", 256}, {"metadata_json", 16384},
+  {"frame_type", bounds.FRAME_TYPE_MAX_BYTES}, {"encoding", bounds.ENCODING_MAX_BYTES},
+  {"source", bounds.FRAME_LABEL_MAX_BYTES}, {"correlation_id", bounds.FRAME_LABEL_MAX_BYTES},
+  {"metadata_json", bounds.FRAME_METADATA_MAX_BYTES},
 }
 local NAMES = {"encoding", "source", "correlation_id", "metadata_json"}
-local DEFAULTS = {ttl_ms = 0, maxlen_floor = 64, maxlen_ceiling = 16384, ema_alpha = 0.2}
+local DEFAULTS = {ttl_ms = 0, maxlen_floor = 64, maxlen_ceiling = bounds.DEFAULT_MAX_LIVE_FRAMES, ema_alpha = 0.2}
 
 local function check_live(h)
   for name, default in pairs(DEFAULTS) do

@@ -1,9 +1,9 @@
 -- Append frames to the stream of a running attempt, for single calls and batches. The frames of one
 -- call are appended together or not at all.
--- @uses digits ephemeral_frames frame_header policy reply stream summary
+-- @uses bounds digits ephemeral_frames frame_header policy reply stream summary
 local M = {}
 
-local MAX_BYTES, DEFAULT_MAXLEN = 1048576, 10000
+local MAX_BYTES, DEFAULT_MAXLEN = bounds.MAX_FRAME_PAYLOAD_BYTES, bounds.DEFAULT_RETENTION_MAXLEN
 
 -- A refusal when one of the payloads is too large, or nil.
 function M.check_sizes(payloads, most)

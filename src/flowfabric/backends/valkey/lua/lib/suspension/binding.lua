@@ -1,9 +1,9 @@
 -- The waitpoints of a suspension: new ones, or pending ones that were created before the wait.
--- @uses args reply signal tenant token waitpoint
+-- @uses args bounds reply signal tenant token waitpoint
 local M = {}
 
 -- Each new one is signed, which takes the server a fifth of a millisecond.
-local MAX_WAITPOINTS = 32
+local MAX_WAITPOINTS = bounds.MAX_SUSPENSION_WAITPOINTS
 
 local function malformed(problem) return nil, reply.refuse("additional_waitpoint_binding_malformed", problem) end
 

@@ -1,7 +1,8 @@
 -- The policy of a resume. Its delay is applied; the rest is stored for readers of the suspension.
--- @uses reply
+-- @uses bounds reply
 local M = {}
 
+local MAX_DELAY_MS = bounds.MAX_DURATION_MS
 local USUAL = {
   resume_target = "runnable", consume_matched_signals = true, retain_signal_buffer_until_closed = false,
   close_waitpoint_on_resume = true,
@@ -9,7 +10,7 @@ local USUAL = {
 
 local function read_delay(value)
   if value == nil or value == cjson.null then return 0 end
-  if type(value) ~= "number" or value < 0 or value > 9999999999 or value % 1 ~= 0 then return nil end
+  if type(value) ~= "number" or value < 0 or value > MAX_DELAY_MS or value % 1 ~= 0 then return nil end
   return value
 end
 

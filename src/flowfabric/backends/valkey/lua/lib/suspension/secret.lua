@@ -2,10 +2,10 @@
 -- are known by their kid and verify until their grace is over. Fields: current_kid, and of each kid secret:, algorithm:
 -- (absent: sha1) and expires_at: (absent: the current one). What may be known of them stands beside them, with a mark
 -- in place of each secret: the server checks a function's commands by the rights of its caller, and few need more.
--- @uses hmac reply
+-- @uses bounds hmac reply
 local M = {}
 
-local MAX_KID, MAX_SECRET_HEX = 64, 1024
+local MAX_KID, MAX_SECRET_HEX = bounds.KID_MAX_BYTES, 2 * bounds.SECRET_MAX_BYTES
 
 function M.key(tag) return "ff:sec:" .. tag .. ":waitpoint_hmac" end
 

@@ -1,10 +1,10 @@
 -- Durable steps: the recorded steps of an execution, by occurrence and name, in one hash. A field
 -- without a colon is the number of a step and holds its field, so that pages follow the order of
 -- recording without sorting.
--- @uses digits update
+-- @uses bounds digits update
 local M = {}
 
-M.MOST = 10000
+M.MOST = bounds.MAX_STEPS
 
 local function key(x) return x.base .. ":steps" end
 
