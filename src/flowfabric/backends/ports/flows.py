@@ -65,7 +65,7 @@ class EdgePort(Protocol):
         ...
 
     async def evaluate_flow_eligibility(self, args: c.EvaluateFlowEligibilityArgs) -> c.EvaluateFlowEligibilityResult:
-        """Count the open, satisfied and failed dependencies of an execution."""
+        """Report whether the dependencies of an execution let it run."""
         ...
 
     async def promote_blocked_to_eligible(

@@ -116,7 +116,7 @@ class AppendFrameArgs(Frame, frozen=True, kw_only=True):
     execution_id: ExecutionId
     attempt_index: AttemptIndex
     fence: LeaseFence
-    retention_maxlen: RetentionMaxlen | None = None  # exactly this many are kept; None and 0: about as many as the policy allows
+    retention_maxlen: RetentionMaxlen | None = None  # keep exactly this many; None and 0: about what the policy allows
     retention_ms: DurationMs | None = None  # older frames are deleted; None and 0: no age limit
     max_payload_bytes: PayloadLimit = limits.FRAME_PAYLOAD_MAX_BYTES
 
@@ -126,7 +126,7 @@ class AppendFrameArgs(Frame, frozen=True, kw_only=True):
 
 
 class FrameAppended(Outcome, frozen=True, kw_only=True, tag="appended"):
-    """The frame's id, which is a cursor, and the number of frames appended so far. Trimming does not change the count."""
+    """The frame's id, which is a cursor, and the number of frames appended so far, trimmed ones included."""
 
     entry_id: str
     frame_count: int

@@ -1,7 +1,8 @@
-"""Admission: which limits an execution has, and which of them keeps it from starting.
+"""Admission: the limits of an execution, and the limit that keeps it from starting.
 
-All limits of an execution count, so the strictest decides. Budgets are asked first, because asking takes nothing; then
-the quotas, each of which gives a slot. `lib/limits/limit_scopes.lua` and `lib/limits/limit_queue.lua` state the same.
+All limits of an execution apply, so the strictest decides. Budgets are checked first, because a check takes
+nothing; then the quotas, each of which gives a slot. `lib/limits/limit_scopes.lua` and
+`lib/limits/limit_queue.lua` state the same rules.
 """
 
 from __future__ import annotations
@@ -16,19 +17,19 @@ from flowfabric.core.rules.outcome import Refusal
 from flowfabric.core.rules.quotas import Counts, Quota
 from flowfabric.core.states import BlockingReason, EligibilityState
 
-BUDGET_CHECK_MS = 30_000  # look at a budget again after so long, whatever is heard of it
+BUDGET_CHECK_MS = 30_000  # check a budget again after this time, even without news of it
 QUOTA_CHECK_MS = 5_000
 
 
 class Limits(NamedTuple):
-    """The budgets and quota policies of one execution, in the order in which they were found."""
+    """The budgets and quota policies of one execution, in the order they were found."""
 
     budgets: tuple[str, ...] = ()
     quotas: tuple[str, ...] = ()
 
 
 def limits_of(own: Limits, attached: Iterable[Limits]) -> Limits | None:
-    """The execution's own limits, then those of its lane, namespace, itself and its flow; None when it has none."""
+    """The execution's own limits, then those of its lane, namespace, itself and its flow; None without any."""
     found = [own, *attached]
     all_budgets = dict.fromkeys(each for limits in found for each in limits.budgets)
     all_quotas = dict.fromkeys(each for limits in found for each in limits.quotas)
@@ -36,7 +37,7 @@ def limits_of(own: Limits, attached: Iterable[Limits]) -> Limits | None:
 
 
 def attach(ids: Sequence[str], limit_id: str) -> tuple[str, ...]:
-    """The limits of a scope with one more, once."""
+    """Add a limit to those of a scope, once."""
     return tuple(dict.fromkeys([*ids, limit_id]))
 
 
@@ -45,7 +46,7 @@ def detach(ids: Sequence[str], limit_id: str) -> tuple[str, ...]:
 
 
 def waiting_names(limits: Limits, names: Mapping[str, str], *, asks_budgets: bool = True) -> list[str]:
-    """The names under which executions may wait for these limits, whatever the quotas count by."""
+    """The names under which executions may wait for these limits, for every way a quota counts."""
     found = [f"b:{each}" for each in limits.budgets] if asks_budgets else []
     for each in limits.quotas:
         found += [f"q:{each}", *(f"q:{each}:{kind}:{names.get(kind, '')}" for kind in c.QuotaKey)]
@@ -53,7 +54,7 @@ def waiting_names(limits: Limits, names: Mapping[str, str], *, asks_budgets: boo
 
 
 class Blocked(NamedTuple):
-    """The limit that an execution waits for, why, and when the limit is looked at again at the latest."""
+    """The limit an execution waits for, the reason, and the latest time of the next check."""
 
     limit: str
     code: str

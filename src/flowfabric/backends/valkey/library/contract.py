@@ -121,7 +121,7 @@ class FunctionSpec:
 
     @cached_property
     def sent_keys(self) -> tuple[str, ...]:
-        """The names of the fields."""
+        """The names of the keys to send."""
         return tuple(key.name for key in self.keys[: self.required_keys])
 
     @cached_property

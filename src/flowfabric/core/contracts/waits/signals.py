@@ -85,7 +85,7 @@ class DeliverSignalArgs(BufferSignalArgs, frozen=True, kw_only=True):
     resume_delay_ms: DurationMs | None = None  # None: as the suspension's resume policy defines
     max_signals_per_execution: SignalCount | None = None  # None: as the policy defines; 0: no limit
     signal_maxlen: SignalStreamLength | None = None
-    declared_only: bool = False  # refuse a name that the wait does not declare, as links do; otherwise the signal is kept
+    declared_only: bool = False  # refuse a name that the wait does not declare, as links do; otherwise keep the signal
 
 
 class SignalExecutionArgs(SignalContent, frozen=True, kw_only=True):

@@ -28,7 +28,7 @@ end
 -- Is it hidden from the caller?
 function M.hides_limit(def) return M.scope ~= nil and not M.scope[M.owner(def) or ""] end
 
--- Is it none for an execution of this namespace? nil and "": nobody said whose execution it is.
+-- Does it belong to another namespace? nil and "": the namespace of the execution is unknown.
 function M.is_foreign(def, namespace)
   local owner = M.owner(def)
   return owner ~= nil and namespace ~= nil and namespace ~= "" and namespace ~= owner
