@@ -106,7 +106,7 @@ class FlowWork:
         self.reopened: set[str] = set()
         self.open_flows: set[str] = set()  # flows whose end is not reported yet
         self.lines: list[tuple[str, Line]] = []
-        self.put_off: dict[Task, int] = {}  # tasks for the work list, by due time
+        self.put_off: dict[Task, int] = {}  # tasks for the work list, with their due times
         self._todo, self._last = deque[Task](), deque[Task]()
 
     # Tasks.
