@@ -49,7 +49,7 @@ def test_without_a_token_or_with_an_unknown_one_it_is_said_where_one_goes(monkey
     assert "give a token" in refused("ls")
     monkeypatch.setenv("FLOWFABRIC_TOKEN", "fft_unknown")
     said = refused("ls")
-    assert "the token is not known here; set FLOWFABRIC_TOKEN" in said
+    assert "unknown token; set FLOWFABRIC_TOKEN" in said
     assert "fft_unknown" not in said
 
 
@@ -72,7 +72,7 @@ def test_a_port_that_somebody_has_is_told(command: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         said = refused(command, "--port", str(port), "--url", "embedded://", "--log-level", "error")
-    assert f"choose another one, or 0 for any that is free (got '127.0.0.1:{port}')" in said
+    assert f"choose another one, or 0 for a free one (got '127.0.0.1:{port}')" in said
 
 
 def test_an_address_without_a_scheme_is_told_those_of_servers_too() -> None:

@@ -43,13 +43,13 @@ async def told(served: Served, method: str, path: str, **request: Any) -> tuple[
 @pytest.mark.parametrize(
     ("method", "path", "status", "words"),
     [
-        ("GET", "/v1/nothing", 404, "there is nothing at /v1/nothing; /openapi.json has every address"),
+        ("GET", "/v1/nothing", 404, "no route for /v1/nothing; /openapi.json lists all paths"),
         ("DELETE", "/v1/executions", 405, "/v1/executions takes GET, HEAD, POST, PUT, and no DELETE"),
         ("GET", f"/v1/executions/{UNKNOWN}", 404, f"{UNKNOWN}: no such execution"),
         ("GET", f"/v1/flows/{FLOW}", 404, f"{FLOW}: no such flow"),
         ("GET", "/v1/executions?limit=1&limit=2", 422, "limit: must be given once (got '1, 2')"),
-        ("GET", "/v1/executions?colour=red", 422, "colour: is not a known field; those are namespace, lane_id, "),
-        ("GET", "/v1/executions?tags=x", 422, "tags: is no JSON: invalid character"),
+        ("GET", "/v1/executions?colour=red", 422, "colour: is not a known field; known fields: namespace, lane_id, "),
+        ("GET", "/v1/executions?tags=x", 422, "tags: is not JSON: invalid character"),
         ("GET", f"/v1/executions?cursor={'a' * 3_000}", 422, "cursor: must be a cursor that an earlier page of exec"),
     ],
 )
@@ -65,9 +65,9 @@ async def test_a_wrong_address_says_what_is_wrong(
     ("body", "headers", "words"),
     [
         (b'{"task":"greet"}', {"Content-Type": "text/plain"}, "task: must be in the address, like ?task=greet, as "),
-        (b"", JSON, "json: is no JSON: it is empty or truncated"),
-        (b"{no", JSON, "json: is no JSON: object keys must be strings"),
-        (b'{"task":"greet","dely":1}', JSON, "dely: is not a known field; those are task, args, kwargs, "),
+        (b"", JSON, "json: is not JSON: it is empty or truncated"),
+        (b"{no", JSON, "json: is not JSON: object keys must be strings"),
+        (b'{"task":"greet","dely":1}', JSON, "dely: is not a known field; known fields: task, args, kwargs, "),
         (b'{"task":"greet","idempotency_key":"b"}', JSON | {"Idempotency-Key": "a"}, "idempotency_key: must be left "),
     ],
 )
@@ -126,7 +126,7 @@ async def test_an_address_without_a_host_or_with_a_wrong_port_is_refused(url: st
 async def test_what_is_no_server_of_ours_is_told_from_one_that_is_down(served: Served) -> None:
     with pytest.raises(InvalidInput, match="url: must be a FlowFabric server") as refused:
         await HttpBackend.open(Settings(url=f"{served.url}/v1"))
-    assert "there is nothing at /v1/v1/store" in refused.value.message
+    assert "no route for /v1/v1/store" in refused.value.message
 
 
 @pytest.mark.parametrize(

@@ -88,7 +88,7 @@ def then_show(
     read: Callable[[Fabric], Awaitable[T]],
     show: Callable[[T, Output], None],
 ) -> None:
-    """Make a change, then print how things stand after it."""
+    """Make a change, then print the state after it."""
 
     async def body(fabric: Fabric, out: Output) -> None:
         await change(fabric)

@@ -147,12 +147,12 @@ class Budgets:
         )
 
     async def release(self, budget_id: str, execution_id: str) -> bool:
-        """Give back all that an execution has spent since the last reset; returns whether there was anything."""
+        """Refund everything that an execution has spent since the last reset; returns whether there was anything."""
         args = c.ReleaseBudgetArgs(budget_id=BudgetId(budget_id), execution_id=ExecutionId(execution_id))
         return isinstance(await self._backend.release_budget(args), c.BudgetReleased)
 
     async def attach(self, budget_id: str, **scope: Unpack[Scope]) -> None:
-        """Make it count for all executions of a scope, too."""
+        """Apply it to all executions of a scope, too."""
         await _attach(self._backend, c.LimitKind.BUDGET, budget_id, scope, is_attached=True)
 
     async def detach(self, budget_id: str, **scope: Unpack[Scope]) -> None:
@@ -229,7 +229,7 @@ class Quotas:
         return await self._backend.get_quota_status(QuotaPolicyId(quota_policy_id), key=key)
 
     async def attach(self, quota_policy_id: str, **scope: Unpack[Scope]) -> None:
-        """Make it count for all executions of a scope, too."""
+        """Apply it to all executions of a scope, too."""
         await _attach(self._backend, c.LimitKind.QUOTA, quota_policy_id, scope, is_attached=True)
 
     async def detach(self, quota_policy_id: str, **scope: Unpack[Scope]) -> None:

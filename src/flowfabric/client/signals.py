@@ -135,7 +135,7 @@ async def _taken(backend: EngineBackend, args: c.SignalExecutionArgs) -> c.Signa
 
 
 async def _last_try(backend: EngineBackend, args: c.SignalExecutionArgs, wait_ms: int) -> c.SignalOutcome:
-    """Try once more: a waitpoint created before its wait opens without an event."""
+    """Try again: a waitpoint created before its wait opens without an event."""
     try:
         return await backend.signal_execution(args)
     except Conflict as refusal:

@@ -1,6 +1,6 @@
 """Capabilities: tokens that a worker offers and an execution may require, always kept as a sorted set.
 
-Matching is exact and case-sensitive; an execution that requires nothing runs anywhere.
+Matching is exact and case-sensitive. An execution without required capabilities runs on any worker.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from flowfabric.errors import InvalidCapabilities
 
 def capability_set(tokens: Iterable[str], field: str = "required_capabilities") -> tuple[str, ...]:
     """The tokens without repeats, in byte order, or a refusal that names the bad one."""
-    # A lone string is iterable too, and would turn into a set of letters.
+    # A lone string is iterable too, and would become a set of letters.
     if isinstance(tokens, (str, bytes)) or not isinstance(tokens, Iterable):
         raise InvalidCapabilities(field, tokens, "must be a set of tokens")
     unique = {_token(field, token) for token in tokens}
@@ -41,7 +41,7 @@ def from_csv(csv: str, field: str = "required_capabilities") -> tuple[str, ...]:
 
 
 def missing(required: Iterable[str], offered: Iterable[str]) -> tuple[str, ...]:
-    """What a worker would have to offer in addition; empty if it may run the execution."""
+    """The tokens that a worker lacks to run the execution; empty if it has all of them."""
     return tuple(sorted(set(required) - set(offered), key=str.encode))
 
 

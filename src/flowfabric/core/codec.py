@@ -1,4 +1,4 @@
-"""Values to JSON and back: ids travel as plain strings, and a refusal names the path of the bad member."""
+"""Values to JSON and back: ids travel as plain strings, and errors name the path of the bad member."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class _Refused(ValueError):
 
 
 def encode_id(value: object) -> str:
-    """The plain text of an id; msgspec knows `str` itself only."""
+    """The plain text of an id; msgspec supports only `str` itself."""
     if isinstance(value, str):
         return str.__str__(value)
     raise NotImplementedError(f"{type(value).__name__} has no JSON form")
@@ -62,7 +62,7 @@ def to_msgpack(value: object) -> bytes:
 
 
 def from_msgpack(data: bytes) -> Any:
-    """Plain values from MessagePack. Raises ValueError when it is none."""
+    """Plain values from MessagePack. Raises ValueError for anything else."""
     return msgspec.msgpack.decode(data)
 
 
@@ -71,7 +71,7 @@ def from_json(kind: type[T], data: str | bytes, *, error: type[InvalidInput] = .
 @overload
 def from_json(kind: object, data: str | bytes, *, error: type[InvalidInput] = ..., root: str = ...) -> Any: ...
 def from_json(kind: object, data: str | bytes, *, error: type[InvalidInput] = InvalidInput, root: str = "") -> Any:
-    """Parse `data` as `kind`, which may be a union; what does not fit is an `error` that names its path."""
+    """Parse `data` as `kind`, which may be a union; a mismatch raises `error` with the path of the bad member."""
     if not isinstance(data, (str, bytes)):
         raise error(root or "json", data, "must be text or bytes")
     try:
@@ -85,7 +85,7 @@ def from_json(kind: object, data: str | bytes, *, error: type[InvalidInput] = In
 
 
 def from_plain(kind: Any, value: dict[str, Any], *, texts: bool = False) -> Any:
-    """Plain values as `kind`, refused like JSON. texts: numbers and the like may be text, as in a query."""
+    """Convert plain values to `kind`, with the checks of JSON. texts: numbers may be given as text, as in a query."""
     try:
         return msgspec.convert(value, kind, dec_hook=decode_id, strict=not texts)
     except msgspec.ValidationError as refusal:
@@ -118,13 +118,13 @@ def _explain(
     elif problem.startswith("invalid ") and (allowed := _allowed(kind, path)):
         problem = f"must be one of {', '.join(allowed)}"
     elif problem == _UNKNOWN and (names := _names(kind, path)):
-        problem = f"{_UNKNOWN}; those are {', '.join(names)}"
+        problem = f"{_UNKNOWN}; known fields: {', '.join(names)}"
     value = "<redacted>" if _SECRET.search(path) else _value_at(data, path)
     return error(field, value, problem)
 
 
 def _place(message: str) -> tuple[str, str]:
-    """The path that msgspec puts at the end of its message, and what is wrong there."""
+    """Split msgspec's message into the path at its end and the problem."""
     problem, _, where = message.partition(" - at ")
     match = _PATH.search(where)
     path = match[1] if match else ""
@@ -132,20 +132,20 @@ def _place(message: str) -> tuple[str, str]:
     if member:
         return f"{path}.{member[2]}", "is missing" if member[1].startswith("missing") else _UNKNOWN
     if problem == "Input data was truncated":
-        return path, "is no JSON: it is empty or truncated"
+        return path, "is not JSON: it is empty or truncated"
     if problem.startswith("JSON is malformed: "):
-        return path, problem.replace("JSON is malformed", "is no JSON", 1)
+        return path, problem.replace("JSON is malformed", "is not JSON", 1)
     return path, problem[:1].lower() + problem[1:]
 
 
 def _names(kind: object, path: str) -> list[str]:
-    """The fields that the object has in which the one at `path` is unknown."""
+    """The fields of the object that contains the unknown field at `path`."""
     found = _nodes(kind, path.rpartition(".")[0])
     return [field.encode_name for node in found for field in getattr(node, "fields", ())]
 
 
 def _nodes(kind: object, path: str) -> list[Any]:
-    """What may stand at `path`."""
+    """The types allowed at `path`."""
     found: list[Any] = _options(inspect.type_info(kind))
     for name, _ in _STEP.findall(path):
         found = [child for node in found for child in _children(node, name)]
@@ -153,7 +153,7 @@ def _nodes(kind: object, path: str) -> list[Any]:
 
 
 def _allowed(kind: object, path: str) -> list[str]:
-    """The members of the enum, or the tags of the union, that belong at `path`."""
+    """The members of the enum, or the tags of the union, allowed at `path`."""
     found = _nodes(kind, path)
     enums = [str(member.value) for node in found if isinstance(node, inspect.EnumType) for member in node.cls]
     return enums + [node for node in found if isinstance(node, str)]
@@ -173,7 +173,7 @@ def _options(node: Any) -> list[Any]:
 
 
 def _value_at(data: str | bytes, path: str) -> object:
-    """What the bad member holds, for the message; never a whole object, which may hold a secret."""
+    """The value of the bad member for the message; never a whole object, which may hold a secret."""
     try:
         value = msgspec.json.decode(data)
     except (msgspec.DecodeError, RecursionError, UnicodeError):

@@ -1,8 +1,8 @@
-"""Resume conditions as the store keeps them: JSON that other programs write and read, too.
+"""Resume conditions as stored: JSON that other programs write and read, too.
 
 A condition on one waitpoint is `{condition_type, required_signal_names, signal_match_mode, minimum_signal_count}`.
-A composite one is `{v: 1, composite: true, tree}`, where every node says its kind and its path; beside it stand members
-of the first form that no signal satisfies, so that a reader who knows that form alone resumes nothing too early.
+A composite one is `{v: 1, composite: true, tree}`, where every node has its kind and path. Beside it are
+members of the first form that no signal satisfies, so a reader of only that form never resumes too early.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ VERSION = 1
 
 
 def condition_to_json(condition: ResumeCondition, timeout_behavior: TimeoutBehavior = TimeoutBehavior.FAIL) -> str:
-    """The stored form. A Single does not say its waitpoint there: it is the suspension's only one."""
+    """The stored form. A Single omits its waitpoint: it is the only one of the suspension."""
     members = _members(condition) | {"timeout_behavior": timeout_behavior, "allow_operator_override": True}
     data = codec.to_json(members)
     _check_size(len(data))
@@ -47,7 +47,7 @@ def condition_to_json(condition: ResumeCondition, timeout_behavior: TimeoutBehav
 
 
 def short_condition_json(condition: ResumeCondition, timeout_behavior: TimeoutBehavior) -> str:
-    """The same to the store. A wait for one signal of a name, as nearly all are, says that alone; the rest is usual."""
+    """The form sent to the store. The common wait for one signal of a name sends only the name."""
     if type(condition) is Single and type(condition.matcher) is ByName:
         return codec.to_json({"required_signal_names": (condition.matcher.name,)}).decode()
     return condition_to_json(condition, timeout_behavior)
@@ -91,7 +91,7 @@ def _node(condition: ResumeCondition, path: str) -> dict[str, Any]:
 def condition_from_json(data: str | bytes, waitpoint_key: WaitpointKey) -> ResumeCondition:
     """The condition of a suspension whose first waitpoint is `waitpoint_key`; errors name the path of the bad member.
 
-    Empty text is any one signal. What never ends by a signal inside a tree comes back as OperatorOnly.
+    Empty text means any one signal. A node inside a tree that no signal ends is read as OperatorOnly.
     """
     if isinstance(data, (str, bytes)):
         _check_size(len(data.encode(errors="replace")) if isinstance(data, str) else len(data))
@@ -116,7 +116,7 @@ def _parse_signal_set(members: dict[str, Any], waitpoint_key: WaitpointKey) -> R
         return TimeoutOnly()
     mode = members.get("signal_match_mode", MatchMode.ANY)
     if isinstance(mode, str) and mode != MatchMode.ALL:
-        mode = MatchMode.ANY  # whatever else a program wrote there has always been read so
+        mode = MatchMode.ANY  # any other stored value has always been read so
     minimum = members.get("minimum_signal_count", 1)
     try:
         found = SignalSet(names, mode, minimum)

@@ -1,4 +1,4 @@
-"""What a suspension waits for, checked when it is built, and a plain reading of when it is met.
+"""The conditions a suspension waits for, checked when they are built, and a simple test of when one is met.
 
 Single                      a signal that its matcher accepts, at one waitpoint
 SignalSet                   some or all of several names, at the suspension's only waitpoint
@@ -22,16 +22,16 @@ from flowfabric.errors import InvalidInput
 
 T = TypeVar("T")
 
-# Stand-ins for "no signal" in the stored form of a condition; no real signal may carry such a name.
+# Placeholders for "no signal" in the stored form of a condition; no real signal may have such a name.
 OPERATOR_ONLY_NAME = "__operator_only__"
 TIMEOUT_ONLY_NAME = "__timeout_only__"
 COMPOSITE_NAME = "__composite__"
-TIMEOUT_SIGNAL_NAME = "__timeout__"  # the signal that a time-out leaves behind; only the store makes it
+TIMEOUT_SIGNAL_NAME = "__timeout__"  # the signal a timeout leaves behind; only the store creates it
 RESERVED_SIGNAL_NAMES = frozenset({OPERATOR_ONLY_NAME, TIMEOUT_ONLY_NAME, COMPOSITE_NAME, TIMEOUT_SIGNAL_NAME})
 
 
 class ConditionProblem(StrEnum):
-    """Why a condition cannot be waited for."""
+    """Why a condition is refused."""
 
     MALFORMED = "malformed"
     DEPTH_EXCEEDED = "condition_depth_exceeded"
@@ -45,7 +45,7 @@ class ConditionProblem(StrEnum):
 
 
 class InvalidCondition(InvalidInput):
-    """A condition is malformed or can never be met; `field` is the path of the bad member, `reason` says how."""
+    """A malformed condition, or one that can never be met. `field`: path of the bad member; `reason`: the problem."""
 
     def __init__(
         self, field: str, value: object, problem: str, reason: ConditionProblem = ConditionProblem.MALFORMED
@@ -60,7 +60,7 @@ class MatchMode(StrEnum):
 
 
 class CountKind(StrEnum):
-    """What has to differ between the signals that a Count counts."""
+    """The property that must differ between the signals a Count counts."""
 
     DISTINCT_WAITPOINTS = "DistinctWaitpoints"
     DISTINCT_SIGNALS = "DistinctSignals"
@@ -68,7 +68,7 @@ class CountKind(StrEnum):
 
 
 class _Node(msgspec.Struct, frozen=True, tag_field="kind", forbid_unknown_fields=True):
-    """Told apart by `kind`, which is the class's name."""
+    """Distinguished by `kind`, the name of the class."""
 
 
 class ByName(_Node, frozen=True, tag=True):
@@ -105,7 +105,7 @@ class Single(_Node, frozen=True, tag=True):
 
 
 class SignalSet(_Node, frozen=True, tag=True):
-    """Names in the order in which signals use them up, each signal one; "" is any name, and so are no names at all."""
+    """Names in the order in which signals use them up, one per signal; "", like an empty list, is any name."""
 
     signal_names: tuple[str, ...] = ()
     match_mode: MatchMode = MatchMode.ANY
@@ -128,20 +128,20 @@ class SignalSet(_Node, frozen=True, tag=True):
 
     @property
     def needed(self) -> int:
-        """How many of the names must have come."""
+        """How many of the names must have arrived."""
         return len(self.matchers) if self.match_mode is MatchMode.ALL else self.minimum_signal_count
 
 
 class OperatorOnly(_Node, frozen=True, tag=True):
-    """Only an operator, or a time-out, ends it."""
+    """Only an operator or a timeout ends it."""
 
 
 class TimeoutOnly(_Node, frozen=True, tag=True):
-    """Only its time-out, which it must have, or an operator ends it."""
+    """Only its required timeout or an operator ends it."""
 
 
 class Count(_Node, frozen=True, tag=True):
-    """Signals of `n` distinct waitpoints, ids or sources, at any of `waitpoints`; without a matcher any signal."""
+    """Signals of `n` distinct waitpoints, ids or sources, at any of `waitpoints`; without a matcher, of any name."""
 
     n: int
     count_kind: CountKind
@@ -164,7 +164,7 @@ class Count(_Node, frozen=True, tag=True):
 
 
 class AllOf(_Node, frozen=True, tag=True):
-    """Every member is met, in whatever order. A signal counts for every member that accepts it."""
+    """Every member is met, in any order. A signal counts for every member that accepts it."""
 
     members: tuple[ResumeCondition, ...]
 
@@ -179,7 +179,7 @@ class AllOf(_Node, frozen=True, tag=True):
                 problem = f"must not be on level {level}, {limits.MAX_COMPOSITE_DEPTH} levels are allowed"
                 raise InvalidCondition(path, type(node).__name__, problem, ConditionProblem.DEPTH_EXCEEDED)
         if len(nodes) > limits.MAX_CONDITION_NODES:
-            problem = f"must hold at most {limits.MAX_CONDITION_NODES} nodes with all theirs"
+            problem = f"must hold at most {limits.MAX_CONDITION_NODES} nodes, nested ones included"
             raise InvalidCondition("members", len(nodes), problem, ConditionProblem.TOO_LARGE)
 
 
@@ -206,8 +206,8 @@ def child_path(path: str, index: int) -> str:
 
 
 def referenced_waitpoint_keys(condition: ResumeCondition) -> tuple[WaitpointKey, ...]:
-    """The waitpoints it names, each once, in the order of their first mention."""
-    if type(condition) is Single:  # nearly all of them
+    """The waitpoints it names, each once, in order of first mention."""
+    if type(condition) is Single:  # the common case
         return (WaitpointKey(condition.waitpoint_key),)
     keys: list[WaitpointKey] = []
     for _, _, node in walk(condition):
@@ -219,7 +219,7 @@ def referenced_waitpoint_keys(condition: ResumeCondition) -> tuple[WaitpointKey,
 
 
 class Delivery(msgspec.Struct, frozen=True, kw_only=True):
-    """A signal that was accepted at a waitpoint, as far as conditions look at it."""
+    """A signal accepted at a waitpoint, with the fields that conditions use."""
 
     signal_id: SignalId
     signal_name: str
@@ -236,7 +236,7 @@ def is_satisfied(
 ) -> bool:
     """Whether `deliveries`, oldest first, meet `condition` of the suspension whose waitpoints are `waitpoint_keys`.
 
-    It looks at everything anew each time: the stores, which keep tallies, are compared with it.
+    It evaluates all deliveries again on each call. Tests compare the tallies of the stores with it.
     """
     arrived = [(waitpoint_keys.get(each.waitpoint_id), each) for each in deliveries]
     return _met(condition, [(key, each) for key, each in arrived if key is not None])
@@ -281,7 +281,7 @@ def _used_up(matchers: tuple[SignalMatcher, ...], arrived: _Arrived) -> int:
 
 
 def signal_name(field: str, value: object, *, error: type[InvalidInput] = InvalidInput) -> str:
-    """`value` if a signal may be called so."""
+    """`value` if it is a valid signal name."""
     name = limits.label(field, value, 1, limits.SIGNAL_NAME_MAX_BYTES, error=error)
     if name in RESERVED_SIGNAL_NAMES:
         raise error(field, value, "is reserved; choose another name")

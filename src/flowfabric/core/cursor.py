@@ -1,7 +1,7 @@
-"""Where a read of a stream starts or ends.
+"""Cursors: where a read of a stream starts or ends.
 
 The grammar is `start`, `end`, `<ms>` and `<ms>-<seq>`. The store's own markers `-` and `+` are not part of
-it: they exist only between a backend and its store.
+it: only a backend and its store use them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _MARKERS = {"start": "-", "end": "+"}
 
 
 class CursorProblem(StrEnum):
-    """Why a text is no cursor."""
+    """Why a text is not a cursor."""
 
     EMPTY = "empty"
     BARE_MARKER = "bare_marker"
@@ -33,7 +33,7 @@ _PROBLEM_TEXT = {
 
 
 class StreamCursorParseError(InvalidInput):
-    """The text is no cursor; `reason` says in which of three ways."""
+    """The text is not a cursor; `reason` names the problem."""
 
     default_code = "invalid_offset"
 
@@ -43,7 +43,7 @@ class StreamCursorParseError(InvalidInput):
 
 
 class StreamCursor(str):
-    """A place in a stream, as text: `StreamCursor("1713100800150-0")`."""
+    """A position in a stream, as text: `StreamCursor("1713100800150-0")`."""
 
     __slots__ = ()
 
@@ -68,7 +68,7 @@ class StreamCursor(str):
 
     @classmethod
     def from_beginning(cls) -> Self:
-        """The entry before every entry: tailing after it returns the whole stream."""
+        """The position before every entry: tailing after it returns the whole stream."""
         return cls("0-0")
 
     @property
@@ -77,7 +77,7 @@ class StreamCursor(str):
         return self not in _MARKERS
 
     def to_wire(self) -> str:
-        """The form a Valkey stream command takes."""
+        """The form that Valkey stream commands take."""
         return _MARKERS.get(self, str(self))
 
 

@@ -1,4 +1,4 @@
-"""Why an execution is not running, and what would change it: one sentence, whose subject is the execution."""
+"""Explain in one sentence why an execution is not running and what would change that."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _ENDED = {
 
 _SUSPENDED = {
     BlockingReason.WAITING_FOR_SIGNAL: "is suspended until a signal arrives; deliver the signal",
-    BlockingReason.WAITING_FOR_APPROVAL: "is suspended until somebody approves; approve or reject it",
+    BlockingReason.WAITING_FOR_APPROVAL: "is suspended until it is approved; approve or reject it",
     BlockingReason.WAITING_FOR_CALLBACK: "is suspended until a callback comes in; deliver it as a signal",
     BlockingReason.WAITING_FOR_TOOL_RESULT: "is suspended until a tool answers; deliver the result as a signal",
 }
 
-_PAUSED_BY_BUDGET = "is suspended until somebody decides about its budget{why}; signal it 'budget' with the answer"
+_PAUSED_BY_BUDGET = "is suspended until a decision about its budget{why}; signal it 'budget' with the answer"
 
-# Held back by somebody, and what that somebody or an operator can do.
+# Blocked by a caller, with the remedy for that caller or an operator.
 _HELD = {
     EligibilityState.BLOCKED_BY_BUDGET: ("waits for its budget", "raise or reset the budget, or unblock it"),
     EligibilityState.BLOCKED_BY_QUOTA: ("waits for its quota", "wait for room, raise the quota, or unblock it"),
@@ -51,7 +51,7 @@ _CLOSED = {
 
 
 def explain(facts: c.Explanation, workers: Sequence[c.WorkerInfo]) -> str:
-    """What an execution waits for, for people; `workers` are those that live now."""
+    """Why an execution does not run, for people; `workers` are the live ones."""
     state = facts.state_vector
     match state.lifecycle_phase:
         case LifecyclePhase.TERMINAL:
@@ -119,7 +119,7 @@ def _delayed(facts: c.Explanation) -> str:
             because = _in_brackets(facts.failure_reason)
             return f"waits for its next attempt after a failure{because}; it comes in {_duration(left)}"
         case BlockingReason.WAITING_FOR_RESUME_DELAY:
-            return f"was resumed with a delay; it goes on in {_duration(left)}"
+            return f"was resumed with a delay; it continues in {_duration(left)}"
         case _:
             return f"is delayed; it may start in {_duration(left)}"
 
@@ -158,7 +158,7 @@ def _waits_for_quota(facts: c.Explanation, quota: c.QuotaStatus) -> str:
 
 
 def _place(facts: c.Explanation) -> str:
-    """Who comes first, and when somebody looks at the limit at the latest."""
+    """How many wait before it, and the latest time of the next check of the limit."""
     ahead = f", and {_count(facts.limit_ahead, 'other waits', 'others wait')} before it" if facts.limit_ahead else ""
     if facts.limit_look_at is None:
         return ahead
@@ -197,7 +197,7 @@ def _eligible(facts: c.Explanation, workers: Sequence[c.WorkerInfo]) -> str:
 
 
 def _missing(facts: c.Explanation, workers: Sequence[c.WorkerInfo]) -> str | None:
-    """What no live worker offers; None when one can run it."""
+    """The capabilities that no live worker offers; None when a worker can run it."""
     needed = set(facts.required_capabilities)
     of_lane = [worker for worker in workers if facts.lane_id in worker.lanes]
     if not of_lane:

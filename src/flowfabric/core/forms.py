@@ -1,4 +1,4 @@
-"""What a person is asked where a handler waits: kept with the execution, for the page that a waitpoint's link shows."""
+"""Forms: the question a handler asks a person, kept with the execution for the page behind a waitpoint's link."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import msgspec
 
 from flowfabric.core.codec import from_json
 
-# Such records of an execution are forms, and no steps.
+# Records of an execution with this prefix are forms, not steps.
 FORM_STEPS: Final = "ff:form:"
-# And such are waitpoints that a handler made, with their tokens.
+# Records with this prefix are waitpoints that a handler created, with their tokens.
 WAITPOINT_STEPS: Final = "ff:waitpoint:"
 
 
 class WaitForm(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The question, and the JSON schema of the answer, at the waitpoints with these keys."""
+    """The question and the JSON schema of its answer, at the waitpoints with these keys."""
 
     waitpoints: tuple[str, ...]
     question: str = ""

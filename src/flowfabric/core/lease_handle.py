@@ -1,8 +1,8 @@
-"""The opaque cookie a worker holds for its attempt, and what it says inside.
+"""The opaque cookie a worker holds for its attempt, and its content.
 
-The bytes are shared with other clients of the same store, so their layout is fixed: magic, version, backend,
-then the fields of HandlePayload, numbers little-endian and text with a length before it. Older clients wrote
-one version byte and the fields; those are read too.
+Other clients of the same store share these bytes, so their layout is fixed: magic, version, backend, then
+the fields of HandlePayload, numbers little-endian and text with its length first. Older clients wrote one
+version byte and the fields; both forms are read.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _U64_PAIR = struct.Struct("<QQ")
 
 
 class HandleKind(StrEnum):
-    """How the attempt came to its owner; not part of the bytes."""
+    """How the owner got the attempt; not part of the bytes."""
 
     FRESH = "fresh"
     RESUMED = "resumed"
@@ -52,7 +52,7 @@ _TAGS = {BackendTag.VALKEY: 0x01, BackendTag.POSTGRES: 0x02, BackendTag.SQLITE: 
 
 
 class Handle(msgspec.Struct, frozen=True):
-    """Proof of a claim, to be handed back and not to be read."""
+    """Proof of a claim: pass it back, do not read it."""
 
     backend: BackendTag
     kind: HandleKind
@@ -60,7 +60,7 @@ class Handle(msgspec.Struct, frozen=True):
 
 
 class HandlePayload(msgspec.Struct, frozen=True, kw_only=True):
-    """What the bytes of a handle say: the fence, and what renewing it needs."""
+    """The content of a handle: the fence, and the fields a renewal needs."""
 
     execution_id: ExecutionId
     attempt_index: AttemptIndex
@@ -78,7 +78,7 @@ class HandlePayload(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HandleWriter:
-    """Handles for the claims of one worker, made when somebody asks for one: nothing is checked."""
+    """Creates handles for the claims of one worker on demand, without checks."""
 
     def __init__(
         self, backend: BackendTag, *, lease_ttl_ms: int, lane_id: LaneId, worker_instance_id: WorkerInstanceId
@@ -126,7 +126,7 @@ def encode_handle(backend: BackendTag, kind: HandleKind, payload: HandlePayload)
 
 
 def decode_handle(handle: Handle) -> HandlePayload:
-    """What `handle` says; refused if its bytes are short, too long or of another backend."""
+    """The content of `handle`; refused if its bytes are too short, too long or of another backend."""
     reader = _Reader(handle.opaque)
     _check_header(reader, handle.backend)
     try:

@@ -1,6 +1,6 @@
-"""Every bound in one place, and the four checks that apply them.
+"""All bounds in one place, and the checks that apply them.
 
-A value outside its bound is refused with the field's name; nothing here clamps.
+A value outside its bound is refused with the field's name; nothing is clamped.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ GRANT_TTL_MIN_MS = 1
 GRANT_TTL_MAX_MS = 3_600_000  # an unused grant hides its execution from other workers
 DEFAULT_IDEMPOTENCY_TTL_MS = 86_400_000
 DEFAULT_LEASE_HISTORY_GRACE_MS = 60_000
-MAX_REQUESTED_RETRY_DELAY_MS = 86_400_000  # a third party's Retry-After must not park work for longer
+MAX_REQUESTED_RETRY_DELAY_MS = 86_400_000  # a third party's Retry-After must not delay work for longer
 
 # an execution
 PRIORITY_MIN = 0
@@ -52,7 +52,7 @@ MAX_TAGS = 64
 TAG_KEY_MAX_BYTES = 128
 TAG_VALUE_MAX_BYTES = 1_024
 MAX_CAPABILITIES = 256
-MAX_LANES = 256  # that one worker, or one claim, asks at
+MAX_LANES = 256  # of one worker, or of one claim
 CAPABILITIES_CSV_MAX_BYTES = 4_096
 
 # the policy
@@ -76,9 +76,9 @@ DEFAULT_RETENTION_MAXLEN = 10_000
 STREAM_READ_HARD_CAP = 10_000  # frames of one page, whatever the caller asks for
 BATCH_MAX_ITEMS = 256  # a batch stalls the server for its whole length: a few milliseconds
 SCAN_LIMIT_MAX = 1_000
-MAX_OFFERS = 10_000  # of live workers, to one call of an engine
-REQUEST_MAX_ITEMS = 1_000  # of a list in a request over HTTP; whoever has more sends several
-JSON_MAX_DEPTH = 100  # far below what any reader's stack carries
+MAX_OFFERS = 10_000  # live workers in one call of an engine
+REQUEST_MAX_ITEMS = 1_000  # of a list in an HTTP request; a larger list takes several requests
+JSON_MAX_DEPTH = 100  # well within the stack of any reader
 
 # suspensions, waitpoints, signals
 MAX_COMPOSITE_DEPTH = 4  # levels of a resume condition; each is evaluated on every signal
@@ -110,8 +110,8 @@ GRAPH_PART_MAX_EDGES = 1_024  # of one call; larger graphs come in parts
 GRAPH_PART_MAX_BYTES = 4_194_304  # payloads of one call
 
 # frames
-FRAME_PAYLOAD_MAX_BYTES = 65_536  # unless the call says otherwise
-MAX_FRAME_PAYLOAD_BYTES = 1_048_576  # whatever it says
+FRAME_PAYLOAD_MAX_BYTES = 65_536  # default; a call may set its own
+MAX_FRAME_PAYLOAD_BYTES = 1_048_576  # an upper bound for every call
 FRAME_TYPE_MAX_BYTES = 128
 FRAME_LABEL_MAX_BYTES = 256  # correlation id, source
 FRAME_METADATA_MAX_BYTES = 16_384
@@ -134,7 +134,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 def whole(field: str, value: object, low: int, high: int, *, error: type[InvalidInput] = InvalidInput) -> int:
-    """`value` if it is a whole number from `low` to `high`; a bool is none."""
+    """`value` if it is a whole number from `low` to `high`; bools are refused."""
     if type(value) is not int:
         raise error(field, value, f"must be a whole number from {low} to {high}")
     if not low <= value <= high:

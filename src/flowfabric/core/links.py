@@ -1,4 +1,4 @@
-"""Links that carry a waitpoint's token: what a person clicks, or another system calls, to deliver a signal."""
+"""Links that carry a waitpoint's token: a person clicks one, or another system calls it, to deliver a signal."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SHAPE = "/v1/executions/<execution id>/waitpoints/<waitpoint id>/signals?token=
 
 
 class SignalLink(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a signal goes, what allows it, and what it is called unless its sender says so."""
+    """The target of a signal, its token, and its default name."""
 
     execution_id: ExecutionId
     waitpoint_id: WaitpointId
@@ -32,7 +32,7 @@ class SignalLink(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """The link in a URL, whatever the address of its server. What is wrong with it is said without its token."""
+        """Parse the link from the URL of any server. Errors never contain its token."""
         try:
             url = urlsplit(text)
             parts, query = url.path.split("/")[-6:], parse_qs(url.query)

@@ -1,4 +1,4 @@
-"""Which partition something lives on, and the hash tag that keeps its keys on one slot."""
+"""Partitions, and the hash tags that keep the keys of one partition on one slot."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Partition(msgspec.Struct, frozen=True):
 
     @property
     def tag(self) -> str:
-        """The hash tag, braces included: keys that contain it share a cluster slot."""
+        """The hash tag with its braces: keys that contain it share a cluster slot."""
         return f"{{{self.family.prefix}:{self.index}}}"
 
     @property
@@ -81,7 +81,7 @@ _INDEX = re.compile(r"0|[1-9][0-9]{0,4}")
 
 
 class PartitionKey(str):
-    """A partition as callers see it: text to hand back, not to read."""
+    """A partition as callers see it: opaque text to pass back."""
 
     __slots__ = ()
 
@@ -113,18 +113,18 @@ def _parse_key(text: object) -> Partition:
 
 
 def crc16(data: bytes) -> int:
-    """CRC-16/XMODEM, the checksum cluster slots are made of."""
+    """CRC-16/XMODEM, the checksum behind cluster slots."""
     return binascii.crc_hqx(data, 0)
 
 
 def flow_partition(flow_id: FlowId, config: PartitionConfig) -> Partition:
-    """Where a flow and all of its members live."""
+    """The partition of a flow and all of its members."""
     index = _uuid_crc("flow_id", flow_id) % config.num_flow_partitions
     return Partition(PartitionFamily.FLOW, index)
 
 
 def lane_partitions(lane_id: LaneId, config: PartitionConfig) -> list[Partition]:
-    """The shards of a lane, where its stand-alone executions live; programs that know no shards use the first."""
+    """The shards of a lane for its stand-alone executions; programs without shards use the first."""
     return [_lane_shard(lane_id, config, shard) for shard in range(config.lane_shards)]
 
 
@@ -137,8 +137,8 @@ def execution_partition(
 ) -> Partition:
     """The shard of one stand-alone execution: its concurrency key's, its idempotency key's, or its uuid's.
 
-    All executions of a concurrency key must share a partition, where they are counted. So it goes before the
-    idempotency key, which meets its earlier submit only in the same partition.
+    All executions of a concurrency key must share the partition that counts them. So it takes precedence over
+    the idempotency key, which finds an earlier submit only in the same partition.
     """
     if concurrency_key is not None:
         key = limits.label("concurrency_key", concurrency_key, 1, limits.CONCURRENCY_KEY_MAX_BYTES)
@@ -152,7 +152,7 @@ def execution_partition(
 
 
 def _lane_shard(lane_id: LaneId, config: PartitionConfig, shard: int) -> Partition:
-    """Shards are spread evenly over the range, so no two of a lane are the same."""
+    """Spread shards evenly over the range, so that a lane has no shard twice."""
     count = config.num_flow_partitions
     offset = shard * count // config.lane_shards
     return Partition(PartitionFamily.FLOW, (crc16(lane_id.encode()) + offset) % count)

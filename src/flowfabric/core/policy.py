@@ -1,7 +1,6 @@
-"""The execution policy: how an execution is retried, timed out, routed and kept.
+"""The execution policy: retries, timeouts, routing and retention of an execution.
 
-Every part is checked when it is built. Field names in errors are paths from the top of the policy, because
-each part has one place in it.
+Every part is checked when it is built. Field names in errors are paths from the top of the policy.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ T = TypeVar("T")
 
 
 class TimeoutBehavior(StrEnum):
-    """What happens to a suspension that nobody ends in time."""
+    """What the timeout of a suspension does."""
 
     FAIL = "fail"
     CANCEL = "cancel"
@@ -68,7 +67,7 @@ Backoff: TypeAlias = FixedBackoff | ExponentialBackoff
 
 
 class RetryPolicy(_Part, frozen=True, kw_only=True):
-    """How often and after which pause a failed attempt is followed by another one."""
+    """How often a failed attempt is retried, and after which pause."""
 
     max_retries: int = limits.DEFAULT_MAX_RETRIES
     backoff: Backoff = msgspec.field(default_factory=ExponentialBackoff)
@@ -154,7 +153,7 @@ class StreamPolicy(_Part, frozen=True, kw_only=True):
 
 
 class ExecutionPolicy(_Part, frozen=True, kw_only=True):
-    """All of it; what is absent is decided by the store's defaults."""
+    """The whole policy; the store's defaults apply to absent parts."""
 
     priority: int | None = None
     delay_until: int | None = None
@@ -203,7 +202,7 @@ _PARTS = {
 
 
 def policy_to_json(policy: ExecutionPolicy) -> str:
-    """The policy as the store keeps it: compact, without nulls and defaults."""
+    """The policy as stored: compact, without nulls and defaults."""
     members = msgspec.to_builtins(policy, enc_hook=codec.encode_id)
     if policy.retry_policy is not None:
         members["retry_policy"] = _retry_members(policy.retry_policy)
@@ -220,7 +219,7 @@ def retry_policy_to_json(policy: RetryPolicy) -> str:
 
 
 def retry_policy_from_json(data: str | bytes) -> RetryPolicy:
-    """The retry part alone, as a failing worker may send it."""
+    """Only the retry part, as a failing worker may send it."""
     _check_size(data)
     return codec.from_json(RetryPolicy, data, error=InvalidPolicy, root="retry_policy")
 

@@ -1,7 +1,7 @@
-"""The seven dimensions of an execution's state, what may stand together, and what the public sees.
+"""The seven dimensions of an execution's state, their legal combinations, and the public state.
 
-The six stored dimensions say everything; `public_state` follows from them by one rule, `derive_public_state`,
-which Lua repeats in `lib/record/state.lua` (a test compares the two on every combination).
+Six dimensions are stored. `derive_public_state` derives the public state from them; `lib/record/state.lua`
+repeats that rule, and a test compares the two on every combination.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class AttemptType(StrEnum):
 
 
 class AttemptRecordState(StrEnum):
-    """How one attempt stands, seen by itself."""
+    """The state of one attempt."""
 
     CREATED = "created"
     STARTED = "started"
@@ -118,7 +118,7 @@ class AttemptRecordState(StrEnum):
 
 
 class LaneState(StrEnum):
-    """What a lane lets through: `paused` starts nothing, `draining` finishes what was started."""
+    """What a lane allows: `paused` starts nothing, `draining` finishes what was started."""
 
     ACTIVE = "active"
     PAUSED = "paused"
@@ -138,7 +138,7 @@ class StateVector(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def from_record(cls, record: Mapping[str, str]) -> StateVector:
-        """The state a stored record holds; unknown words mean that the record is broken."""
+        """The state in a stored record; an unknown word means that the record is broken."""
         stored = {name: record[name] for name in cls.__struct_fields__ if name in record}
         try:
             given = msgspec.convert(stored, cls)
@@ -153,7 +153,7 @@ class StateVector(msgspec.Struct, frozen=True, kw_only=True):
         return derive_public_state(self.lifecycle_phase, self.eligibility_state, self.terminal_outcome)
 
 
-# What an absent field of a record means in each phase: the ordinary case. lib/record/state.lua says the same.
+# The meaning of an absent field in each phase: the ordinary case. lib/record/state.lua has the same table.
 PHASE_DEFAULTS = {
     LifecyclePhase.SUBMITTED: StateVector(lifecycle_phase=LifecyclePhase.SUBMITTED),
     LifecyclePhase.RUNNABLE: StateVector(
@@ -179,7 +179,7 @@ PHASE_DEFAULTS = {
     ),
 }
 
-# The same of members that wait for others, whose public state says so.
+# The same for members that wait for dependencies, which have a public state of their own.
 _WAITING_CHILDREN = PublicState.WAITING_CHILDREN.value
 WAITING_CHILDREN_DEFAULTS = StateVector(
     lifecycle_phase=LifecyclePhase.RUNNABLE,
@@ -206,7 +206,7 @@ BY_ELIGIBILITY = {
 
 
 def derive_public_state(phase: LifecyclePhase, eligibility: EligibilityState, outcome: TerminalOutcome) -> PublicState:
-    """The one rule for what the public sees; ownership, reason and attempt do not matter."""
+    """Derive the public state; ownership, reason and attempt do not matter."""
     if phase is LifecyclePhase.TERMINAL:
         return BY_OUTCOME[outcome]
     if phase is LifecyclePhase.SUSPENDED:
@@ -217,7 +217,7 @@ def derive_public_state(phase: LifecyclePhase, eligibility: EligibilityState, ou
 
 
 def violations(state: StateVector) -> list[str]:
-    """Every legality rule this state breaks; empty for a legal one."""
+    """Every legality rule that this state breaks; empty for a legal state."""
     phase, owner = state.lifecycle_phase, state.ownership_state
     leased = owner is OwnershipState.LEASED
     eligible = state.eligibility_state is EligibilityState.ELIGIBLE_NOW

@@ -1,4 +1,4 @@
-"""Tags: labels of the caller, under a prefix of the caller's own (`team.ticket`), never ours."""
+"""Tags: the caller's labels, under the caller's own prefix (`team.ticket`), never the library's."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _KEY = re.compile(r"[a-z][a-z0-9_]*\.[a-z0-9_][a-z0-9_.]*")
 
 
 def tag_key(key: object, field: str = "tags") -> str:
-    """`key` if it has a prefix, a dot and a name; our own record fields have no dot, so they never clash."""
+    """`key` if it has a prefix, a dot and a name; the library's record fields have no dot, so they never clash."""
     if not isinstance(key, str) or not _KEY.fullmatch(key):
         problem = "a tag key must look like team.key, in lower-case letters, digits, '_' and '.'"
         raise InvalidInput(field, key, problem, code="invalid_tag_key")

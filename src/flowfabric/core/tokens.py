@@ -1,4 +1,4 @@
-"""Waitpoint tokens: `kid:hex`, an HMAC that binds waitpoint, key and time of creation to a secret of the store.
+"""Waitpoint tokens: `kid:hex`, an HMAC that binds waitpoint, key and creation time to a secret of the store.
 
 A kid is declared for SHA-256, or for SHA-1 as the 0.2.0 wire has it; that decides the length of the digest.
 """
@@ -33,7 +33,7 @@ class TokenAlgorithm(StrEnum):
 
 
 class Kid(TextId):
-    """The name of a secret; it stands before the colon of every token that the secret signed."""
+    """The name of a secret, before the colon of every token that the secret signed."""
 
     __slots__ = ()
     field = "kid"
@@ -66,7 +66,7 @@ class SecretHex(SecretText):
 
 
 class SigningSecret(msgspec.Struct, frozen=True, kw_only=True):
-    """A secret with its name and what it is used with."""
+    """A secret with its name and algorithm."""
 
     kid: Kid
     secret_hex: SecretHex
@@ -79,7 +79,7 @@ class TokenParts(NamedTuple):
 
 
 def parse_token(token: WaitpointToken) -> TokenParts | None:
-    """Kid and digest; None for text that is no token."""
+    """Kid and digest; None for text that is not a token."""
     kid, colon, digest = token.reveal().partition(":")
     if not (kid and colon and re.fullmatch(r"[0-9a-f]+", digest)):
         return None
@@ -87,15 +87,15 @@ def parse_token(token: WaitpointToken) -> TokenParts | None:
 
 
 def token_kid(token: WaitpointToken) -> str:
-    """Which secret signed it, for lists and logs; empty for text that is no token."""
+    """The name of the secret that signed it, for lists and logs; empty for text that is not a token."""
     parts = parse_token(token)
     return parts.kid if parts else ""
 
 
 def token_fingerprint(token: WaitpointToken) -> str:
-    """Sixteen hex digits that stand for the token in lists and logs: of a hash, so no digit of the token is given away.
+    """Sixteen hex digits of a hash that identify the token in lists and logs without revealing any digit of it.
 
-    Server functions compute the same one, with the only hash that they have for free. Empty for text that is no token.
+    Server functions compute the same value with their built-in hash. Empty for text that is not a token.
     """
     parts = parse_token(token)
     if parts is None:
@@ -113,7 +113,7 @@ def verify_token(
 ) -> bool:
     """Whether `secret` signed `token` for this waitpoint.
 
-    All digits are compared whatever they are, so the time it takes tells nothing about them (G6).
+    All digits are always compared, so the time taken reveals nothing about them (G6).
     """
     parts = parse_token(token)
     if parts is None or parts.kid != secret.kid or len(parts.digest) != secret.algorithm.digest_length:

@@ -9,7 +9,7 @@ from flowfabric.engine.shares import owner, share_of
 
 
 class Territory:
-    """The share of one replica. Until it learns of others it owns everything; too large a share does no harm."""
+    """The share of one replica. Until it sees others it owns everything; overlapping shares are safe."""
 
     def __init__(self, replica_id: str) -> None:
         self.replica_id = replica_id

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-# A slower call hangs on a server that is gone. Free its slot, so that other calls go on.
+# A slower call hangs on a server that is gone. Free its slot, so that other calls continue.
 _PATIENCE_S = 0.25
 
 

@@ -1,4 +1,4 @@
 """The HTTP server: every port as an API, live streams, workers in any language, and the dashboard.
 
-Nothing is imported here, so that the command line needs the server's dependencies only where it serves.
+Nothing is imported here, so that the command line loads the server's dependencies only to serve.
 """

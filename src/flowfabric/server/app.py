@@ -1,4 +1,4 @@
-"""The application: routes, what stands around them, and how it starts and stops."""
+"""The application: routes, middleware, startup and shutdown."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ from flowfabric.server.routes import (
 from flowfabric.server.service import Service
 from flowfabric.server.settings import ServerSettings
 
-# Their addresses go before those of the ports, which some of them stand beside; those that are called most go first.
+# These paths come before those of the ports, which some of them overlap; the most called ones come first.
 _TOPICS: Final = (submitting, work, events, streams, health, metrics, approval, overview, insight, dashboard)
 
 
 def create_app(
     backend: EngineBackend, settings: ServerSettings | None = None, *, engine: Engine | None = None
 ) -> Starlette:
-    """An application over an open store, which stays its owner's to close; so does an engine, which is measured."""
+    """An application over an open store and, for metrics, an engine; the caller closes both."""
     service = Service(backend, settings or ServerSettings(), engine)
 
     @asynccontextmanager
@@ -58,7 +58,7 @@ def create_app(
         },
         lifespan=lifespan,
     )
-    # A redirect would name the host that the caller sent, with the token of a link behind it.
+    # A redirect would name the host that the caller sent, together with the token of a link.
     app.router.redirect_slashes = False
     app.state.service = service
     app.state.looks = overview.Looks(backend)

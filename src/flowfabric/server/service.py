@@ -45,7 +45,7 @@ class Service:
     def __init__(self, backend: EngineBackend, settings: ServerSettings, engine: Engine | None = None) -> None:
         self.backend = backend
         self.settings = settings
-        self.engine = engine  # the one beside it, if there is one
+        self.engine = engine  # the engine in the same process, if any
         self.requests = Requests()
         self.happened = Happened(backend)
         self.tokens = Tokens(settings.tokens)
@@ -54,7 +54,7 @@ class Service:
         self._failures = Rates(settings.failures_per_second, settings.failure_burst, what="failures")
         self.gatherer = Gatherer(backend)
         self.stopping = asyncio.Event()
-        self.streams: set[EventStream] = set()  # that are open
+        self.streams: set[EventStream] = set()  # open ones
         self.keeper: asyncio.Task[None] | None = None  # of the streams
         self.feeds = Feeds()
         self.log_hub = LogHub(backend)
@@ -62,8 +62,8 @@ class Service:
         self.wait_shares = Shares(settings.waits_per_token, "waiting calls")
         self._turns = Turns()
         self.encoded_frames = EncodedFrames()
-        self.document: bytes | None = None  # that describes the API; made when it is first asked for
-        self._submitters: OrderedDict[tuple[str, str], Submitter] = OrderedDict()  # of the latest namespaces
+        self.document: bytes | None = None  # the API description; created on first use
+        self._submitters: OrderedDict[tuple[str, str], Submitter] = OrderedDict()  # of the most recent namespaces
         self._tenants: dict[tuple[str, ...], EngineBackend] = {}
 
     @classmethod
@@ -92,7 +92,7 @@ class Service:
         return token.name if self.settings.tokens else self.peers.of(request)
 
     def turn(self, request: Request, token: Token) -> asyncio.Semaphore:
-        """In which a reader of this caller catches up."""
+        """The turn of a reader of this caller that catches up."""
         return self._turns.of(self.name_of(request, token))
 
     def store(self, token: Token) -> EngineBackend:
@@ -110,12 +110,12 @@ class Service:
         self.rates.take(self.peers.of(request))
 
     def charge(self, request: Request, token: Token, args: Any) -> None:
-        """Count the items that a call brings as so many calls, of which it was one itself."""
+        """Charge a batch as one call per item; the call itself is already counted."""
         if self.settings.rate_per_second:
             self.rates.charge(self.name_of(request, token), items_of(args) - 1)
 
     def failed(self, request: Request) -> None:
-        """Count a wrong token; of too many the answer is 429, and the end of the connection.
+        """Count a wrong token; after too many the response is 429, and the connection is closed.
 
         A valid token is admitted anyway: sharing an address with a guesser does not lock a caller out.
         """

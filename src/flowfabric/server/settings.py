@@ -1,4 +1,4 @@
-"""How a server listens, which callers it admits, and how much it accepts from each."""
+"""Server settings: where it listens, which callers it admits, and how much it accepts from each."""
 
 from __future__ import annotations
 
@@ -46,29 +46,29 @@ class ServerSettings:
 
     host: str = "127.0.0.1"
     port: int = 9090
-    tokens: str = ""  # the file that names the tokens; without one every caller may do everything, on loopback only
+    tokens: str = ""  # the token file; without one every caller may do everything, on loopback only
     origins: tuple[str, ...] = ()  # other sites whose pages may call the API
-    proxies: tuple[str, ...] = ()  # addresses and networks whose X-Forwarded-For and -Proto are believed
+    proxies: tuple[str, ...] = ()  # addresses and networks whose X-Forwarded-For and -Proto are trusted
     connections: int = 0  # concurrent; 0: the limit of open files, minus the server's own
-    connections_per_peer: int = 0  # of one address that is no proxy; 0 is half of all
+    connections_per_peer: int = 0  # of one address that is not a proxy; 0: half of all
     header_bytes: int = 32 * 1024  # of an address and all headers, and of trailers, which are dropped
     header_fields: int = 100
     header_timeout_ms: int = 10_000  # from the first byte of a request to the end of its headers
     body_bytes: int = 256 * 1024
     payload_body_bytes: int = 4 * 1024 * 1024  # where inputs, results, frames or signals are sent
     body_timeout_ms: int = 15_000
-    write_timeout_ms: int = 30_000  # for a client to read what waits for it
+    write_timeout_ms: int = 30_000  # for a client to read pending data
     idle_timeout_ms: int = 75_000  # between requests; longer than in clients and proxies, so none loses a request
     query_parameters: int = 1_000  # of an address, and fields of a form
     long_poll_ms: int = 30_000
-    keep_alive_ms: int = 15_000  # how often a quiet stream of events says that it is alive
+    keep_alive_ms: int = 15_000  # the keep-alive interval of a quiet event stream
     rate_per_second: int = 0  # of one token or, without tokens, one address; 0 is no limit
     rate_burst: int = 200
     failures_per_second: int = 1  # wrong tokens and links of one address; 0 is no limit
     failure_burst: int = 30
     sse_clients: int = 5_000
     streams_per_token: int = 1_000  # or, without tokens, of one address
-    waits_per_token: int = 1_000  # calls that wait for something
+    waits_per_token: int = 1_000  # concurrent waiting calls
     stop_grace_ms: int = 5_000
     audit_log: bool = True
 

@@ -156,7 +156,7 @@ class Worker:
             await self._close()
 
     async def kill(self) -> None:
-        """For tests: stop at once, as a killed process does. The store is told nothing, and leases expire."""
+        """For tests: stop at once, as a killed process does. The store is not notified, and leases expire."""
         await self._close()
 
     @asynccontextmanager

@@ -125,7 +125,7 @@ def test_a_malformed_header_is_refused_with_the_file_and_the_tag(source: str, pr
 
 
 def test_modules_that_use_each_other_are_refused() -> None:
-    with pytest.raises(ValueError, match="circle"):
+    with pytest.raises(ValueError, match="form a cycle"):
         build({"a.lua": "-- @uses b\nreturn {}", "b.lua": "-- @uses a\nreturn {}"}, {})
 
 

@@ -135,7 +135,7 @@ def test_a_link_takes_only_the_names_that_are_waited_for(x: Waiting) -> None:
     before = dump(x.client)
     assert x.deliver(*REFUSE, name=NOT_WAITED_FOR) == [
         0, "invalid_input",
-        f"signal_name: expected a name that is waited for here (approval, second), got '{NOT_WAITED_FOR}'",
+        f"signal_name: expected one of the names this waitpoint waits for (approval, second), got '{NOT_WAITED_FOR}'",
     ]  # fmt: skip
     assert dump(x.client) == before
     assert x.deliver(*REFUSE, name="second")[0] == 1

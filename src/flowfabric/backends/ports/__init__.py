@@ -1,7 +1,8 @@
-"""What a store must do, split by noun. Every method is one atomic step and shows no connection, key or transaction.
+"""The contract of a store, one port per noun.
 
-The first line of each method states its transition; docs/explanation/state-machine.md draws them all. Every method
-raises an error of `flowfabric.errors`; a refused call has written nothing (G4).
+Each method is one atomic step. Its signature shows no connection, key or transaction, so any store can
+implement it. The first line of a docstring states the transition; docs/explanation/state-machine.md
+draws all of them. Methods raise errors of `flowfabric.errors`, and a refused call writes nothing (G4).
 """
 
 from flowfabric.backends.ports.backend import EngineBackend

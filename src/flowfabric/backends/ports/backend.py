@@ -1,4 +1,4 @@
-"""One store: all ports together."""
+"""EngineBackend: one store with all its ports."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class EngineBackend(
     upkeep.MaintenancePort,
     Protocol,
 ):
-    """One store: all ports, and its own end."""
+    """One store: all ports, its partition counts, and `close`."""
 
     @property
     def partitions(self) -> PartitionConfig:
@@ -65,17 +65,18 @@ class EngineBackend(
         ...
 
     def within(self, namespaces: Sequence[Namespace]) -> EngineBackend:
-        """The store as a tenant sees it: what is not of these namespaces is not there, and cannot be made.
+        """The same store, limited to the executions and flows of these namespaces.
 
-        Each call carries the namespaces, and the atomic step itself looks at them. What serves the whole store (queues,
-        workers, limits, upkeep) is refused. It is closed with the store.
+        A tenant sees nothing outside its namespaces and cannot create anything there. Each call carries the
+        namespaces and the store checks them inside the atomic step. Calls that affect the whole store (queues,
+        workers, limits, upkeep) are refused. Closing the store closes this view.
         """
         ...
 
     async def kept_secret(self) -> SigningSecret | None:
-        """The waitpoint secret that a store of our own keeps beside its data; None: others give a store its secret."""
+        """The waitpoint secret that an embedded store keeps beside its data; None for every other store."""
         ...
 
     async def close(self) -> None:
-        """Let go of connections, and of an embedded server when nobody else uses it."""
+        """Close the connections, and stop an embedded server that no other process uses."""
         ...

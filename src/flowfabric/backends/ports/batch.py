@@ -10,23 +10,23 @@ from flowfabric.core.contracts import batch as b
 
 
 class BatchPort(Protocol):
-    """Many at once. Each item has its own outcome: a refused one is an error in the list and spoils no other."""
+    """Batched calls. Each item has its own outcome: a refused item is an error in the list, the others succeed."""
 
     async def submit_executions(self, batch: Sequence[c.CreateExecutionArgs]) -> list[b.SubmitOutcome]:
-        """create_execution for each; one call a partition."""
+        """create_execution for each item, with one call per partition."""
         ...
 
     async def claim_executions(self, args: b.ClaimExecutionsArgs) -> list[b.ClaimOutcome]:
-        """Claim up to `count` of a lane that the worker can run, or the named ones: waiting -> active.
+        """Claim up to `count` executions of a lane that the worker can run, or the named ones: waiting -> active.
 
-        The best come first; with several shards, within each of them.
+        The first in queue order come first. A lane with several shards keeps that order within each shard.
         """
         ...
 
     async def finish_executions(self, args: b.FinishExecutionsArgs) -> b.FinishExecutionsResult:
-        """complete_execution and fail_execution mixed, renew_lease for others, and the next claim, in one step."""
+        """Complete and fail executions, renew the leases of others, and claim the next ones, in one step."""
         ...
 
     async def run_due_work(self, args: b.RunDueWorkArgs) -> b.DueWork:
-        """Requeue lost leases, promote delays, apply time-outs and deadlines, close waitpoints of one partition."""
+        """Apply what is due in one partition: expired leases, delays, timeouts, deadlines and waitpoints to close."""
         ...

@@ -1,4 +1,4 @@
-"""The port of budgets; it is part of EngineBackend (backends/ports.py), and what is said there holds here."""
+"""Budgets: limits on spending, usage, reservations, resets."""
 
 from __future__ import annotations
 
@@ -12,72 +12,72 @@ from flowfabric.core.partition import Partition
 
 
 class BudgetPort(Protocol):
-    """What may be spent, and what was."""
+    """Budgets: create them, spend from them, reserve, reset."""
 
     async def create_budget(self, args: c.CreateBudgetArgs) -> c.CreateBudgetResult:
-        """Make a budget and attach it to its scope; one that exists is left as it is, and attached."""
+        """Create a budget and attach it to its scope. An existing budget keeps its limits and is attached."""
         ...
 
     async def get_budget_status(self, budget_id: BudgetId) -> c.BudgetStatus:
-        """A budget as it stands: limits, usage, reservations, breaches."""
+        """The current limits, usage, reservations and breaches of a budget."""
         ...
 
     async def get_budget_ledger(self, budget_id: BudgetId, execution_id: ExecutionId) -> dict[str, int]:
-        """What an execution has spent of a budget since its last reset, by dimension."""
+        """The amounts an execution has spent from a budget since its last reset, by dimension."""
         ...
 
     async def list_budgets(self, *, after: BudgetId | None = None, limit: int = 100) -> list[BudgetId]:
-        """Budgets over all partitions, by id, after one of them."""
+        """List budgets of all partitions by id, starting after `after`."""
         ...
 
     async def report_usage_and_check(self, args: c.ReportUsageArgs) -> c.ReportUsageResult:
-        """Count usage of an execution if it fits: all of it, or nothing and the breach is noted (G10)."""
+        """Record usage of an execution if all of it fits; otherwise record only the breach (G10)."""
         ...
 
     async def report_usage_admin(self, args: c.ReportUsageAdminArgs) -> c.ReportUsageResult:
-        """The same without an execution."""
+        """report_usage_and_check without an execution, for operators."""
         ...
 
     async def record_spend(self, args: c.RecordSpendArgs) -> c.ReportUsageResult:
-        """Count what was really spent, whatever the limits."""
+        """Record an amount that was already spent, even beyond the limits."""
         ...
 
     async def release_budget(self, args: c.ReleaseBudgetArgs) -> c.ReleaseBudgetResult:
-        """Take back all that an execution has spent of a budget since its last reset."""
+        """Return everything an execution has spent from a budget since its last reset."""
         ...
 
     async def reset_budget(self, args: c.ResetBudgetArgs) -> c.ResetBudgetResult:
-        """Begin a new period: nothing is used, and a breach is over."""
+        """Start a new period: usage returns to zero and a breach ends."""
         ...
 
     async def set_budget_limits(self, args: c.SetBudgetLimitsArgs) -> c.BudgetLimitsSet:
-        """Raise, lower, add or lift limits of a budget in use."""
+        """Raise, lower, add or remove limits of an existing budget."""
         ...
 
     async def reserve_budget(self, args: c.ReserveBudgetArgs) -> c.ReserveBudgetResult:
-        """Hold amounts under a lease before they are spent; they return when the lease ends."""
+        """Hold amounts under a lease before they are spent. They return to the budget when the lease ends."""
         ...
 
     async def settle_reservation(self, args: c.SettleReservationArgs) -> c.ReportUsageResult:
-        """End a reservation with what was really spent, which always counts, once."""
+        """End a reservation and record the amount really spent, once, even beyond the limits."""
         ...
 
 
 class BudgetListener(Protocol):
-    """Hears of budgets that something is to be done about."""
+    """Notifies an engine of budgets that need attention."""
 
     async def wait(self) -> frozenset[Partition]:
-        """Return when there is something new since the last call: in which partitions. An empty set means in any."""
+        """Wait for news since the last call and return its partitions. An empty set means: check all of them."""
         ...
 
 
 class BudgetUpkeepPort(Protocol):
-    """What an engine does for budgets, in one partition of them, like {b:7}."""
+    """The engine's calls for budgets; a partition of budgets looks like {b:7}."""
 
     def listen_for_budgets(self) -> AbstractAsyncContextManager[BudgetListener]:
-        """Hear of limits that are passed and of budgets with an interval, from the moment this is entered.
+        """Subscribe to exceeded limits and to budgets that reset by interval. Messages count from entry on.
 
-        The first wait returns at once with an empty set, as does the first one after a lost connection.
+        The first wait returns an empty set at once, and so does the first one after a lost connection.
         """
         ...
 
@@ -86,11 +86,11 @@ class BudgetUpkeepPort(Protocol):
         ...
 
     async def reset_due_budgets(self, partition: Partition, *, limit: int = 100) -> c.DueBudgetsReset:
-        """Reset those whose interval is over, on schedule however late, and let go what waited for them."""
+        """Reset budgets whose interval is over, on their schedule even when late, and release waiting executions."""
         ...
 
     async def read_budget_notices(
         self, partition: Partition, *, done: Sequence[c.BudgetNotice] = (), limit: int = 100
     ) -> list[c.BudgetNotice]:
-        """Limits that were passed and nobody has acted on, oldest first, after those `done` were taken off."""
+        """Exceeded limits that await action, oldest first. `done` notices are removed before reading."""
         ...

@@ -1,4 +1,4 @@
-"""Events: read the log, or wait for the next line."""
+"""Events: read the log, wait for an execution, follow its events."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from flowfabric.core.states import PublicState
 
 
 class EventPort(Protocol):
-    """What happened, and waiting for what will."""
+    """The event log of executions."""
 
     async def read_events(self, args: c.ReadEventsArgs) -> c.EventPage:
-        """Lines of the event logs, oldest first: of one partition, or of all of them merged by time."""
+        """Read the event log oldest first, of one partition or of all partitions merged by time."""
         ...
 
     async def history(self, execution_id: ExecutionId, *, cursor: str | None = None, limit: int = 100) -> c.EventPage:
-        """The events of one execution, oldest first, as far back as its partition's log goes."""
+        """The events of one execution, oldest first, as far back as the log of its partition reaches."""
         ...
 
     async def wait_for_execution(self, execution_id: ExecutionId, *, timeout_ms: int) -> PublicState | None:
-        """Wait until the execution ends and say how; None when it had not within `timeout_ms`."""
+        """Wait until the execution ends and return its final state; None after `timeout_ms`."""
         ...
 
     def tail_events(self, execution_id: ExecutionId, *, cursor: str | None = None) -> AsyncIterator[c.Event]:
-        """The events of one execution as they happen, until it has ended; `cursor` is that of the last one seen."""
+        """Yield the events of one execution as they happen, until it ends. `cursor`: that of the last event seen."""
         ...

@@ -1,7 +1,7 @@
-"""The ports of flows: graphs of executions, their edges and joins, and reading them.
+"""Flows: graphs of executions with edges and joins.
 
-They are part of EngineBackend (backends/ports.py), and what is said there holds here. Members move their flow on by
-themselves: whatever ends one of them resolves edges, promotes, skips or cancels others and sets the flow's state.
+A flow advances by itself. The step that ends a member also resolves its edges, promotes, skips or cancels
+other members, and sets the state of the flow.
 """
 
 from __future__ import annotations
@@ -14,34 +14,34 @@ from flowfabric.core.ids import EdgeId, ExecutionId, FlowId
 
 
 class FlowPort(Protocol):
-    """The life of a flow."""
+    """The lifecycle of a flow."""
 
     async def submit_flow(self, args: c.SubmitFlowArgs) -> c.SubmitFlowResult:
-        """Accept a whole graph: absent -> open. None of its members runs before it is complete, and committed."""
+        """Accept a whole graph: absent -> open. No member runs before the flow is complete and committed."""
         ...
 
     async def grow_flow(self, args: c.GrowFlowArgs) -> c.GrowFlowResult:
-        """Add members, edges and joins to a flow that has not ended, in one step; or commit one that was not yet."""
+        """Add members, edges and joins to a live flow in one step, or commit an uncommitted flow."""
         ...
 
     async def create_flow(self, args: c.CreateFlowArgs) -> c.CreateFlowResult:
-        """Make a flow without members: absent -> open."""
+        """Create a flow without members: absent -> open."""
         ...
 
     async def add_execution_to_flow(self, args: c.AddExecutionToFlowArgs) -> c.AddExecutionToFlowResult:
-        """Make an execution of the flow's partition a member; its state does not change."""
+        """Make an execution of the flow's partition a member of the flow. The execution's state does not change."""
         ...
 
     async def cancel_flow(self, args: c.CancelFlowArgs) -> c.CancelFlowResult:
-        """Close a flow: any live state -> cancelled. From then on none of its members can be claimed (G9)."""
+        """Cancel a flow: any live state -> cancelled. No member can be claimed afterwards (G9)."""
         ...
 
     async def continue_flow(self, flow_id: FlowId) -> bool:
-        """Do a bounded part of what a flow has left to do, as the engine does; whether more is left."""
+        """Do a bounded part of the flow's remaining work, as the engine does. Returns whether more is left."""
         ...
 
     async def set_flow_tags(self, args: c.SetFlowTagsArgs) -> c.SetFlowTagsResult:
-        """Set labels of a flow."""
+        """Set tags of a flow."""
         ...
 
 
@@ -49,67 +49,67 @@ class EdgePort(Protocol):
     """Single edges and joins, for callers that build graphs piece by piece."""
 
     async def stage_dependency_edge(self, args: c.StageDependencyEdgeArgs) -> c.StageDependencyEdgeResult:
-        """Add an edge between two members; it counts in the join of its downstream."""
+        """Add an edge between two members. It counts towards the join of its downstream."""
         ...
 
     async def apply_dependency_to_child(self, args: c.ApplyDependencyToChildArgs) -> c.ApplyDependencyToChildResult:
-        """Let the downstream wait for a staged edge: waiting or delayed -> waiting_children."""
+        """Make the downstream wait for a staged edge: waiting or delayed -> waiting_children."""
         ...
 
     async def resolve_dependency(self, args: c.ResolveDependencyArgs) -> c.ResolveDependencyResult:
-        """Resolve one edge by hand: the downstream may be promoted or skipped."""
+        """Resolve one edge by hand, which may promote or skip the downstream."""
         ...
 
     async def set_edge_group_policy(self, args: c.SetEdgeGroupPolicyArgs) -> c.SetEdgeGroupPolicyResult:
-        """Say how the edges into a member are joined, before the first of them."""
+        """Set how the edges into a member are joined, before its first edge."""
         ...
 
     async def evaluate_flow_eligibility(self, args: c.EvaluateFlowEligibilityArgs) -> c.EvaluateFlowEligibilityResult:
-        """How the dependencies of an execution stand."""
+        """Report whether the dependencies of an execution let it run."""
         ...
 
     async def promote_blocked_to_eligible(
         self, args: c.PromoteBlockedToEligibleArgs
     ) -> c.PromoteBlockedToEligibleResult:
-        """Let an execution go on that waits for nothing any more: waiting_children -> waiting, or delayed."""
+        """Release an execution without open dependencies: waiting_children -> waiting, or delayed."""
         ...
 
 
 class FlowReadPort(Protocol):
-    """Looking at flows."""
+    """Read flows, members and edges."""
 
     async def describe_flow(self, flow_id: FlowId) -> c.FlowSnapshot | None:
-        """One flow with its joins; None when there is none."""
+        """One flow with its joins; None when it does not exist."""
         ...
 
     async def list_flows(self, args: c.ListFlowsArgs) -> c.ListFlowsPage:
-        """Flows over all partitions, newest first."""
+        """List flows of all partitions, newest first."""
         ...
 
     async def list_flow_members(self, args: c.ListFlowMembersArgs) -> c.ListFlowMembersPage:
-        """The members of a flow, in the order in which they came."""
+        """List the members of a flow in the order they were added."""
         ...
 
     async def list_edges(self, args: c.ListEdgesArgs) -> c.ListEdgesPage:
-        """The edges at one member, or all of a flow."""
+        """List the edges of one member, or all edges of a flow."""
         ...
 
     async def describe_edge(self, flow_id: FlowId, edge_id: EdgeId) -> c.EdgeSnapshot | None:
-        """One edge; None when there is none."""
+        """One edge; None when it does not exist."""
         ...
 
     async def read_execution_inputs(self, execution_id: ExecutionId) -> list[c.ExecutionInput]:
-        """What a member is given of its upstreams, in the order of its edges."""
+        """The results a member receives from its upstreams, in the order of its edges."""
         ...
 
 
 class FlowEventPort(Protocol):
-    """Waiting for flows."""
+    """Wait for flows and follow their events."""
 
     async def wait_for_flow(self, flow_id: FlowId, *, timeout_ms: int) -> c.FlowState | None:
-        """Wait until the flow ends and say how; None when it had not within `timeout_ms`."""
+        """Wait until the flow ends and return its final state; None after `timeout_ms`."""
         ...
 
     def tail_flow_events(self, flow_id: FlowId, *, cursor: str | None = None) -> AsyncIterator[c.Event]:
-        """The events of a flow and its members as they happen, until it has ended; `cursor` is that of the last one."""
+        """Yield the events of a flow and its members until it ends. `cursor`: that of the last event seen."""
         ...

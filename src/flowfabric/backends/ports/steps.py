@@ -1,4 +1,4 @@
-"""The port of durable steps; it is part of EngineBackend (backends/ports.py), and what is said there holds here."""
+"""Durable steps: results that a handler keeps across retries and resumes."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ from flowfabric.core import contracts as c
 
 
 class StepPort(Protocol):
-    """What a handler has done already, whichever of its passes did it."""
+    """The recorded steps of an execution."""
 
     async def record_step(self, args: c.RecordStepArgs) -> c.RecordStepResult:
-        """Record a step's result; the state does not change. A step that has one keeps it and answers it.
+        """Record the result of a step. The execution's state does not change.
 
-        With `replace` the new result takes its place, and the step keeps its place in the order.
-        Steps live as long as their execution: retries, resumes and reclaims find them, a replay begins without them.
+        A step that already has a result keeps it and returns it. With `replace` the new result takes its place,
+        and the step keeps its position. Retries, resumes and reclaims find the steps; a replay starts without
+        them.
         """
         ...
 
     async def read_steps(self, args: c.ReadStepsArgs) -> c.ReadStepsPage:
-        """The steps of one execution, in the order of recording."""
+        """List the steps of one execution in the order of recording."""
         ...

@@ -1,4 +1,4 @@
-"""What an engine asks of a store besides due work: shares, retention, repairs."""
+"""Upkeep: the calls of the engine besides due work (shares, repair, retention)."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from flowfabric.core.partition import Partition
 
 
 class MaintenancePort(Protocol):
-    """What an engine needs besides the work itself."""
+    """Divide partitions among engines, find due work, repair indexes."""
 
     async def hold_share(self, args: c.HoldShareArgs) -> c.EngineShares:
-        """Live for a while, and learn who else does."""
+        """Register this engine replica for a while and return the live replicas."""
         ...
 
     async def partitions_in_use(self) -> list[Partition]:
@@ -20,20 +20,20 @@ class MaintenancePort(Protocol):
         ...
 
     async def next_due(self, partition: Partition) -> c.NextDue:
-        """When the partition's earliest lease, delay, time-out or deadline is due."""
+        """The time of the earliest lease expiry, delay, timeout or deadline in the partition."""
         ...
 
     async def repair_indexes(self, args: c.RepairIndexesArgs) -> c.IndexesRepaired:
-        """Put right index entries that do not agree with their records."""
+        """Correct index entries that disagree with their records."""
         ...
 
     async def reevaluate_blocked(self, args: c.ReevaluateBlockedArgs) -> c.BlockedReevaluated:
-        """Let go what is held back for a reason that is gone: blocked -> waiting."""
+        """Release executions whose reason for the block is gone: blocked -> waiting."""
         ...
 
 
 class RetentionPort(Protocol):
-    """Deleting what is finished."""
+    """Delete finished executions."""
 
     async def trim_executions(self, args: c.TrimExecutionsArgs) -> c.TrimExecutionsResult:
         """Delete finished executions with everything that belongs to them: terminal -> absent."""

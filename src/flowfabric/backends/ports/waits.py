@@ -1,7 +1,4 @@
-"""The ports of waiting: suspensions with their waitpoints, signals, and the secrets that tokens are signed with.
-
-They are part of EngineBackend (backends/ports.py), and what is said there holds here.
-"""
+"""Waits: suspensions with their waitpoints, signals, and the secrets that sign waitpoint tokens."""
 
 from __future__ import annotations
 
@@ -11,89 +8,90 @@ from flowfabric.core import contracts as c
 
 
 class SuspensionPort(Protocol):
-    """Waiting for the world outside."""
+    """Suspend executions until a signal, a timeout or an operator resumes them."""
 
     async def suspend_execution(self, args: c.SuspendExecutionArgs) -> c.SuspendExecutionResult:
-        """Give the lease back and wait at waitpoints: active -> suspended; or stay active when early signals suffice.
+        """Return the lease and wait: active -> suspended; stays active when early signals meet the condition.
 
-        Repeated with its ids, or with its idempotency key, it answers the same.
+        Repeating it with its ids or its idempotency key returns the same answer.
         """
         ...
 
     async def resume_execution(self, args: c.ResumeExecutionArgs) -> c.ResumeExecutionResult:
-        """End a suspension whatever it waits for: suspended -> waiting, or delayed. The same attempt goes on."""
+        """End a suspension regardless of its condition: suspended -> waiting, or delayed. The attempt continues."""
         ...
 
     async def expire_suspension(self, args: c.ExpireSuspensionArgs) -> c.ExpireSuspensionResult:
-        """Apply a time-out that is due: suspended -> waiting or a terminal state, or it goes on waiting for a human."""
+        """Apply a due timeout: suspended -> waiting or a terminal state; or keep waiting for an operator."""
         ...
 
     async def create_pending_waitpoint(self, args: c.CreatePendingWaitpointArgs) -> c.CreatePendingWaitpointResult:
-        """Make a waitpoint before the wait: its token can be handed out, and early signals are kept for it."""
+        """Create a waitpoint before the wait, so that its token can be shared and early signals are kept."""
         ...
 
     async def close_waitpoint(self, args: c.CloseWaitpointArgs) -> c.CloseWaitpointResult:
-        """Let nothing more arrive at a waitpoint; an operator's close of one that is waited at ends the suspension."""
+        """Close a waitpoint to signals. Closing one in use takes an operator and ends the suspension."""
         ...
 
     async def list_suspended(self, args: c.ListSuspendedArgs) -> c.ListSuspendedPage:
-        """The suspended executions over all partitions, the earliest time-out first."""
+        """List suspended executions of all partitions, the earliest timeout first."""
         ...
 
     async def read_waitpoint_token(self, args: c.ReadWaitpointTokenArgs) -> c.IssuedWaitpoint:
-        """The token of an open waitpoint, for callers that decide themselves who may have it."""
+        """The token of an open waitpoint, for trusted callers that authorize its readers themselves."""
         ...
 
     async def list_pending_waitpoints(self, args: c.ListPendingWaitpointsArgs) -> c.ListPendingWaitpointsPage:
-        """The open waitpoints of one execution, by id, without their tokens."""
+        """List the open waitpoints of one execution by id, without their tokens."""
         ...
 
 
 class SignalPort(Protocol):
-    """What the world outside says."""
+    """Signals: messages from outside to an execution."""
 
     async def deliver_signal(self, args: c.DeliverSignalArgs) -> c.SignalOutcome:
-        """Tell a waitpoint something, with its token: kept while it is pending; suspended -> waiting when it suffices.
+        """Deliver a signal with a waitpoint's token: kept while pending; suspended -> waiting when it suffices.
 
-        Whatever is wrong with token or waitpoint, the refusal is the same (G6).
+        Any problem with token or waitpoint gives the same refusal (G6).
         """
         ...
 
     async def signal_execution(self, args: c.SignalExecutionArgs) -> c.SignalOutcome:
-        """Tell an execution something at the open waitpoint that takes it: kept, or suspended -> waiting.
+        """Deliver a signal to the open waitpoint that accepts it: kept, or suspended -> waiting.
 
-        It asks for no token, so it is for trusted callers of the store alone: a server that offers it to others
-        must authorize them itself. No waitpoint takes it: target_not_signalable; several do: their keys are named.
+        It needs no token, so only trusted callers of the store may use it; a server that offers it must authorize
+        its callers. Without such a waitpoint the refusal is target_not_signalable; with several, it lists their
+        keys.
         """
         ...
 
     async def list_resume_signals(self, args: c.ListResumeSignalsArgs) -> c.ListResumeSignalsPage:
-        """How the last suspension of an execution ended, and the signals that ended it, as they arrived."""
+        """How the last suspension of an execution ended, and the signals that ended it, in order of arrival."""
         ...
 
 
 class SecretPort(Protocol):
-    """What waitpoint tokens are signed with; every partition has a copy of the secrets."""
+    """The secrets that sign waitpoint tokens; every partition keeps a copy."""
 
     async def seed_waitpoint_hmac_secret(self, args: c.SeedWaitpointHmacSecretArgs) -> c.SeedOutcome:
-        """Give every partition that has no secret its first one."""
+        """Give a first secret to every partition that has none."""
         ...
 
     async def rotate_waitpoint_hmac_secret(
         self, args: c.RotateWaitpointHmacSecretArgs
     ) -> c.RotateWaitpointHmacSecretOutcome:
-        """Sign with another secret from now on, in one partition; what the old one signed counts during its grace.
+        """Sign with a new secret from now on, in one partition; tokens of the old one stay valid for its grace.
 
-        With end_graces no token that is out counts any more.
+        With end_graces every token issued before is revoked.
         """
         ...
 
     async def rotate_waitpoint_hmac_secret_all(
         self, args: c.RotateWaitpointHmacSecretAllArgs
     ) -> c.RotateWaitpointHmacSecretAllReport:
-        """The same in every partition; the report says which of them failed."""
+        """Rotate in every partition. The report names the partitions that failed."""
         ...
 
     async def list_waitpoint_hmac_kids(self, args: c.ListWaitpointHmacKidsArgs) -> c.WaitpointHmacKids:
-        """Which secrets count in a partition, by their kids."""
+        """List the valid secrets of a partition by their kids."""
         ...

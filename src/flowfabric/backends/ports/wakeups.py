@@ -1,4 +1,4 @@
-"""Hear of work instead of polling for it."""
+"""Wakeups: notify workers of new work, so that they need not poll."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import Protocol, TypeAlias
 from flowfabric.core.ids import LaneId, WorkerInstanceId
 from flowfabric.core.partition import Partition
 
-OnHanded: TypeAlias = Callable[[str, bytes], None]  # the key of a parked claim, and what its `read` understands
+OnHanded: TypeAlias = Callable[[str, bytes], None]  # the key of a parked claim and the message for its `read`
 
 
 class WorkListener(Protocol):
-    """Hears of queues that have work."""
+    """Notifies a worker of queues with work."""
 
     async def wait(self) -> frozenset[tuple[LaneId, Partition]]:
-        """Return when work was announced since the last call: where. An empty set means anywhere: look everywhere."""
+        """Wait for announcements since the last call; returns their queues. An empty set means: check every queue."""
         ...
 
 
 class WakeupPort(Protocol):
-    """Being told of work instead of asking for it."""
+    """Subscribe to work and announce it."""
 
     def listen_for_work(
         self,
@@ -31,13 +31,14 @@ class WakeupPort(Protocol):
         worker_instance_id: WorkerInstanceId | None = None,
         on_handed: OnHanded | None = None,
     ) -> AbstractAsyncContextManager[WorkListener]:
-        """Hear of work of these lanes that the capabilities suffice for, from the moment this is entered.
+        """Subscribe to work of these lanes that the capabilities can run. Messages count from entry on.
 
-        The first wait returns at once with an empty set, as does the first one after a lost connection. What comes for
-        parked claims of the worker goes to `on_handed` meanwhile; after a lost connection they are to be recalled.
+        The first wait returns an empty set at once, and so does the first one after a lost connection.
+        `on_handed` receives messages for the worker's parked claims; after a lost connection the worker must
+        recall those claims.
         """
         ...
 
     async def announce_work(self, partition: Partition) -> int:
-        """Announce every queue of a partition that has work again: the safety net for lost messages."""
+        """Announce every queue of a partition that has work, as a safety net for lost messages."""
         ...

@@ -1,4 +1,4 @@
-"""Which workers are alive."""
+"""Workers: register, heartbeat, list, expire."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from flowfabric.core import contracts as c
 
 
 class WorkerPort(Protocol):
-    """Which workers there are."""
+    """The registry of live workers."""
 
     async def register_worker(self, args: c.RegisterWorkerArgs) -> c.RegisterWorkerResult:
-        """Make a worker known, or what it offers now."""
+        """Register a worker, or update its capabilities and lanes."""
         ...
 
     async def heartbeat_worker(self, args: c.HeartbeatWorkerArgs) -> c.HeartbeatWorkerResult:
-        """Keep a worker alive."""
+        """Record a heartbeat of a worker."""
         ...
 
     async def mark_worker_dead(self, args: c.MarkWorkerDeadArgs) -> c.MarkWorkerDeadResult:
-        """Take a worker off the list; what it runs is lost with its leases, not before."""
+        """Remove a worker from the registry. Its executions stay until their leases expire."""
         ...
 
     async def list_workers(self, args: c.ListWorkersArgs) -> c.ListWorkersPage:
-        """Live workers, by instance id."""
+        """List live workers by instance id."""
         ...
 
     async def expire_workers(self, *, limit: int = 100) -> int:
-        """Forget workers that were silent for too long; how many."""
+        """Remove workers without a recent heartbeat. Returns how many were removed."""
         ...

@@ -35,7 +35,7 @@ ThenShow: TypeAlias = Callable[[str, Change, str | None, bool], None]
 
 
 class Attachable(Protocol):
-    """What `fabric.budgets` and `fabric.quotas` have in common."""
+    """The common methods of `fabric.budgets` and `fabric.quotas`."""
 
     async def attach(self, limit_id: str, /, **scope: Unpack[Scope]) -> None: ...
 
@@ -43,7 +43,7 @@ class Attachable(Protocol):
 
 
 def scope(namespace: str | None, lane: str | None, flow: str | None, execution: str | None) -> Scope:
-    """The scopes that the command was given."""
+    """The scopes given to the command."""
     found = Scope()
     if namespace is not None:
         found["namespace"] = namespace
@@ -79,7 +79,7 @@ def add_scope_commands(
             where = scope(namespace, lane, flow, execution)
             then_show(limit_id, lambda fabric: change(limits(fabric), limit_id, where), url, as_json)
 
-    add("attach", f"Make a {noun} count for all executions of a scope, too.", lambda of, id_, at: of.attach(id_, **at))
+    add("attach", f"Apply a {noun} to all executions of a scope, too.", lambda of, id_, at: of.attach(id_, **at))
     add("detach", f"Remove a {noun} from a scope.", lambda of, id_, at: of.detach(id_, **at))
 
 

@@ -42,7 +42,7 @@ async def collected(
 
 
 def print_page(page: HasCursor, columns: Sequence[str], rows: Sequence[Row], out: Output) -> None:
-    """The page as JSON, or its rows as a table with a hint on how to go on."""
+    """The page as JSON, or its rows as a table with a hint on how to continue."""
     if out.as_json:
         out.json(page)
         return

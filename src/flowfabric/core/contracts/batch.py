@@ -1,6 +1,6 @@
-"""Many at once: what our own client and worker pass instead of single calls. Each item has its own outcome.
+"""Batched calls of our own client and worker. Each item has its own outcome.
 
-These never leave the process, unlike the contracts they are made of: an outcome may be an error as it was raised.
+They stay inside the process, unlike the contracts they contain: an outcome may be an error object.
 """
 
 from __future__ import annotations
@@ -51,9 +51,10 @@ AppendFramesOutcome: TypeAlias = AppendFramesResult | FlowFabricError
 class ClaimExecutionsArgs(Checked, frozen=True, kw_only=True):
     """Claim up to `count` executions of a lane, or exactly the named ones, which share a partition.
 
-    Without a partition the shards of the lane are asked one after the other until there are enough, and each call
-    starts with another shard. The best of a shard come first, so with several of them priority is approximate: a call
-    may leave better work in a shard that it did not reach. Members of flows are claimed in the flow's partition.
+    Without a partition the shards of the lane are tried in turn until there are enough executions, and each
+    call starts with another shard. Queue order holds within a shard, so with several shards priority is
+    approximate: a call may leave better work in a shard that it did not reach. Members of flows are claimed in
+    the flow's partition.
     """
 
     partition: Partition | None = None  # None: that of the named ones, or all shards of the lane

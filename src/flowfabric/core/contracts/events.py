@@ -1,4 +1,4 @@
-"""Events: lines of the durable transition log, and how they are asked for."""
+"""Events: lines of the durable transition log, and the filters to read them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from flowfabric.core.partition import Partition, PartitionFamily
 from flowfabric.core.states import PublicState
 from flowfabric.errors import InvalidInput
 
-# A place in each of up to 65,536 logs; with the usual 256 it takes some 5 kB.
+# A position in each of up to 65,536 logs; with the usual 256 it takes some 5 kB.
 CURSOR_MAX_BYTES = 2_097_152
 # A cursor after the latest line, to follow new ones.
 END = "end"
@@ -81,20 +81,20 @@ Cursor: TypeAlias = Annotated[str, Rule(lambda field, value: limits.label(field,
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """One transition, or progress, of one execution; or the end of a flow, or its going on again; or a passed limit.
+    """One event of an execution (a transition or progress), of a flow (its end or restart), or of a budget limit.
 
-    A line of a flow has the flow's id in place of the execution's, in the partition of both. A line of a budget has
-    none, and `outcome` says the dimension, what was used of it and the limit: `tokens 81 of 80`.
+    The event of a flow has the flow's id in place of the execution's. The event of a budget has no id, and its
+    `outcome` gives the dimension, the usage and the limit: `tokens 81 of 80`.
     """
 
     execution_id: ExecutionId | None = None
-    event: str  # an EventKind; text, because a newer library may know more of them
+    event: str  # an EventKind; text, because a newer library may have more kinds
     at_ms: TimestampMs
     lease_epoch: LeaseEpoch = 0
     attempt_index: AttemptIndex | None = None  # None: never claimed
-    outcome: str | None = None  # how it ended, why an attempt started or failed, the per cent done
-    cursor: str  # reading its partition from here goes on after it
-    budget_id: BudgetId | None = None  # the budget whose limit was passed
+    outcome: str | None = None  # how it ended, why an attempt started or failed, the progress in percent
+    cursor: str  # read its partition from here to get the events after it
+    budget_id: BudgetId | None = None  # the budget whose limit was exceeded
 
     @property
     def flow_id(self) -> FlowId | None:
@@ -105,10 +105,10 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReadEventsArgs(Checked, frozen=True, kw_only=True):
-    """Lines that match every filter given, after `cursor`; without one from the oldest line there is.
+    """Read the events after `cursor` that match all given filters; without a cursor, from the oldest event on.
 
-    An execution's namespace, lane, kind and flow are looked up in its record, so they match only while it exists.
-    A flow has neither lane nor kind. A budget has the namespace or the lane that it was made for, and nothing else.
+    An execution's namespace, lane, kind and flow come from its record, so they match only while it exists. A
+    flow has neither lane nor kind. A budget has only the namespace or the lane of its scope.
     """
 
     execution_id: ExecutionId | None = None
@@ -143,11 +143,11 @@ class EventOwner(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class EventPage(msgspec.Struct, frozen=True, kw_only=True):
-    """Some lines, oldest first, and where to go on.
+    """A page of events, oldest first, with the cursor for the next page.
 
-    A page may be short or empty while `more` is true: each call looks at a bounded number of lines. `truncated` says
-    that lines between the given cursor and this page have fallen off the log; they are gone. `owners` has one for each
-    event, where they were asked for.
+    A page may be short or empty while `more` is true: each call reads a bounded number of lines. `truncated`:
+    lines between the given cursor and this page were trimmed from the log. `owners`, if requested, has one
+    entry per event.
     """
 
     events: tuple[Event, ...] = ()

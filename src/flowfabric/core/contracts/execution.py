@@ -50,13 +50,13 @@ class ExpireReason(StrEnum):
 class DuplicateMode(StrEnum):
     """What a submit does with an existing execution that has the same idempotency key.
 
-    Replacing needs one that has not started; one that has is returned as it is. The very same id is always answered
-    as a duplicate: that is how a repeated call looks.
+    Only an execution that has not started is replaced; a started one is returned unchanged. The same id is
+    always answered as a duplicate, because a retried call looks like that.
     """
 
     RETURN_EXISTING = "return_existing"
     REJECT = "reject"
-    REPLACE_WHILE_WAITING = "replace_while_waiting"  # new content, and the new delay, in its place
+    REPLACE_WHILE_WAITING = "replace_while_waiting"  # gets the new content and the new delay
     DEBOUNCE = "debounce"  # the same, and the delay restarts: a burst runs once, after it ends
 
 
@@ -64,10 +64,10 @@ _REPLACING = (DuplicateMode.REPLACE_WHILE_WAITING, DuplicateMode.DEBOUNCE)
 
 
 class CreateExecutionArgs(Checked, frozen=True, kw_only=True):
-    """Nothing becomes runnable: eligible now, or delayed if `delay_until` lies ahead or there is a `delay_ms`.
+    """absent -> runnable: eligible now, or delayed if `delay_until` is in the future or `delay_ms` is set.
 
     Executions of one `concurrency_key`, in one lane and namespace, run at most `key_concurrency` at once (the lane's
-    setting, 1 without it). Mint their ids with the key, so that they share a partition.
+    setting; 1 by default). Create their ids with the key, so that they share a partition.
     """
 
     execution_id: ExecutionId
@@ -85,7 +85,7 @@ class CreateExecutionArgs(Checked, frozen=True, kw_only=True):
     execution_deadline_at: TimestampMs | None = None
     on_duplicate: DuplicateMode = DuplicateMode.RETURN_EXISTING
     concurrency_key: ConcurrencyKey | None = None
-    delay_ms: DurationMs | None = None  # from the store's now; in place of delay_until
+    delay_ms: DurationMs | None = None  # from the store's current time; instead of delay_until
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -119,13 +119,13 @@ class ExecutionCreated(Outcome, frozen=True, kw_only=True, tag="created"):
 
 
 class ExecutionDuplicate(Outcome, frozen=True, kw_only=True, tag="duplicate"):
-    """The idempotency key or the id was used before; this is the execution it belongs to."""
+    """The idempotency key or the id was used before, by this execution."""
 
     execution_id: ExecutionId
 
 
 class ExecutionReplaced(Outcome, frozen=True, kw_only=True, tag="replaced"):
-    """The idempotency key belongs to this execution, which had not started: it has the new content now."""
+    """The idempotency key belongs to this execution, which had not started; it has the new content now."""
 
     execution_id: ExecutionId
     public_state: PublicState
@@ -156,8 +156,8 @@ CompleteExecutionResult: TypeAlias = ExecutionCompleted
 class FailExecutionArgs(Checked, frozen=True, kw_only=True):
     """The owner's attempt has failed: a retry is scheduled, or the execution ends as failed.
 
-    retry_policy_json: None leaves the decision to the stored policy, "" allows no retry, text is the policy
-    for this once. It is kept in full, because server functions read absent members differently.
+    retry_policy_json: None uses the stored policy, "" allows no retry, text replaces the policy for this
+    failure. It is sent in full, because server functions read absent members differently.
     """
 
     execution_id: ExecutionId

@@ -1,7 +1,7 @@
 """Field types of the contracts, and the base class that checks them.
 
-A field's annotation says all there is to say about it: `lease_ttl_ms: LeaseTtlMs` is a whole number within
-the lease's bounds, `lane_id: LaneId` is a parsed id. `Checked` reads the annotations once per class.
+The annotation of a field defines it completely: `lease_ttl_ms: LeaseTtlMs` is a whole number within the
+bounds of a lease, `lane_id: LaneId` is a parsed id. `Checked` reads the annotations once per class.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Check: TypeAlias = Callable[[str, Any], Any]
 
 
 class Rule:
-    """A check inside an annotation: it returns the value, normalised, or refuses it."""
+    """A check inside an annotation: it returns the normalized value, or refuses it."""
 
     def __init__(self, check: Check) -> None:
         self.check = check
@@ -86,9 +86,9 @@ Capabilities: TypeAlias = Annotated[
 
 
 class Checked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A struct whose every field is checked, and normalised, when it is built.
+    """A struct that checks and normalizes every field when it is built.
 
-    Unknown members are refused on decode: a caller that still sends `now` must learn that it has no effect.
+    Decoding refuses unknown members: a caller that still sends `now` must learn that it has no effect.
     """
 
     def __post_init__(self) -> None:
@@ -101,18 +101,18 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True, tag_field="outcome"):
-    """One way a call can end; the members of a result's union are told apart by `outcome`."""
+    """One possible outcome of a call; `outcome` distinguishes the members of a result's union."""
 
 
 @cache
 def _checks(kind: type[msgspec.Struct]) -> tuple[tuple[str, Any, type[Any] | None, Check], ...]:
-    """Of each field its name, its default, a type whose values need no check, and the check of all others."""
+    """For each field: its name, its default, a type whose values need no check, and the check for all others."""
     fields = msgspec.structs.fields(kind)
     return tuple((field.name, field.default, _exact(field.type), _check_for(field.type)) for field in fields)
 
 
 def _exact(annotation: Any) -> type[Any] | None:
-    """A type that says all there is to say: an id, which was checked when it was made, an enum, another contract."""
+    """A type that needs no further check: an id, which was checked when created, an enum, another contract."""
     options = [option for option in get_args(annotation) or (annotation,) if option is not type(None)]
     is_plain = get_origin(annotation) in (None, Union, types.UnionType) and len(options) == 1
     only = options[0] if is_plain else None

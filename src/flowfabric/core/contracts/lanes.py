@@ -26,17 +26,17 @@ SetLaneStateResult: TypeAlias = LaneStateSet
 
 
 class ConfigureLaneArgs(Checked, frozen=True, kw_only=True):
-    """The whole of a lane's settings, on every partition: what is None is not limited, or as it is without settings.
+    """All settings of a lane, on every partition; None means no limit, or the default.
 
-    max_concurrency is shared out evenly among the lane's shards, so it must be at least `lane_shards`. The partition of
-    a flow counts the flow's members by itself.
+    max_concurrency is divided evenly among the lane's shards, so it must be at least `lane_shards`. The
+    partition of a flow counts the flow's members separately.
     """
 
     lane_id: LaneId
     max_concurrency: Concurrency | None = None  # concurrent executions
     key_concurrency: Concurrency | None = None  # concurrent executions per concurrency key; None: 1
     ageing_ms_per_priority: AgeingMs | None = None  # waiting time that outweighs one step of priority; None: no ageing
-    shared_queue: bool = False  # work that needs capabilities stands where schedulers of other programs look
+    shared_queue: bool = False  # work that needs capabilities goes to the queue that schedulers of other programs read
 
 
 class LaneConfigured(Outcome, frozen=True, kw_only=True, tag="configured"):

@@ -60,7 +60,7 @@ class ClaimExecutionArgs(LeaseRequest, frozen=True, kw_only=True):
 
 
 class Ownership(Outcome, frozen=True, kw_only=True):
-    """A lease that was given, and the attempt it is for."""
+    """A granted lease and its attempt."""
 
     execution_id: ExecutionId
     lease_id: LeaseId
@@ -98,7 +98,7 @@ ClaimResumedExecutionResult: TypeAlias = ClaimedResumedExecution
 
 
 class IssueGrantAndClaimArgs(LeaseRequest, frozen=True, kw_only=True):
-    """Grant and claim in one step, fresh or resumed, whichever the execution needs."""
+    """Grant and claim in one step: a new attempt, or the interrupted one."""
 
     attempt_id: AttemptId  # unused when an interrupted attempt continues
     worker_capabilities: Capabilities = ()
@@ -151,7 +151,7 @@ class ReclaimCapExceeded(Outcome, frozen=True, kw_only=True, tag="reclaim_cap_ex
 
 
 class GrantNotFound(Outcome, frozen=True, kw_only=True, tag="grant_not_found"):
-    """There is no grant, or it was used, expired or belongs to another worker; nothing changed."""
+    """The grant is missing, used, expired or belongs to another worker; nothing changed."""
 
     execution_id: ExecutionId
 

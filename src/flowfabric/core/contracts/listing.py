@@ -1,4 +1,4 @@
-"""Lists of executions, and how many there are."""
+"""Lists and counts of executions."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ class ExecutionSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ListExecutionsPage(msgspec.Struct, frozen=True, kw_only=True):
-    """Some executions and where to go on; None when there are no more.
+    """A page of executions; next_cursor is None on the last page.
 
-    A page may be short or empty and have a cursor: each call looks at a bounded number of executions. Whoever follows
-    the cursors to the end meets every execution that matched all the time exactly once.
+    A page may be short or empty and still have a cursor: each call reads a bounded number of executions.
+    Following the cursors to the end yields every execution that matched throughout exactly once.
     """
 
     executions: tuple[ExecutionSummary, ...] = ()
@@ -62,7 +62,7 @@ class LaneCounts(msgspec.Struct, frozen=True, kw_only=True):
 
     lane_id: LaneId
     counts: dict[PublicState, int] = msgspec.field(default_factory=dict)
-    oldest_waiting_ms: int | None = None  # age, since its creation, of the oldest that may start; None: there is none
+    oldest_waiting_ms: int | None = None  # age of the oldest execution that may start; None: there is none
 
     @property
     def total(self) -> int:

@@ -41,10 +41,10 @@ class NextDue(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RepairIndexesArgs(Checked, frozen=True, kw_only=True):
-    """Compare a bounded number of index entries with their records, and put right what differs.
+    """Compare a bounded number of index entries with their records, and correct the differences.
 
-    An entry leads to its record, and the record tells all entries it must have. So a record that is in one index at
-    least is found; one that no index knows is not. Deadlines that were lost stay lost: records do not hold them.
+    An entry leads to its record, and the record determines all its entries. So a record in at least one index
+    is repaired; a record in no index is not found. Lost deadlines stay lost: records do not contain them.
     """
 
     partition: Partition
@@ -74,10 +74,10 @@ def _offers(field: str, value: Any) -> tuple[WorkerOffer, ...]:
 
 
 class ReevaluateBlockedArgs(Checked, frozen=True, kw_only=True):
-    """Look again at executions of a partition that are held back, and let go those whose reason is gone.
+    """Check the blocked executions of a partition again, and release those whose reason is gone.
 
-    Gone is: the lane is active again; one of `offers` has the lane and all capabilities that were missing; nothing is
-    left that a lease was given back for. What an operator, a budget or a quota holds back stays.
+    A reason is gone when the lane is active again, when one of `offers` has the lane and all missing
+    capabilities, or when no dependency is left. Blocks by an operator, a budget or a quota stay.
     """
 
     partition: Partition

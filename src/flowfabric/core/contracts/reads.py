@@ -32,14 +32,14 @@ from flowfabric.core.states import (
 
 
 class AttemptSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """The attempt that runs, or ran last."""
+    """The running attempt, or the last one."""
 
     attempt_id: AttemptId
     attempt_index: AttemptIndex
 
 
 class LeaseSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """The lease that is held now."""
+    """The current lease."""
 
     lease_id: LeaseId
     lease_epoch: LeaseEpoch
@@ -50,7 +50,7 @@ class LeaseSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ExecutionSnapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """The public view of an execution, without the store's own fields."""
+    """The public view of an execution, without the store's internal fields."""
 
     execution_id: ExecutionId
     lane_id: LaneId
@@ -94,14 +94,14 @@ class ExecutionInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StateSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """The state alone, the cheapest read."""
+    """Only the state: the cheapest read."""
 
     state_vector: StateVector
     current_attempt_index: AttemptIndex | None = None
 
 
 class ExecutionContext(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker needs to start a handler; it belongs to the execution, not to an attempt."""
+    """The data a worker needs to start a handler; it belongs to the execution, not to an attempt."""
 
     input_payload: bytes
     execution_kind: str
@@ -117,7 +117,7 @@ class ExecutionResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """One attempt, running or over."""
+    """One attempt, running or ended."""
 
     attempt_index: AttemptIndex
     attempt_id: AttemptId
@@ -132,9 +132,9 @@ class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
-    """What bears on why an execution does or does not run, all of one moment.
+    """All facts about why an execution does or does not run, read at one moment.
 
-    `flowfabric.core.explain` makes a sentence of it.
+    `flowfabric.core.explain` turns them into a sentence.
     """
 
     execution_id: ExecutionId
@@ -153,27 +153,27 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     # ownership
     worker_instance_id: WorkerInstanceId | None = None  # of the current or the lost lease
     lease_expires_at: TimestampMs | None = None
-    granted_to: WorkerInstanceId | None = None  # a grant is out
+    granted_to: WorkerInstanceId | None = None  # the worker with an open grant
     grant_expires_at: TimestampMs | None = None
     # its lane, in the execution's partition
     lane_state: LaneState = LaneState.ACTIVE
     lane_running: int = 0
-    lane_limit: int | None = None  # how many may run in this partition: a shard's part of max_concurrency
+    lane_limit: int | None = None  # the limit in this partition: a shard's part of max_concurrency
     lane_max_concurrency: int | None = None
     # its concurrency key
     concurrency_key: str | None = None
     key_limit: int | None = None
     key_running: int = 0
-    key_ahead: int | None = None  # how many of its key wait before it; None: it does not wait for its key
+    key_ahead: int | None = None  # how many executions of its key are before it; None: it does not wait for its key
     # its queue
-    ahead: int | None = None  # how many stand before it; None: it is in no queue
+    ahead: int | None = None  # how many are before it; None: it is in no queue
     first_in_queue: ExecutionId | None = None
     # its limits
     budget_ids: tuple[BudgetId, ...] = ()  # its own, and those of its lane, namespace and flow
     quota_policy_ids: tuple[QuotaPolicyId, ...] = ()
-    budget: BudgetStatus | None = None  # that it waits for
-    quota: QuotaStatus | None = None  # that it waits for, for the key it is counted by
+    budget: BudgetStatus | None = None  # the one it waits for
+    quota: QuotaStatus | None = None  # the one it waits for, with the counts of its key
     limit_ahead: int | None = None  # how many wait for the same limit before it, in its partition
-    limit_look_at: TimestampMs | None = None  # when the limit is looked at again, at the latest
-    offered_to: WorkerInstanceId | None = None  # whose claim asks its limits now
+    limit_look_at: TimestampMs | None = None  # the latest time of the next check of the limit
+    offered_to: WorkerInstanceId | None = None  # the worker whose claim is checking its limits
     offer_until: TimestampMs | None = None

@@ -1,4 +1,4 @@
-"""Retention: how finished executions are deleted."""
+"""Retention: delete finished executions."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ KeepCount: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=limits.MAX_U32)]
 class TrimExecutionsArgs(Checked, frozen=True, kw_only=True):
     """Delete finished executions: those that ended long ago, or all but the newest of each lane.
 
-    What an execution's own policy says (`stream_policy.retention_ttl_ms`) wins, to delete it earlier and to keep it
-    longer. With neither `older_than_ms` nor `keep_last`, only such executions are deleted.
+    The execution's own policy (`stream_policy.retention_ttl_ms`) takes precedence, both to delete it earlier
+    and to keep it longer. Without `older_than_ms` and `keep_last`, only executions with such a policy are deleted.
     """
 
     older_than_ms: DurationMs | None = None  # since the end
-    keep_last: KeepCount | None = None  # of each lane in each partition; a lane's stand-alone ones share one
+    keep_last: KeepCount | None = None  # per lane and partition; the stand-alone executions of a lane count together
     lane_id: LaneId | None = None  # None: every lane
-    limit: ScanLimit = 1_000  # deleted by this call
+    limit: ScanLimit = 1_000  # how many this call deletes at most
     cursor: Cursor | None = None
 
     def __post_init__(self) -> None:
@@ -35,7 +35,7 @@ class TrimExecutionsArgs(Checked, frozen=True, kw_only=True):
 
 
 class ExecutionsTrimmed(Outcome, frozen=True, kw_only=True, tag="trimmed"):
-    """How many were deleted; with a cursor there may be more, and another call goes on from it."""
+    """How many were deleted; with a cursor there may be more, and the next call continues there."""
 
     deleted: int = 0
     cursor: str | None = None

@@ -1,4 +1,4 @@
-"""Scheduling: grants to claim, and what keeps an execution from being claimed."""
+"""Scheduling: grants to claim, and blocks that prevent a claim."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from flowfabric.errors import InvalidInput
 
 
 class Grant(msgspec.Struct, frozen=True, kw_only=True):
-    """Permission for one worker, for a short while; the partition in it is opaque to whoever carries it."""
+    """Permission for one worker for a short time; its partition is opaque to the caller."""
 
     execution_id: ExecutionId
     partition_key: PartitionKey
@@ -42,7 +42,7 @@ class ClaimGrant(Grant, frozen=True, kw_only=True):
 
 
 class ResumeGrant(Grant, frozen=True, kw_only=True):
-    """Permission to go on with an interrupted attempt, for `claim_resumed_execution`."""
+    """Permission to continue an interrupted attempt, for `claim_resumed_execution`."""
 
     lane_id: LaneId
 
@@ -54,7 +54,7 @@ class ReclaimGrant(Grant, frozen=True, kw_only=True):
 
 
 class GrantRequest(Checked, frozen=True, kw_only=True):
-    """Which worker asks for which execution, and what it offers."""
+    """The worker, the execution and the worker's capabilities."""
 
     execution_id: ExecutionId
     lane_id: LaneId
@@ -68,7 +68,7 @@ class GrantRequest(Checked, frozen=True, kw_only=True):
 
 
 class IssueClaimGrantArgs(GrantRequest, frozen=True, kw_only=True):
-    """Let one worker claim an eligible execution for a short while; its state does not change."""
+    """Allow one worker to claim an eligible execution for a short time; the state does not change."""
 
 
 class ClaimGrantIssued(Outcome, frozen=True, kw_only=True, tag="granted"):
@@ -80,7 +80,7 @@ IssueClaimGrantResult: TypeAlias = ClaimGrantIssued
 
 
 class IssueReclaimGrantArgs(GrantRequest, frozen=True, kw_only=True):
-    """Let one worker take over an execution whose lease was lost."""
+    """Allow one worker to reclaim an execution whose lease was lost."""
 
 
 class ReclaimGrantIssued(Outcome, frozen=True, kw_only=True, tag="granted"):
@@ -97,7 +97,7 @@ IssueReclaimGrantResult: TypeAlias = ReclaimGrantIssued | NotReclaimable | Recla
 class ClaimForWorkerArgs(Checked, frozen=True, kw_only=True):
     """Find the next execution of a lane that this worker may run, and grant it.
 
-    The grant is for `claim_execution`, or for `claim_resumed_execution` where an attempt was interrupted.
+    The grant is for `claim_execution`, or for `claim_resumed_execution` if an attempt was interrupted.
     """
 
     lane_id: LaneId
@@ -108,7 +108,7 @@ class ClaimForWorkerArgs(Checked, frozen=True, kw_only=True):
 
 
 class NoWork(Outcome, frozen=True, kw_only=True, tag="no_work"):
-    """Nothing in the lane is eligible for this worker now."""
+    """The lane has no eligible execution for this worker now."""
 
 
 class WorkGranted(Outcome, frozen=True, kw_only=True, tag="granted"):
@@ -119,7 +119,7 @@ ClaimForWorkerOutcome: TypeAlias = NoWork | WorkGranted
 
 
 class ScanEligibleArgs(Checked, frozen=True, kw_only=True):
-    """List up to `limit` eligible executions of a lane on one partition, next one first."""
+    """List up to `limit` eligible executions of a lane on one partition, in queue order."""
 
     lane_id: LaneId
     partition: Partition
@@ -144,7 +144,7 @@ def _check_reason(field: str, reason: BlockingReason) -> None:
 
 
 class BlockRouteArgs(Checked, frozen=True, kw_only=True):
-    """Set an execution aside because no worker can run it: by an operator's hand, never by a claim."""
+    """Block an execution that no worker can run: called by an operator, never by a claim."""
 
     execution_id: ExecutionId
     lane_id: LaneId
@@ -161,7 +161,7 @@ class RouteBlocked(Outcome, frozen=True, kw_only=True, tag="blocked"):
 
 
 class RouteBlockRejected(Outcome, frozen=True, kw_only=True, tag="lua_rejected"):
-    """The execution has moved on since it was picked; `message` is the store's code."""
+    """The execution has changed since it was selected; `message` is the store's code."""
 
     message: str
 
@@ -170,7 +170,7 @@ BlockRouteOutcome: TypeAlias = RouteBlocked | RouteBlockRejected
 
 
 class BlockExecutionArgs(Checked, frozen=True, kw_only=True):
-    """A runnable execution leaves the queue until what `blocking_reason` names is over."""
+    """A runnable execution leaves the queue until the condition named by `blocking_reason` ends."""
 
     execution_id: ExecutionId
     blocking_reason: BlockingReason
@@ -189,7 +189,7 @@ BlockExecutionResult: TypeAlias = ExecutionBlocked
 
 
 class UnblockExecutionArgs(Checked, frozen=True, kw_only=True):
-    """A blocked execution returns to the queue, unless it is blocked for another reason by now."""
+    """A blocked execution returns to the queue, unless it is now blocked for another reason."""
 
     execution_id: ExecutionId
     expected_blocking_reason: BlockingReason | None = None
@@ -203,7 +203,7 @@ UnblockExecutionResult: TypeAlias = ExecutionUnblocked
 
 
 class PromoteDelayedArgs(Checked, frozen=True, kw_only=True):
-    """A delayed execution whose time has come becomes eligible."""
+    """A delayed execution becomes eligible when its delay is over."""
 
     execution_id: ExecutionId
 
@@ -213,11 +213,11 @@ class DelayedPromoted(Outcome, frozen=True, kw_only=True, tag="promoted"):
 
 
 class NotYetDue(Outcome, frozen=True, kw_only=True, tag="not_yet_due"):
-    """Its time has not come; nothing was changed."""
+    """The delay is not over; nothing changed."""
 
 
 class NothingToPromote(Outcome, frozen=True, kw_only=True, tag="cleaned"):
-    """It is gone or no longer delayed; a stale queue entry, if there was one, is removed."""
+    """It is deleted or no longer delayed; a stale queue entry is removed."""
 
     reason: str
 

@@ -1,4 +1,4 @@
-"""Streams: the frames that an attempt emits, the summary they may make, and how both are read."""
+"""Streams: the frames that an attempt emits, the summary built from them, and the reads of both."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ BlockMs: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=limits.MAX_TAIL_BLOCK_
 
 
 class StreamMode(StrEnum):
-    """What becomes of a frame."""
+    """How a frame is kept."""
 
-    DURABLE = "durable"  # it stays as long as the stream's retention says
-    SUMMARY = "summary"  # its payload is a patch of the summary, which stays
-    BEST_EFFORT = "best_effort"  # only the newest stay, for whoever watches
+    DURABLE = "durable"  # kept for the stream's retention
+    SUMMARY = "summary"  # its payload is a patch of the summary, which is kept
+    BEST_EFFORT = "best_effort"  # only the newest are kept, for live readers
 
 
 class PatchKind(StrEnum):
@@ -74,15 +74,15 @@ class Visibility(StrEnum):
 
 
 class LiveFrames(Checked, frozen=True, kw_only=True):
-    """How many best-effort frames stay: about twice what comes within `ttl_ms`, and no fewer or more than the bounds.
+    """How many best-effort frames are kept: about twice the number within `ttl_ms`, within the two bounds.
 
-    A stream that has no other frames goes by itself when none came for twice `ttl_ms`; with 0 it stays.
+    A stream with only such frames is deleted after twice `ttl_ms` without a new one; with 0 it is kept.
     """
 
     ttl_ms: DurationMs = 0
     maxlen_floor: LiveFloor = 64
     maxlen_ceiling: LiveCount = limits.DEFAULT_MAX_LIVE_FRAMES
-    ema_alpha: Alpha = 0.2  # how much the latest frames weigh in the rate
+    ema_alpha: Alpha = 0.2  # the weight of the latest frames in the rate
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -91,7 +91,7 @@ class LiveFrames(Checked, frozen=True, kw_only=True):
 
 
 class Frame(Checked, frozen=True, kw_only=True):
-    """A piece of output. Payloads are bytes; what they mean is the reader's and the writer's to agree on."""
+    """A piece of output. Payloads are bytes; writer and reader agree on their meaning."""
 
     frame_type: FrameType
     payload: FramePayload
@@ -99,7 +99,7 @@ class Frame(Checked, frozen=True, kw_only=True):
     metadata_json: MetadataJson | None = None
     correlation_id: FrameLabel | None = None
     source: FrameLabel | None = None
-    timestamp: TimestampMs | None = None  # when it was made; None: when it is appended
+    timestamp: TimestampMs | None = None  # when it was created; None: when it is appended
     mode: StreamMode = StreamMode.DURABLE
     patch_kind: PatchKind = PatchKind.JSON_MERGE_PATCH  # of a summary frame
     live: LiveFrames = LiveFrames()  # of a best-effort frame
@@ -116,8 +116,8 @@ class AppendFrameArgs(Frame, frozen=True, kw_only=True):
     execution_id: ExecutionId
     attempt_index: AttemptIndex
     fence: LeaseFence
-    retention_maxlen: RetentionMaxlen | None = None  # exactly so many stay; None and 0: about what the policy says
-    retention_ms: DurationMs | None = None  # older frames go; None and 0: whatever their age
+    retention_maxlen: RetentionMaxlen | None = None  # keep exactly this many; None and 0: about what the policy allows
+    retention_ms: DurationMs | None = None  # older frames are deleted; None and 0: no age limit
     max_payload_bytes: PayloadLimit = limits.FRAME_PAYLOAD_MAX_BYTES
 
     def __post_init__(self) -> None:
@@ -126,7 +126,7 @@ class AppendFrameArgs(Frame, frozen=True, kw_only=True):
 
 
 class FrameAppended(Outcome, frozen=True, kw_only=True, tag="appended"):
-    """It has an id, which is a cursor, and so many were appended by now. Trimming does not change the count."""
+    """The frame's id, which is a cursor, and the number of frames appended so far, trimmed ones included."""
 
     entry_id: str
     frame_count: int
@@ -150,8 +150,8 @@ Frames: TypeAlias = Annotated[tuple[Frame, ...], msgspec.Meta(max_length=limits.
 class AppendFramesArgs(Checked, frozen=True, kw_only=True):
     """The owner appends several frames of one attempt, in this order: all of them, or none.
 
-    The frames that are appended in this way under one lease are numbered from 0, and `first_number` is that of the
-    first. So a call that is repeated adds nothing twice, and one that overtakes another is refused.
+    Frames appended in this way under one lease are numbered from 0, and `first_number` is the number of the
+    first. So a repeated call appends nothing twice, and a call that overtakes another is refused.
     """
 
     execution_id: ExecutionId
@@ -170,7 +170,7 @@ class AppendFramesArgs(Checked, frozen=True, kw_only=True):
 
 
 class FramesAppended(Outcome, frozen=True, kw_only=True, tag="appended"):
-    """They are in the stream; `entry_ids` has those that this call added, which a repeated one may not know."""
+    """The frames are in the stream; `entry_ids` are those this call appended, which a repeated call may not know."""
 
     entry_ids: tuple[str, ...]
     frame_count: int
@@ -181,7 +181,7 @@ AppendFramesResult: TypeAlias = FramesAppended
 
 
 class StreamFrame(msgspec.Struct, frozen=True, kw_only=True):
-    """A frame as it is read; `id` is its place in the stream, and a cursor."""
+    """A frame as it is read; `id` is its position in the stream, and a cursor."""
 
     id: str
     frame_type: str
@@ -191,18 +191,18 @@ class StreamFrame(msgspec.Struct, frozen=True, kw_only=True):
     metadata_json: str | None = None
     correlation_id: str | None = None
     source: str | None = None
-    mode: str = StreamMode.DURABLE  # a StreamMode; text, because a newer library may know more of them
+    mode: str = StreamMode.DURABLE  # a StreamMode; text, because a newer library may have more modes
     summary_version: int | None = None
     ttl_ms: int | None = None
 
     @property
     def text(self) -> str:
-        """The payload as UTF-8; what is none shows as replacement characters."""
+        """The payload as UTF-8, with replacement characters for invalid bytes."""
         return self.payload.decode(errors="replace")
 
 
 class ReadFramesArgs(Checked, frozen=True, kw_only=True):
-    """Frames of one attempt from `from_id` to `to_id`, both included; with `after` those that follow it instead."""
+    """Frames of one attempt from `from_id` to `to_id`, both included; with `after`, the frames after it instead."""
 
     execution_id: ExecutionId
     attempt_index: AttemptIndex
@@ -219,7 +219,7 @@ class ReadFramesArgs(Checked, frozen=True, kw_only=True):
 
 
 class FollowFramesArgs(Checked, frozen=True, kw_only=True):
-    """Frames of one attempt after `after`, as they come, up to `count_limit` at a time."""
+    """Follow the frames of one attempt after `after`, up to `count_limit` at a time."""
 
     execution_id: ExecutionId
     attempt_index: AttemptIndex
@@ -233,16 +233,16 @@ class FollowFramesArgs(Checked, frozen=True, kw_only=True):
 
 
 class TailFramesArgs(FollowFramesArgs, frozen=True, kw_only=True):
-    """The same once, waiting for the first of them."""
+    """Read one page of them, waiting for the first frame."""
 
     block_ms: BlockMs = 0
 
 
 class StreamFrames(Outcome, frozen=True, kw_only=True, tag="frames"):
-    """Some frames, where to go on, and whether the stream is closed.
+    """A page of frames, with the cursor for the next page and whether the stream is closed.
 
-    A page is short when its frames are large: about a mebibyte is enough for one. With `more` there may be frames
-    after `cursor` already; a stream that is closed has ended when there are none.
+    A page of large frames is short: it holds about one mebibyte. `more`: there may be frames after `cursor`
+    already. A closed stream without more frames has ended.
     """
 
     frames: tuple[StreamFrame, ...] = ()
@@ -263,7 +263,7 @@ class StreamFrames(Outcome, frozen=True, kw_only=True, tag="frames"):
 
     @property
     def is_end(self) -> bool:
-        """Whether nothing follows, now or later."""
+        """Whether no frame follows, now or later."""
         return self.is_closed and not self.more
 
 
@@ -271,12 +271,12 @@ ReadFramesResult: TypeAlias = StreamFrames
 
 
 class StreamInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """How the stream of an attempt stands. An attempt that never emitted has none, and is closed when it has ended."""
+    """The state of an attempt's stream. Without frames it does not exist, and is closed when the attempt has ended."""
 
     execution_id: ExecutionId
     attempt_index: AttemptIndex
-    length: int = 0  # frames that can be read
-    frame_count: int = 0  # frames that were appended
+    length: int = 0  # readable frames
+    frame_count: int = 0  # appended frames
     total_bytes: int = 0
     first_id: str | None = None
     last_id: str | None = None
@@ -292,7 +292,7 @@ class StreamInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SummaryDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """What an attempt's summary frames made: a JSON object, and how many of them it took."""
+    """The document built from an attempt's summary frames: a JSON object, and the number of frames applied."""
 
     document: bytes
     version: int

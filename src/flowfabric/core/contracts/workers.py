@@ -14,7 +14,7 @@ from flowfabric.errors import InvalidInput
 
 
 def _lanes(field: str, value: Any) -> tuple[LaneId, ...]:
-    """The names without repeats, in order; a lone string is a collection, too, and would become a lane a letter."""
+    """The names without repeats, sorted; a lone string would otherwise become one lane per letter."""
     if not isinstance(value, tuple | list | set | frozenset) or not value:
         raise InvalidInput(field, value, "must be a collection of at least one lane")
     if len(value) > limits.MAX_LANES:
@@ -75,9 +75,9 @@ HeartbeatWorkerResult: TypeAlias = HeartbeatAccepted | WorkerNotRegistered
 
 
 class MarkWorkerDeadArgs(Checked, frozen=True, kw_only=True):
-    """Take a worker off the list, by itself when it stops, or by an operator.
+    """Remove a worker from the registry: called by the worker when it stops, or by an operator.
 
-    The reason is for whoever observes the call; the store remembers nothing of a worker that is gone.
+    The reason is for observers of the call; the store keeps no record of a removed worker.
     """
 
     namespace: Namespace

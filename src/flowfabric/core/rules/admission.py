@@ -1,6 +1,6 @@
 """Admission: which limits an execution has, and the names under which it waits for them.
 
-All limits of an execution count, so the strictest decides. `lib/limits/limit_scopes.lua` and
+All limits of an execution apply, so the strictest decides. `lib/limits/limit_scopes.lua` and
 `lib/limits/limit_queue.lua` state the same rules.
 """
 

@@ -44,14 +44,14 @@ class Budget:
         return self.breached_at is not None
 
     def taken(self, name: str) -> int:
-        """The amount that counts against the limit: spent, or held for a later spend."""
+        """The amount that counts against the limit: spent, or reserved."""
         return self.used.get(name, 0) + self.held.get(name, 0)
 
     def fits(self, name: str, amount: int) -> bool:
         return name not in self.hard or self.taken(name) + amount <= self.hard[name]
 
     def is_over(self, name: str, amount: int = 0) -> bool:
-        """Whether the amount would not fit even if nothing were held."""
+        """Whether the amount would not fit even without reservations."""
         return name in self.hard and self.used.get(name, 0) + amount > self.hard[name]
 
     def is_above_soft(self, name: str) -> bool:
@@ -68,7 +68,7 @@ class Obstacle(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Spend(Generic[R_co]):
-    """The answer to a caller, the changes of the budget's row, and the amounts that go to the execution's ledger.
+    """The answer to the caller, the changes of the budget's row, and the amounts for the execution's ledger.
 
     Every line of `changes.events` is also a notice that the engine acts on, once for each kind and dimension.
     """
@@ -82,7 +82,7 @@ Reported: TypeAlias = Spend[c.ReportUsageResult]
 
 
 class Counted(NamedTuple):
-    """What counting some amounts did: a dimension above its soft limit, one over its hard limit, and the changes."""
+    """The effect of counting amounts: a dimension above its soft limit, one over its hard limit, and the changes."""
 
     soft: str | None
     over: str | None
@@ -91,7 +91,7 @@ class Counted(NamedTuple):
 
 
 def total(pairs: Iterable[tuple[str, int]]) -> Amounts:
-    """The amounts by dimension, in the order of their first naming; a dimension that is named twice has the sum."""
+    """The amounts by dimension, in order of first mention; amounts of a repeated dimension are added."""
     amounts: dict[str, int] = {}
     for name, amount in pairs:
         amounts[name] = amounts.get(name, 0) + amount
@@ -99,7 +99,7 @@ def total(pairs: Iterable[tuple[str, int]]) -> Amounts:
 
 
 def obstacle(budget: Budget) -> Obstacle | None:
-    """Why no execution may start on the budget, or None. Which of several full dimensions is named is not specified."""
+    """Why no execution may start on the budget, or None. With several full dimensions, any of them is named."""
     name = budget.last_breach_dim if budget.is_breached else None
     if name is None:
         name = next((each for each in budget.hard if not budget.fits(each, 1)), None)
@@ -107,12 +107,12 @@ def obstacle(budget: Budget) -> Obstacle | None:
 
 
 def first_full(budget: Budget, amounts: Amounts) -> str | None:
-    """The first dimension that has no room for its amount."""
+    """The first dimension without room for its amount."""
     return next((name for name, amount in amounts.items() if not budget.fits(name, amount)), None)
 
 
 def check_countable(budget: Budget, amounts: Amounts) -> Refusal | None:
-    """Refuse totals that are not exact any more, and more dimensions than a budget may have."""
+    """Refuse totals that would no longer be exact, and more dimensions than a budget may have."""
     for name, amount in amounts.items():
         if budget.used.get(name, 0) + amount > limits.MAX_SAFE_INTEGER:
             return invalid(f"amount.{name}", amount, f"a total of at most {limits.MAX_SAFE_INTEGER}")
@@ -127,7 +127,7 @@ def invalid(name: str, value: object, problem: str) -> Refusal:
 
 
 def count(budget: Budget, amounts: Amounts, now: int) -> Counted:
-    """Add the amounts to the totals. Each soft limit that is crossed is one event."""
+    """Add the amounts to the totals. Crossing a soft limit is one event."""
     used = {**budget.used, **{name: budget.used.get(name, 0) + amount for name, amount in amounts.items() if amount}}
     changes = Changes({"used": used, "last_updated_at": now})
     after = changes.apply_to(budget)
@@ -144,7 +144,7 @@ def pass_soft(budget: Budget, name: str) -> Changes:
 
 
 def breach(budget: Budget, name: str, now: int) -> Changes:
-    """Begin a breach. It is noted once, however often the limit is met, until the breach ends."""
+    """Begin a breach. It is recorded once until it ends, however often the limit is hit."""
     if budget.is_breached:
         return Changes()
     fields = {
@@ -188,7 +188,7 @@ def _counted_result(budget: Budget, counted: Counted) -> c.UsageCounted | c.Soft
 def report(
     budget: Budget, amounts: Amounts, now: int, *, is_repeated: bool = False
 ) -> Refusal | Spend[c.ReportUsageResult]:
-    """Count usage if all of it fits; otherwise count nothing and note the breach."""
+    """Count usage if all of it fits; otherwise record only the breach."""
     if refusal := check_countable(budget, amounts):
         return refusal
     if is_repeated:
@@ -211,7 +211,7 @@ def _blocking_dimension(budget: Budget) -> str | None:
 def spend(
     budget: Budget, amounts: Amounts, now: int, *, is_repeated: bool = False
 ) -> Refusal | Spend[c.ReportUsageResult]:
-    """Count what was really spent, whatever the limits (G10)."""
+    """Count actual spend regardless of the limits (G10)."""
     if refusal := check_countable(budget, amounts):
         return refusal
     return Spend(c.UsageAlreadyApplied()) if is_repeated else record(budget, amounts, now)
@@ -227,7 +227,7 @@ def record(budget: Budget, amounts: Amounts, now: int) -> Spend[c.UsageCounted |
 
 
 def release(budget: Budget, spent: Amounts) -> Spend[c.ReleaseBudgetResult]:
-    """Take back what an execution has spent in this period; `spent` is its ledger, which is deleted."""
+    """Refund what an execution has spent in this period; `spent` is its ledger, which is deleted."""
     if not spent:
         return Spend(c.NothingToRelease())
     given_back = {name: max(0, budget.used.get(name, 0) - amount) for name, amount in spent.items()}
@@ -238,7 +238,7 @@ def release(budget: Budget, spent: Amounts) -> Spend[c.ReleaseBudgetResult]:
 
 
 class Limit(NamedTuple):
-    """The limits of one dimension; 0 is no limit."""
+    """The limits of one dimension; 0 means no limit."""
 
     name: str
     hard: int

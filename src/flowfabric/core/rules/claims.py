@@ -1,4 +1,4 @@
-"""Starting work: a new attempt, or the interrupted one under a new lease."""
+"""Claims: start a new attempt, or continue the interrupted one under a new lease."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def claim(record: ExecutionRecord, args: ClaimExecutionArgs | IssueGrantAndClaim
 def claim_resumed(
     record: ExecutionRecord, args: ClaimResumedExecutionArgs | IssueGrantAndClaimArgs, now: int
 ) -> Refusal | Changes:
-    """runnable, interrupted -> active: the same attempt goes on under a new lease (D22)."""
+    """runnable, interrupted -> active: the same attempt continues under a new lease (D22)."""
     refused = decide("claim_resumed_execution", record.state)
     if isinstance(refused, Refusal):
         return Refusal(refused.code, {"state": record.public_state})
@@ -51,7 +51,7 @@ def claim_resumed(
 
 
 def claim_in_one_step(record: ExecutionRecord, args: IssueGrantAndClaimArgs, now: int) -> Refusal | Changes:
-    """Whichever of the two the execution needs. The caller looks at grants, limits and capabilities first."""
+    """Apply the claim that the execution needs. The caller checks grants, limits and capabilities first."""
     refused = decide("issue_grant_and_claim", record.state)
     if isinstance(refused, Refusal):
         return Refusal(refused.code, {"state": record.public_state})

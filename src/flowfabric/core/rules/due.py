@@ -1,4 +1,4 @@
-"""What time brings to an execution: lost leases, delays, deadlines, attempt timeouts and suspension timeouts."""
+"""Due work of an execution: expired leases, delays, deadlines, attempt timeouts and suspension timeouts."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from flowfabric.core.states import LifecyclePhase
 
 
 def is_due(at: int | None, now: int) -> bool:
-    """Due from the very millisecond on; None is never due."""
+    """Whether the time has come, from that very millisecond on; None is never due."""
     return at is not None and at <= now
 
 
 def due_at(record: ExecutionRecord) -> int | None:
-    """When the engine has to look at the execution next; None when only a caller can move it."""
+    """When the engine must next check the execution; None when only a caller can move it."""
     times = [record.deadline_at, record.attempt_timeout_at]
     if record.phase is LifecyclePhase.ACTIVE:
         times.append(0 if moves("reclaim_execution", record.state) else record.lease_expires_at)
@@ -30,7 +30,7 @@ def due_at(record: ExecutionRecord) -> int | None:
 
 
 def promote(record: ExecutionRecord, now: int) -> Changes:
-    """delayed -> waiting, once its time has come. `delay_until` stays: a repeated call is recognised by it (G3)."""
+    """delayed -> waiting, when its delay is over. `delay_until` stays, to recognize a repeated call (G3)."""
     if not moves("promote_delayed", record.state) or not is_due(record.delay_until or 0, now):
         return Changes()
     return Changes({"state": decide("promote_delayed", record.state)}, (Line(EventKind.PROMOTED),))
@@ -50,7 +50,7 @@ def time_out_attempt(record: ExecutionRecord, now: int) -> Changes:
     return lifecycle.time_out_attempt(record, now)
 
 
-# The order in which the engine looks.
+# The order in which the engine checks.
 _RULES: tuple[Callable[[ExecutionRecord, int], Changes], ...] = (
     lease.requeue_lost,
     promote,
@@ -61,7 +61,7 @@ _RULES: tuple[Callable[[ExecutionRecord, int], Changes], ...] = (
 
 
 def apply_due(record: ExecutionRecord, now: int) -> Changes:
-    """Everything that is due, in its order: one thing may bring the next."""
+    """Apply everything that is due, in order: one change may make the next one due."""
     total = Changes()
     for rule in _RULES:
         changes = rule(record, now)

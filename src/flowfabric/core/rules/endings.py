@@ -1,4 +1,4 @@
-"""The one way in which every execution ends (G7), whatever ends it."""
+"""The one way every execution ends (G7), for any reason."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _GONE: dict[str, Any] = {
 
 
 def end(record: ExecutionRecord, outcome: TerminalOutcome, now: int, *, closes_wait_as: str = "") -> Changes:
-    """any live state -> terminal. An open suspension closes with it, for the outcome unless a reason is given."""
+    """any live state -> terminal. An open suspension closes with it, with the outcome as the default reason."""
     state = ended(record.state, outcome)
     fields = _GONE | {"state": state, "completed_at": now} | waits.closed(record, closes_wait_as or outcome)
     return Changes(fields, (Line(EventKind(state.public_state), outcome),))

@@ -1,4 +1,4 @@
-"""Steps that reach many members of a flow: its cancel, its release, and the end of those that no join needs.
+"""Steps that reach many members of a flow: cancel, release, and ending members that no join needs.
 
 `lib/flow/cascade.lua` states the same rules.
 """
@@ -14,7 +14,7 @@ from flowfabric.core.rules.graph import EdgeGroupState, EdgeState
 from flowfabric.core.rules.joins import CASCADE
 from flowfabric.core.states import BlockingReason, EligibilityState, LifecyclePhase, TerminalOutcome
 
-# A sibling with more edges than this is taken to be needed: to find out would cost too much.
+# A sibling with more edges than this is assumed to be needed: checking would cost too much.
 MOST_LOOKS = 100
 _REASONS = {
     EdgeGroupState.SATISFIED: "sibling_quorum_satisfied", EdgeGroupState.IMPOSSIBLE: "sibling_quorum_impossible",
@@ -23,7 +23,7 @@ _OPEN = (EdgeState.UNSATISFIED, EdgeState.STAGED)
 
 
 def is_needed(work: FlowWork, member_id: str, besides: str) -> bool:
-    """Whether an undecided join besides this one waits for the member."""
+    """Whether another undecided join waits for the member."""
     edges = work.out.get(member_id, [])
     if len(edges) >= MOST_LOOKS:
         return True
@@ -32,12 +32,12 @@ def is_needed(work: FlowWork, member_id: str, besides: str) -> bool:
 
 
 def siblings(work: FlowWork, task: Task) -> None:
-    """The upstreams that a decided join does not need any more."""
+    """The upstreams that a decided join no longer needs."""
     flow = work.flows[task.flow_id]
     reason = _REASONS.get(work.join(task.member).state)
     if reason is None or flow.has_ended:
         return
-    if flow.work_count > 0:  # ends that were not seen to yet may decide further joins
+    if flow.work_count > 0:  # ends that are not handled yet may decide further joins
         work.defer(task)
         return
     for each in work.page(task, work.into.get(task.member, [])):
@@ -52,7 +52,7 @@ def cancel_member(work: FlowWork, member_id: str, reason: str) -> None:
 
 
 def cancel_flow(work: FlowWork, flow_id: str, policy: CancellationPolicy, reason: str | None) -> None:
-    """Close a flow: none of its members can be claimed from now on (G9). The members follow."""
+    """Close a flow: no member can be claimed from now on (G9). Later tasks end the members."""
     work.flows.change(
         flow_id, state=FlowState.CANCELLED, cancellation_policy=policy, cancel_reason=reason or None,
         cancelled_at=work.now,
@@ -61,7 +61,7 @@ def cancel_flow(work: FlowWork, flow_id: str, policy: CancellationPolicy, reason
 
 
 def cancel(work: FlowWork, task: Task) -> None:
-    """The members of a flow that has ended before them."""
+    """Handle the members of a flow that ended before them."""
     flow = work.flows[task.flow_id]
     if flow.state not in (FlowState.CANCELLED, FlowState.FAILED):
         return
@@ -71,7 +71,7 @@ def cancel(work: FlowWork, task: Task) -> None:
 
 
 def _end_with_flow(work: FlowWork, flow: Flow, member_id: str) -> None:
-    """cancel_pending lets running members end; flow_only ends none, and those that could start wait (D25)."""
+    """cancel_pending lets running members finish; flow_only ends none, and members that could start wait (D25)."""
     member, policy = work.members[member_id], CancellationPolicy.CANCEL_ALL
     if flow.state is FlowState.CANCELLED and flow.cancellation_policy is not None:
         policy = flow.cancellation_policy
@@ -93,7 +93,7 @@ def _pause(work: FlowWork, member_id: str) -> None:
 
 
 def release(work: FlowWork, task: Task) -> None:
-    """A graph is complete: members that wait for nothing may start."""
+    """The graph is complete: members without dependencies may start."""
     flow = work.flows[task.flow_id]
     if flow.staged or flow.has_ended:
         return
@@ -103,20 +103,20 @@ def release(work: FlowWork, task: Task) -> None:
 
 
 def cancel_child(work: FlowWork, task: Task) -> None:
-    """The member that stands for a flow has ended."""
+    """End a child flow after the member that stands for it has ended."""
     child = work.child(task.member)
     if child is not None and not work.flows[child].has_ended:
         cancel_flow(work, child, CancellationPolicy.CANCEL_ALL, "parent_ended")
 
 
 def abandon(work: FlowWork, task: Task) -> None:
-    """A graph that was begun and never committed."""
+    """Give up a graph that was never committed."""
     flow = work.flows[task.flow_id]
     if flow.staged == BUILDING and not flow.has_ended:
         cancel_flow(work, task.flow_id, CancellationPolicy.CANCEL_ALL, "never_committed")
 
 
 def orphan(work: FlowWork, task: Task) -> None:
-    """A member stands for a flow that never came."""
+    """Give up a member whose child flow never came."""
     if not work.members[task.member].has_ended and work.child(task.member) is None:
         work.end(task.member, TerminalOutcome.FAILED)

@@ -1,4 +1,4 @@
-"""The end of a member reaches its downstream: edges are resolved, joins decided, children promoted or skipped.
+"""The end of a member reaches its downstreams: resolve edges, decide joins, promote or skip children.
 
 `lib/flow/join.lua` states the same rules.
 """
@@ -19,7 +19,7 @@ def fails(member: Member) -> bool:
 
 
 def ended(work: FlowWork, task: Task) -> None:
-    """The edges out of a member that has ended. A flow that was closed leaves them as they are."""
+    """Resolve the edges out of a member that has ended. A closed flow leaves them unchanged."""
     member = work.members[task.member]
     if not member.has_ended or work.flows[task.flow_id].is_closed:
         return
@@ -30,7 +30,7 @@ def ended(work: FlowWork, task: Task) -> None:
 
 
 def resolve(work: FlowWork, edges: list[str], upstream: str) -> None:
-    """The end of their upstream reaches those of the edges that are open."""
+    """Resolve the open ones among these edges with the end of their upstream."""
     member, counted = work.members[upstream], []
     for each in edges:
         edge = work.edges[each]
@@ -43,13 +43,13 @@ def resolve(work: FlowWork, edges: list[str], upstream: str) -> None:
 
 
 def count(work: FlowWork, edge_id: str, tally: Tally) -> None:
-    """Count an edge whose state was set, and act on the join that it decides."""
+    """Count an edge whose state was set, and act on the join if the edge decides it."""
     edge = work.edges[edge_id]
     flow_id = work.members[edge.down].flow_id
     was_open = work.joins[edge.down].state is EdgeGroupState.PENDING
     work.joins.apply(edge.down, joins.count(work.joins[edge.down], tally))
     join = work.joins[edge.down]
-    # Also when the join was decided before: whether a failure fails the flow must not depend on who ended first.
+    # Also if the join was decided before: the order of ends must not decide whether a failure fails the flow.
     if join.state is EdgeGroupState.IMPOSSIBLE and join.failed:
         fail_flow(work, flow_id, f"join {edge.down}", edge.up)
     if not was_open or join.state is EdgeGroupState.PENDING:
@@ -59,11 +59,11 @@ def count(work: FlowWork, edge_id: str, tally: Tally) -> None:
     if join.state is EdgeGroupState.SATISFIED:
         promote(work, edge.down)
     elif not work.flows[flow_id].has_ended and not work.members[edge.down].has_ended:
-        work.end(edge.down, TerminalOutcome.SKIPPED)  # fail_fast cancels all of its members instead
+        work.end(edge.down, TerminalOutcome.SKIPPED)  # fail_fast cancels all members instead
 
 
 def promote(work: FlowWork, member_id: str) -> None:
-    """Its join is satisfied, or it has none: it may start, or the flow that it stands for may."""
+    """The member has no open dependencies: it may start, or the child flow it stands for may."""
     member = work.members[member_id]
     flow = work.flows[member.flow_id]
     if member.phase is not LifecyclePhase.RUNNABLE or flow.staged or flow.has_ended:

@@ -1,4 +1,4 @@
-"""A finished member runs again, and brings others back where nothing was built on how they ended (D23).
+"""Replay of a finished member, which also restores members that nothing was built on (D23).
 
 `lib/graph/replay_edges.lua` and `lib/graph/replay_members.lua` state the same rules.
 """
@@ -15,7 +15,7 @@ from flowfabric.core.rules.outcome import Refusal
 from flowfabric.core.states import LifecyclePhase, TerminalOutcome
 
 _CLOSED = (EdgeState.SATISFIED, EdgeState.IMPOSSIBLE)
-# How the upstream of an edge had ended, by the task that opens its edges.
+# How the upstream of an edge had ended, by the task that reopens its edges.
 _ENDINGS = {
     TaskKind.REOPEN: (TerminalOutcome.FAILED, True),
     TaskKind.REOPEN_SKIPPED: (TerminalOutcome.SKIPPED, False),
@@ -24,7 +24,7 @@ _ENDINGS = {
 
 
 def replay(work: FlowWork, member_id: str) -> Refusal | None:
-    """Let a finished member run again; its flow goes on. The caller drives the work afterwards."""
+    """Run a finished member again; its flow continues. The caller drives the work afterwards."""
     member = work.members[member_id]
     flow_id = member.flow_id
     if refusal := flows.check_replay(member, work.flows[flow_id]):
@@ -40,7 +40,7 @@ def replay(work: FlowWork, member_id: str) -> Refusal | None:
 
 
 def reopen_flow(work: FlowWork, flow_id: str) -> None:
-    """An ended flow goes on: one of its members runs again, or a new one came."""
+    """Continue an ended flow: one of its members runs again, or it got a new one."""
     if work.flows[flow_id].has_ended:
         work.flows.change(flow_id, state=FlowState.RUNNING, ended_at=None)
         work.reopened.add(flow_id)
@@ -55,7 +55,7 @@ def _task_of(member: Member) -> TaskKind:
 
 
 def _reopen_incoming(work: FlowWork, member_id: str) -> None:
-    """The member waits again for upstreams that run again; one that never ran, for those that made it impossible."""
+    """The member waits again for upstreams that run again; a skipped one waits for those that made it impossible."""
     member = work.members[member_id]
     is_first = member.outcome is TerminalOutcome.SKIPPED or not member.has_run
     for each in work.into.get(member_id, []):
@@ -72,7 +72,7 @@ def _reopen_incoming(work: FlowWork, member_id: str) -> None:
 
 
 def _take_back(work: FlowWork, edge_id: str, task: TaskKind) -> bool:
-    """Open an edge again; task: how its upstream had ended. Answers whether its join is open with it."""
+    """Reopen an edge; task: how its upstream had ended. Returns whether the join is open again."""
     edge = work.edges[edge_id]
     join, (outcome, is_failure) = work.joins[edge.down], _ENDINGS[task]
     tally = joins.tally_to_take_back(join, edge.state, edge.kind, outcome, is_failure=is_failure)
@@ -86,7 +86,7 @@ def _take_back(work: FlowWork, edge_id: str, task: TaskKind) -> bool:
 
 
 def reopen(work: FlowWork, task: Task) -> None:
-    """The edges out of a member that runs again, or was brought back. It may have ended again by now."""
+    """Reopen the edges out of a replayed or restored member. It may have ended again by now."""
     if work.flows[task.flow_id].has_ended:
         return
     for each in work.page(task, work.out.get(task.member, [])):
@@ -99,7 +99,7 @@ def reopen(work: FlowWork, task: Task) -> None:
 
 
 def _hold(work: FlowWork, member_id: str) -> None:
-    """A member that was about to start waits again; a skipped one does, with those that were skipped because of it."""
+    """A member that was about to start waits again; so does a skipped one, with those skipped because of it."""
     member = work.members[member_id]
     if member.phase is LifecyclePhase.RUNNABLE:
         work.block(member_id)
@@ -112,7 +112,7 @@ def _hold(work: FlowWork, member_id: str) -> None:
 
 
 def revive(work: FlowWork, task: Task) -> None:
-    """The members of a flow that had failed fast and goes on. A failure that still stands ends it again."""
+    """Restore the members of a continued flow that had failed fast. A remaining failure ends it again."""
     flow = work.flows[task.flow_id]
     if flow.has_ended:
         return
@@ -128,10 +128,10 @@ def revive(work: FlowWork, task: Task) -> None:
 
 def _revive_member(work: FlowWork, flow: Flow, member_id: str) -> None:
     member = work.members[member_id]
-    if member.fell_with_flow and member.child_flow_id:  # a stand-in is not brought back, so its flow has failed
+    if member.fell_with_flow and member.child_flow_id:  # a stand-in is not restored, so its flow has failed
         flow_ends.fail_flow(work, member.flow_id, f"member {member_id}", member_id)
     elif member.fell_with_flow:
         if work.join(member_id).state is not EdgeGroupState.IMPOSSIBLE:
             work.bring_back(member_id, waits=work.join(member_id).is_open)
     elif member.outcome is not TerminalOutcome.SKIPPED:
-        work.add(TaskKind.ENDED, member.flow_id, member_id)  # the closed flow may have left its edges as they were
+        work.add(TaskKind.ENDED, member.flow_id, member_id)  # the closed flow may have left its edges unresolved

@@ -1,4 +1,4 @@
-"""The steps of flows that callers make: a member starts or ends, a graph comes, a flow is cancelled.
+"""Flow steps that callers make: a member starts or ends, a graph is submitted, a flow is cancelled.
 
 `lib/flow/advance.lua`, `lib/flow/edge_life.lua` and `lib/graph/graph_writing.lua` state the same rules.
 """
@@ -24,7 +24,7 @@ _TASKS: Mapping[Kind, Callable[[FlowWork, Task], None]] = {
     Kind.REOPEN_SKIPPED: flow_replay.reopen, Kind.REOPEN_CANCELLED: flow_replay.reopen,
     Kind.REVIVE: flow_replay.revive,
 }  # fmt: skip
-# How the member ends that stands for a flow.
+# The outcome of the member that stands for a flow.
 _PARENT_ENDINGS: Mapping[FlowState, tuple[TerminalOutcome, dict[str, Any]]] = {
     FlowState.COMPLETED: (TerminalOutcome.SUCCESS, {}),
     FlowState.FAILED: (TerminalOutcome.FAILED, {}),
@@ -33,7 +33,7 @@ _PARENT_ENDINGS: Mapping[FlowState, tuple[TerminalOutcome, dict[str, Any]]] = {
 
 
 def drive(work: FlowWork) -> None:
-    """Carry out all tasks, and what the new states of flows bring."""
+    """Run all tasks, and apply what follows from the new states of flows."""
     while True:
         while task := work.next_task():
             if work.budget > 0 or task.kind is Kind.CANCEL_CHILD:
@@ -48,7 +48,7 @@ def drive(work: FlowWork) -> None:
 
 
 def take_up(work: FlowWork, task: Task) -> None:
-    """Carry out a task of the work list; the caller drives the work afterwards."""
+    """Run a task of the work list; the caller drives the work afterwards."""
     del work.put_off[task]
     count = work.flows[task.flow_id].work_count
     if task.kind in MUST_BE_DONE and count > 0:
@@ -57,7 +57,7 @@ def take_up(work: FlowWork, task: Task) -> None:
 
 
 def _settle(work: FlowWork, flow_id: str) -> None:
-    """Derive the state of a flow. One that has ended with it ends the member that stands for it."""
+    """Derive the state of a flow. If the flow has ended, end the member that stands for it."""
     if flow_id in work.reopened:
         work.reopened.discard(flow_id)
         work.tell(flow_id, "flow_reopened")
@@ -77,7 +77,7 @@ def _settle(work: FlowWork, flow_id: str) -> None:
 
 
 def start_member(work: FlowWork, member_id: str) -> None:
-    """A claim started it."""
+    """A claim has started the member."""
     member = work.members[member_id]
     if work.flows[member.flow_id].state is FlowState.OPEN:
         work.started.add(member.flow_id)
@@ -85,7 +85,7 @@ def start_member(work: FlowWork, member_id: str) -> None:
 
 
 def return_member(work: FlowWork, member_id: str) -> None:
-    """It comes back to be claimed again. In a flow that has ended nobody can claim it, so that it is cancelled."""
+    """The member returns to the queue. In an ended flow no worker could claim it, so it is cancelled."""
     work.move(member_id, phase=LifecyclePhase.RUNNABLE, **QUEUED)
     flow_id = work.members[member_id].flow_id
     if work.flows[flow_id].has_ended:
@@ -98,7 +98,7 @@ class NewMember(NamedTuple):
 
 
 class Graph(NamedTuple):
-    """A part of a graph that was checked: new members and edges, and the policies of joins by downstream."""
+    """A checked part of a graph: new members and edges, and the policies of joins by downstream."""
 
     members: Sequence[NewMember] = ()
     edges: Mapping[str, Edge] = {}
@@ -107,7 +107,7 @@ class Graph(NamedTuple):
 
 
 def create_flow(work: FlowWork, flow_id: str, flow: Flow, graph: Graph) -> None:
-    """Make a flow with its first graph. A child flow waits for the member that stands for it."""
+    """Create a flow with its first graph. A child flow waits for the member that stands for it."""
     staged = BUILDING if not graph.is_committed else HELD if _is_held(work, flow) else None
     work.flows.put(flow_id, _with_stage(flow, staged))
     work.members_of[flow_id] = []
@@ -127,7 +127,7 @@ def _is_held(work: FlowWork, flow: Flow) -> bool:
 
 
 def grow_flow(work: FlowWork, flow_id: str, graph: Graph) -> None:
-    """Write a part of a graph, and what follows from it at once."""
+    """Write a part of a graph, and apply what follows from it at once."""
     downstreams = {edge.down for edge in graph.edges.values()}
     for new in graph.members:
         _create_member(work, flow_id, new, has_edges=new.id in downstreams)
@@ -148,7 +148,7 @@ def grow_flow(work: FlowWork, flow_id: str, graph: Graph) -> None:
 
 
 def _create_member(work: FlowWork, flow_id: str, new: NewMember, *, has_edges: bool) -> None:
-    """A member that waits for something is created waiting: it cannot be claimed before its edges are there (D19)."""
+    """A member with dependencies is created waiting: it cannot be claimed before its edges exist (D19)."""
     flow = work.flows[flow_id]
     waits = has_edges or flow.staged is not None
     is_released = new.child_flow_id is not None and not waits

@@ -1,7 +1,8 @@
-"""The rows that one step of flows works on, and what it does to them.
+"""The rows that one step of flows uses, and the changes it makes to them.
 
-A caller loads the rows that the step may meet, lets the rules change them, and writes the changed ones in the same
-atomic step. Nothing recurses: each end is a task, and what the budget of a step leaves goes on the work list (G8).
+The caller loads the rows that the step may need, lets the rules change them, and writes the changed ones in
+the same atomic step. Nothing recurses: each end is a task, and tasks beyond the budget of a step go to the
+work list (G8).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from flowfabric.core.states import BlockingReason, EligibilityState, LifecyclePh
 
 R = TypeVar("R")
 STEP_BUDGET = 256  # edges or members of one step
-ABANDONED_MS = 3_600_000  # a graph that was not committed, or a child flow that did not come, is given up
+ABANDONED_MS = 3_600_000  # an uncommitted graph, or a member whose child flow did not come, is given up after this time
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,16 +48,16 @@ class TaskKind(StrEnum):
     REVIVE = "revive"
 
 
-# Work without which a flow does not end.
+# Tasks that must be done before a flow can end.
 MUST_BE_DONE = frozenset({
     TaskKind.ENDED, TaskKind.REOPEN, TaskKind.REOPEN_SKIPPED, TaskKind.REOPEN_CANCELLED, TaskKind.REVIVE,
 })  # fmt: skip
-# These are done when every join that can be decided, or opened again, is.
+# Tasks that are done when every join that can be decided, or reopened, is.
 _LAST = frozenset({TaskKind.SIBLINGS, TaskKind.REVIVE})
 
 
 class Task(NamedTuple):
-    """One thing to do for a flow, from a place in the list of its edges or members on."""
+    """One task of a flow, from a position in the list of its edges or members on."""
 
     kind: TaskKind
     flow_id: str
@@ -92,20 +93,20 @@ class Rows(Generic[R]):
 
 
 class FlowWork:
-    """The flows of one partition, as far as a step needs them."""
+    """The rows of the flows of one partition that a step needs."""
 
     def __init__(self, now: int = 0, budget: int = STEP_BUDGET) -> None:
         self.now, self.budget = now, budget
         self.flows, self.members = Rows[Flow](), Rows[Member]()
         self.edges, self.joins = Rows[Edge](), Rows[Join]()
-        self.members_of: dict[str, list[str]] = {}  # by flow, in the order of their making
-        self.out: dict[str, list[str]] = {}  # edges by upstream, in the order of their making
+        self.members_of: dict[str, list[str]] = {}  # by flow, in order of creation
+        self.out: dict[str, list[str]] = {}  # edges by upstream, in order of creation
         self.into: dict[str, list[str]] = {}
-        self.started: set[str] = set()  # flows that something of started in this step
+        self.started: set[str] = set()  # flows with a member that started in this step
         self.reopened: set[str] = set()
-        self.open_flows: set[str] = set()  # those whose end was not told yet
+        self.open_flows: set[str] = set()  # flows whose end is not reported yet
         self.lines: list[tuple[str, Line]] = []
-        self.put_off: dict[Task, int] = {}  # tasks for the work list, by when they are due
+        self.put_off: dict[Task, int] = {}  # tasks for the work list, with their due times
         self._todo, self._last = deque[Task](), deque[Task]()
 
     # Tasks.
@@ -128,7 +129,7 @@ class FlowWork:
         self.put_off[task] = self.now if due is None else due
 
     def page(self, task: Task, items: list[str]) -> list[str]:
-        """As many items of a task as the budget allows; the rest is another task."""
+        """As many items of a task as the budget allows; the rest becomes another task."""
         room = self.budget
         found = items[task.start : task.start + room]
         self.budget -= len(found)
@@ -142,7 +143,7 @@ class FlowWork:
         self.lines.append((subject, Line(event)))
 
     def move(self, member_id: str, **fields: Any) -> None:
-        """Change a member, and count whether it moves."""
+        """Change a member, and count whether it is moving."""
         before = is_moving(self.members[member_id])
         self.members.change(member_id, **fields)
         member = self.members[member_id]
@@ -151,7 +152,7 @@ class FlowWork:
             self.flows.change(member.flow_id, moving_count=self.flows[member.flow_id].moving_count + by)
 
     def unblock(self, member_id: str) -> None:
-        """Eligible, or what is left of its delay (D23)."""
+        """Eligible, or delayed for the rest of its delay (D23)."""
         if self.members[member_id].delay_until > self.now:
             later, reason = EligibilityState.NOT_ELIGIBLE_UNTIL_TIME, BlockingReason.WAITING_FOR_DELAY
             self.move(member_id, eligibility=later, reason=reason)
@@ -168,7 +169,7 @@ class FlowWork:
             self.tell(member_id, "blocked")
 
     def end(self, member_id: str, outcome: TerminalOutcome, **fields: Any) -> None:
-        """A member has ended: its edges, and the flow that it stands for, are tasks of the same step (G7)."""
+        """A member has ended: its edges, and its child flow, are tasks of the same step (G7)."""
         self.move(
             member_id, phase=LifecyclePhase.TERMINAL, eligibility=EligibilityState.NOT_APPLICABLE,
             reason=BlockingReason.NONE, outcome=outcome, **fields,
@@ -181,7 +182,7 @@ class FlowWork:
             self.add(TaskKind.CANCEL_CHILD, member.flow_id, member_id)
 
     def bring_back(self, member_id: str, *, waits: bool) -> None:
-        """terminal -> runnable: it runs again, when its dependencies allow."""
+        """terminal -> runnable: it runs again when its dependencies allow."""
         member = self.members[member_id]
         self._count_end(member.flow_id, member.outcome, -1)
         self.move(
@@ -197,7 +198,7 @@ class FlowWork:
     # Flows.
 
     def child(self, member_id: str) -> str | None:
-        """The flow that a member stands for, once it has come: one that names another parent is not its child."""
+        """The child flow of a member, if it exists: a flow that names another parent is not its child."""
         flow_id = self.members[member_id].child_flow_id
         child = self.flows.get(flow_id)
         return flow_id if child and child.parent == member_id else None

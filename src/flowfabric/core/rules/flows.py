@@ -1,4 +1,4 @@
-"""The state of a flow, derived from what is counted of its members by one rule (D24).
+"""The state of a flow, derived by one rule from the counts of its members (D24).
 
 `lib/flow/flow_state.lua` and `lib/flow/member.lua` state the same rules.
 """
@@ -15,7 +15,7 @@ from flowfabric.core.rules.joins import CASCADE, Join
 from flowfabric.core.rules.outcome import Changes, Refusal
 from flowfabric.core.states import BlockingReason, EligibilityState, LifecyclePhase, TerminalOutcome
 
-BUILDING, HELD = "building", "held"  # a graph that is not committed; a child flow whose stand-in may not start
+BUILDING, HELD = "building", "held"  # an uncommitted graph; a child flow whose stand-in may not start
 FLOW_FAILED = "flow_failed"  # why fail_fast cancelled a member
 ENDED = frozenset({FlowState.COMPLETED, FlowState.FAILED, FlowState.CANCELLED})
 _MOVING = frozenset({
@@ -32,8 +32,8 @@ class Flow:
     member_count: int = 0
     moving_count: int = 0
     ended: Mapping[TerminalOutcome, int] = field(default_factory=dict)
-    failures: Mapping[str, str] = field(default_factory=dict)  # unhandled ones: where, and whose failure it was
-    work_count: int = 0  # tasks on the work list without which the flow does not end
+    failures: Mapping[str, str] = field(default_factory=dict)  # unhandled failures: where, and of which member
+    work_count: int = 0  # tasks on the work list that must be done before the flow can end
     staged: str | None = None  # BUILDING or HELD
     is_sealed: bool = False
     cancellation_policy: CancellationPolicy | None = None
@@ -53,7 +53,7 @@ class Flow:
 
     @property
     def is_closed(self) -> bool:
-        """It ended before its members: nothing more follows from their ends."""
+        """Whether it ended before its members: their ends have no further effect."""
         failed_fast = self.state is FlowState.FAILED and self.failure_policy is FailurePolicy.FAIL_FAST
         return self.state is FlowState.CANCELLED or failed_fast
 
@@ -71,8 +71,8 @@ class Member:
     delay_until: int = 0
     cancelled_by: str | None = None
     cancel_reason: str | None = None
-    child_flow_id: str | None = None  # the flow that this member stands for
-    is_released: bool = False  # that flow may start
+    child_flow_id: str | None = None  # the child flow that this member stands for
+    is_released: bool = False  # the child flow may start
 
     @property
     def has_ended(self) -> bool:
@@ -80,25 +80,25 @@ class Member:
 
     @property
     def has_run(self) -> bool:
-        """A stand-in has, too, when it was released or has ended: its flow is not brought back."""
+        """Whether it has started. A stand-in has when it was released or has ended: its flow is not restored."""
         return self.is_released or self.has_ended if self.child_flow_id else self.has_attempted
 
     @property
     def fell_with_flow(self) -> bool:
-        """Its flow failed fast, and ended it with all others."""
+        """Whether its flow failed fast and ended it with all others."""
         is_cancelled = self.outcome is TerminalOutcome.CANCELLED and self.cancelled_by == CASCADE
         return is_cancelled and self.cancel_reason == FLOW_FAILED
 
 
 def is_moving(member: Member) -> bool:
-    """It runs, or will without a caller's help: its flow is not blocked."""
+    """Whether it runs or will run without a caller: its flow is not blocked."""
     if member.phase is LifecyclePhase.RUNNABLE:
         return member.eligibility in _MOVING or member.is_released
     return member.phase is LifecyclePhase.ACTIVE
 
 
 def flow_state(flow: Flow, *, is_started: bool) -> FlowState:
-    """open: nothing has started. running: something runs or may. blocked: nothing may, and something is left."""
+    """open: nothing has started. running: something runs or may start. blocked: nothing may start, some are left."""
     if flow.has_ended:
         return flow.state
     if flow.left == 0 and flow.member_count > 0 and flow.work_count == 0 and flow.staged is None:
@@ -109,7 +109,7 @@ def flow_state(flow: Flow, *, is_started: bool) -> FlowState:
 
 
 def note_failure(flow: Flow, where: str, execution_id: str) -> Changes:
-    """Note a failure that no join handled, by where it is: a member, or a join that became impossible."""
+    """Record an unhandled failure by its place: a member, or a join that became impossible."""
     return Changes({"failures": {**flow.failures, where: execution_id}})
 
 
@@ -118,7 +118,7 @@ def forget_failure(flow: Flow, where: str) -> Changes:
 
 
 def check_growth(flow: Flow) -> Refusal | None:
-    """An ended flow takes no more members and edges; one that was made piece by piece goes on when more comes."""
+    """An ended flow takes no more members and edges; one that was built piece by piece continues with new ones."""
     if flow.has_ended and (flow.is_sealed or flow.is_closed):
         return Refusal("flow_already_terminal", {"state": flow.state})
     return None
@@ -145,7 +145,7 @@ def check_downstream(member: Member, join: Join) -> Refusal | None:
 
 
 def check_replay(member: Member, flow: Flow | None) -> Refusal | None:
-    """What was cancelled as a whole stays so, and a flow whose stand-in has ended is not run again."""
+    """A cancelled flow stays cancelled, and a flow whose stand-in has ended does not run again."""
     if member.child_flow_id:
         return Refusal("replay_not_allowed", {"why": "child_flow"})
     if flow is not None and flow.state is FlowState.CANCELLED:

@@ -38,7 +38,7 @@ class EdgeGroupState(StrEnum):
     PENDING = "pending"
     SATISFIED = "satisfied"
     IMPOSSIBLE = "impossible"
-    CANCELLED = "cancelled"  # kept for other programs; nothing leads to it here
+    CANCELLED = "cancelled"  # kept for other programs; no transition leads here
 
 
 def edge_state(kind: DependencyKind, outcome: TerminalOutcome) -> EdgeState:
@@ -52,7 +52,7 @@ def edge_state(kind: DependencyKind, outcome: TerminalOutcome) -> EdgeState:
 
 
 def topological_order(nodes: Iterable[N], edges: Iterable[tuple[N, N]]) -> list[N]:
-    """Every node after its upstreams, otherwise in the order given. A cycle is refused with its nodes."""
+    """Sort nodes after their upstreams, otherwise in the given order. A cycle is refused with its nodes."""
     order = list(nodes)
     children: dict[N, list[N]] = {node: [] for node in order}
     waits = dict.fromkeys(order, 0)
@@ -73,7 +73,7 @@ def topological_order(nodes: Iterable[N], edges: Iterable[tuple[N, N]]) -> list[
 
 
 def leads_to(children: Mapping[N, Iterable[N]], start: N, goal: N) -> bool:
-    """Whether edges lead from `start` to `goal`, exactly, whatever the size (D28)."""
+    """Whether edges lead from `start` to `goal`; exact for any size (D28)."""
     seen, queue = {start}, [start]
     for node in queue:  # grows while it is walked
         for child in children.get(node, ()):
@@ -115,14 +115,14 @@ def find_cycle(nodes: Iterable[N], children: Mapping[N, list[N]]) -> list[N]:
 
 
 class Timing(NamedTuple):
-    """When a node started and ended, in milliseconds; None while it has not."""
+    """When a node started and ended, in milliseconds; None if it has not."""
 
     started_at: int | None
     ended_at: int | None
 
 
 def critical_path(timings: Mapping[N, Timing], edges: Iterable[tuple[N, N]]) -> list[N]:
-    """The chain that decided when the last node ended: from it back to the upstream that ended last, and so on.
+    """The critical path: from the node that ended last back to the upstream that ended last, and so on.
 
     An upstream that ended after its downstream had started is not on the path.
     """

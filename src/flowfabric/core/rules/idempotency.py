@@ -1,4 +1,4 @@
-"""A submit whose id or idempotency key was used before: answered, refused, or put in the place of the earlier one."""
+"""Idempotency: a submit with a known id or key is answered, refused, or replaces the earlier content."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from flowfabric.core.states import AttemptState, LifecyclePhase, StateVector
 
 
 class Submit(StrEnum):
-    """What becomes of a submit that is not refused."""
+    """What an accepted submit does."""
 
     CREATE = "create"
-    DUPLICATE = "duplicate"  # answered with the earlier execution, as it is
+    DUPLICATE = "duplicate"  # answered with the earlier execution, unchanged
     REPLACE = "replace"  # the earlier execution gets the new content
 
 
@@ -29,7 +29,7 @@ def meet_duplicate(
 ) -> Refusal | Submit:
     """`existing_id`: the execution of the same id or key. `existing`: its state; None when its record is gone.
 
-    The very id that was accepted before is the same call again, whatever the mode (G3).
+    The same id is the same call again, in every mode (G3).
     """
     if existing_id is None:
         return Submit.CREATE

@@ -13,11 +13,11 @@ from flowfabric.core.rules.graph import DependencyKind, EdgeGroupState, EdgeStat
 from flowfabric.core.rules.outcome import Changes
 from flowfabric.core.states import TerminalOutcome
 
-CASCADE = "flow_cascade"  # who cancelled a member that its flow did not need any more
+CASCADE = "flow_cascade"  # the source of a cancel, when the flow no longer needed the member
 
 
 class Tally(StrEnum):
-    """How a join counts a resolved edge. A skipped one is impossible without being a failure."""
+    """How a join counts a resolved edge. A skipped edge is impossible but not a failure."""
 
     SUCCEEDED = "succeeded"
     FAILED = "failed"
@@ -26,7 +26,7 @@ class Tally(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """The edges of one downstream, counted."""
+    """The counted edges of one downstream."""
 
     policy: EdgeDependencyPolicy = field(default_factory=AllOfEdges)
     total: int = 0
@@ -46,19 +46,19 @@ class Join:
 
     @property
     def cancels_rest(self) -> bool:
-        """Whether its decision also ends the upstreams that are still running."""
+        """Whether its decision also ends upstreams that still run."""
         return self.policy.on_satisfied is OnSatisfied.CANCEL_REMAINING
 
 
 def is_failure(outcome: TerminalOutcome, cancelled_by: str | None) -> bool:
-    """Failed, timed out, or was cancelled by a caller; a cancel by the flow itself is no failure."""
+    """Whether it failed, timed out, or was cancelled by a caller; a cancel by the flow itself is no failure."""
     if outcome is TerminalOutcome.CANCELLED:
         return cancelled_by != CASCADE
     return outcome in (TerminalOutcome.FAILED, TerminalOutcome.EXPIRED)
 
 
 def verdict(kind: DependencyKind, outcome: TerminalOutcome, *, is_failure: bool) -> tuple[EdgeState, Tally]:
-    """What the end of its upstream makes of an edge, and how the join counts it."""
+    """The state of an edge after the end of its upstream, and how the join counts it."""
     state = edge_state(kind, outcome)
     if state is EdgeState.SATISFIED:
         return state, Tally.SUCCEEDED
@@ -68,7 +68,7 @@ def verdict(kind: DependencyKind, outcome: TerminalOutcome, *, is_failure: bool)
 
 
 def decide(join: Join) -> EdgeGroupState:
-    """How the join stands. With fewer edges than must be satisfied it is not complete, and nothing is certain."""
+    """The state of the join. With fewer edges than needed it is incomplete and undecided."""
     needed = join.total if join.policy.needed is None else join.policy.needed
     if join.total < needed:
         return EdgeGroupState.PENDING
@@ -88,22 +88,22 @@ def count(join: Join, tally: Tally) -> Changes:
 
 
 def uncount(join: Join, tally: Tally) -> Changes:
-    """Take back one resolved edge, whose upstream runs again."""
+    """Uncount a resolved edge whose upstream runs again."""
     changes = Changes({str(tally): max(0, getattr(join, tally) - 1)})
     return changes | Changes({"state": decide(changes.apply_to(join))})
 
 
 def grow(join: Join, edges: int) -> Changes:
-    """Take in more edges. A join that was decided is open again."""
+    """Add edges. A decided join is open again."""
     return Changes({"total": join.total + edges, "state": EdgeGroupState.PENDING})
 
 
 def tally_to_take_back(
     join: Join, state: EdgeState, kind: DependencyKind, outcome: TerminalOutcome, *, is_failure: bool
 ) -> Tally:
-    """How an edge that is opened again was counted; outcome: how its upstream had ended then.
+    """How a reopened edge was counted; outcome: how its upstream had ended then.
 
-    An edge does not keep its tally. Where the join has counted none of that kind, the other kind is meant.
+    The edge does not store it. If the join has counted none of that kind, the other kind is meant.
     """
     if state is EdgeState.SATISFIED:
         return Tally.SUCCEEDED

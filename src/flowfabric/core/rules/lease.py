@@ -1,4 +1,4 @@
-"""Leases: who may act on a running attempt, how a lease is kept, lost and taken over (G2, D10, D11)."""
+"""Leases: the right to act on a running attempt, and how it is renewed, lost and taken over (G2, D10, D11)."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ RECLAIM_CAP_REASON, RECLAIM_CAP_CATEGORY = "max_reclaims_exceeded", "infra_crash
 def check_fence(
     operation: str, record: ExecutionRecord, fence: LeaseFence | None, source: CancelSource, now: int
 ) -> Refusal | None:
-    """The guard of every call by a lease holder: whether a fence is given, the lease is held, and the fence is its own.
+    """The guard of every call by a lease holder: a fence is given, a lease is held, and the fence matches it.
 
-    The order of refusals is part of the wire. Only an operator may leave the fence out.
+    The order of refusals is part of the wire. Only an operator may omit the fence.
     """
     if fence is None and source is not CancelSource.OPERATOR_OVERRIDE:
         return Refusal("fence_required")
@@ -41,7 +41,7 @@ def check_fence(
 
 
 def check_held(operation: str, record: ExecutionRecord, now: int) -> Refusal | None:
-    """Whether a lease is held that has not run out; a refusal writes nothing (D11)."""
+    """Whether an unexpired lease is held; a refusal writes nothing (D11)."""
     refused = decide(operation, record.state)
     if isinstance(refused, Refusal):
         return not_active(record) if refused.code == "execution_not_active" else refused
@@ -59,7 +59,7 @@ def is_owner(record: ExecutionRecord, fence: LeaseFence) -> bool:
 
 
 def held_by(record: ExecutionRecord, args: LeaseRequest, timeout_ms: int | None, now: int) -> dict[str, Any]:
-    """The fields of a new lease. Its epoch makes every earlier fence stale, and the attempt timeout starts again."""
+    """The fields of a new lease. Its epoch invalidates every earlier fence, and the attempt timeout restarts."""
     allowed = timeout_ms or record.attempt_timeout_ms
     return {
         "state": SITUATIONS[Situation.ACTIVE],
@@ -99,21 +99,21 @@ def renew(record: ExecutionRecord, args: RenewLeaseArgs, now: int) -> Refusal | 
 
 
 def is_lost(record: ExecutionRecord, now: int) -> bool:
-    """An active execution without a lease that counts: expired, marked so or not, or revoked."""
+    """Whether an active execution has no valid lease: expired, marked or not, or revoked."""
     return moves("reclaim_execution", record.state) or (
         record.state.ownership_state is OwnershipState.LEASED and not record.holds_lease(now)
     )
 
 
 def mark_expired(record: ExecutionRecord, now: int) -> Changes:
-    """leased -> lease_expired_reclaimable, once the lease has run out; nothing before that."""
+    """leased -> lease_expired_reclaimable, after the lease has expired; no change before."""
     if not moves("mark_lease_expired_if_due", record.state) or record.holds_lease(now):
         return Changes()
     return _lost("mark_lease_expired_if_due", record, EventKind.LEASE_EXPIRED)
 
 
 def revoke(record: ExecutionRecord, args: RevokeLeaseArgs) -> Refusal | Changes:
-    """leased -> lease_revoked; nothing when the lease is lost already."""
+    """leased -> lease_revoked; no change if the lease is already lost."""
     decided = decide("revoke_lease", record.state)
     if isinstance(decided, Refusal):
         return not_active(record)
@@ -131,7 +131,7 @@ def _lost(operation: str, record: ExecutionRecord, event: EventKind) -> Changes:
 
 
 def reclaim_cap(record: ExecutionRecord, default: int | None = None) -> int:
-    """How often the execution may be taken over: its policy says, else the caller, else the store's default."""
+    """How often the execution may be reclaimed: by its policy, else the caller, else the store's default."""
     own = record.policy.max_reclaim_count if record.policy else None
     given = limits.DEFAULT_MAX_RECLAIM_COUNT if default is None else default
     return given if own is None else own
@@ -150,7 +150,7 @@ def reclaim(record: ExecutionRecord, args: ReclaimExecutionArgs, now: int) -> Re
 
 
 def requeue_lost(record: ExecutionRecord, now: int) -> Changes:
-    """A lost lease goes back to the queue for a reclaim by the next worker, or ends the execution at the cap."""
+    """Return a lost lease to the queue for a reclaim by the next worker, or end the execution at the cap."""
     if not is_lost(record, now):
         return Changes()
     if record.reclaim_count >= reclaim_cap(record):

@@ -1,4 +1,4 @@
-"""An execution from its submit to its end: created, ended, retried, delayed, blocked, replayed."""
+"""The lifecycle of an execution: create, complete, fail, retry, delay, block, replay."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _UNFENCED = frozenset(CancelSource) - {CancelSource.LEASE_HOLDER}
 
 
 def create(args: CreateExecutionArgs, now: int) -> tuple[ExecutionRecord, Line]:
-    """absent -> runnable: eligible now, or delayed. The record to insert, and its line."""
+    """absent -> runnable: eligible now, or delayed. Returns the record to insert and its event."""
     policy, timeouts = args.policy, args.policy.timeout_policy if args.policy else None
     due = args.effective_delay_until if args.delay_ms is None else now + args.delay_ms
     is_delayed = due is not None and due > now
@@ -82,7 +82,7 @@ def schedule_retry(
     now: int,
     requested_delay_ms: int | None = None,
 ) -> Changes | None:
-    """The attempt is over and another one follows after a delay; None where the policy allows none."""
+    """End the attempt and schedule a retry; None if the policy allows none."""
     if policy is None or not should_retry(policy, record.retry_count, category):
         return None
     state = decide(operation, record.state)
@@ -101,7 +101,7 @@ def _stored_retry_policy(record: ExecutionRecord) -> RetryPolicy | None:
 
 
 def time_out_attempt(record: ExecutionRecord, now: int) -> Changes:
-    """The attempt took too long: it fails like any other, or the execution expires without a retry."""
+    """The attempt timed out: it fails like any other, or the execution expires without a retry."""
     category, reason = "timeout", "attempt_timeout"
     policy, operation = _stored_retry_policy(record), "expire_execution:attempt_timeout_retry"
     retried = schedule_retry(operation, record, policy, category, now)
@@ -113,7 +113,7 @@ def time_out_attempt(record: ExecutionRecord, now: int) -> Changes:
 
 
 def expire(record: ExecutionRecord, now: int) -> Changes:
-    """The deadline of the whole execution has come."""
+    """The deadline of the whole execution has passed."""
     reason = "execution_deadline"
     ending = end(record, TerminalOutcome.EXPIRED, now, closes_wait_as=f"expired:{reason}")
     return ending | Changes({"failure_reason": reason})
@@ -127,7 +127,7 @@ def cancel(record: ExecutionRecord, args: CancelExecutionArgs, now: int) -> Refu
     if args.source not in _UNFENCED:
         if args.fence is None:
             return Refusal("fence_required")
-        # An empty fence is no skeleton key, and a holder can only cancel what runs (D15).
+        # An empty fence does not match everything, and a holder can only cancel an active execution (D15).
         if record.phase is not LifecyclePhase.ACTIVE:
             return Refusal("stale_lease")
         refusal = check_held("complete_execution", record, now)
@@ -139,13 +139,13 @@ def cancel(record: ExecutionRecord, args: CancelExecutionArgs, now: int) -> Refu
 
 
 def delay(record: ExecutionRecord, args: DelayExecutionArgs, now: int) -> Refusal | Changes:
-    """active -> delayed: the same attempt goes on later. A time that has passed queues it at once."""
+    """active -> delayed: the same attempt continues later. A time in the past queues it at once."""
     operation = "delay_execution:past" if args.delay_until <= now else "delay_execution"
     return _release(operation, record, args, now, EventKind.DELAYED, delay_until=args.delay_until)
 
 
 def wait_for_children(record: ExecutionRecord, args: MoveToWaitingChildrenArgs, now: int) -> Refusal | Changes:
-    """active -> waiting_children: the same attempt goes on when its dependencies are resolved."""
+    """active -> waiting_children: the same attempt continues when its dependencies are resolved."""
     return _release("move_to_waiting_children", record, args, now, EventKind.WAITING_CHILDREN)
 
 
@@ -164,7 +164,7 @@ def _release(
 
 
 def block(record: ExecutionRecord, args: BlockExecutionArgs) -> Refusal | Changes:
-    """runnable -> runnable, blocked for a named reason. A delay stays for afterwards."""
+    """runnable -> runnable, blocked for a named reason. A delay stays and applies afterwards."""
     decided = decide(f"block_execution_for_admission:{args.blocking_reason}", record.state)
     if isinstance(decided, Refusal):
         if decided.code == "execution_not_active":
@@ -174,7 +174,7 @@ def block(record: ExecutionRecord, args: BlockExecutionArgs) -> Refusal | Change
 
 
 def unblock(record: ExecutionRecord, args: UnblockExecutionArgs, now: int) -> Refusal | Changes:
-    """Back to the queue, or to the dependencies or the delay that the execution still waits for."""
+    """Return to the queue, or to the dependencies or the delay that the execution still waits for."""
     decided = decide("unblock_execution", record.state)
     if isinstance(decided, Refusal):
         return Refusal(decided.code, {"state": record.public_state})
@@ -197,7 +197,7 @@ def _still_waits(record: ExecutionRecord, now: int) -> StateVector:
 
 
 def replay(record: ExecutionRecord, now: int) -> Refusal | Changes:
-    """terminal -> runnable, with a new attempt. Steps, waits and pending waitpoints of the life before are gone."""
+    """terminal -> runnable, with a new attempt. Steps, waits and pending waitpoints of the earlier run are deleted."""
     decided = decide("replay_execution", record.state)
     if isinstance(decided, Refusal):
         return Refusal(decided.code, {"state": record.public_state})

@@ -11,12 +11,12 @@ from typing import Any
 from flowfabric.core.rules.outcome import Refusal
 
 MAX_DEPTH = 16
-# A patch cannot say "set it to null", because null removes a member: this text stands for it.
+# A patch cannot set a member to null, because null removes it: this text stands for null.
 NULL = "__ff_null__"
 
 
 def apply(document: Mapping[str, Any], patch: object) -> dict[str, Any] | Refusal:
-    """The patched document; refused when the patch is no object or has too many levels."""
+    """The patched document; refused if the patch is not an object or has too many levels."""
     if not isinstance(patch, Mapping):
         return Refusal("invalid_input", {"field": "payload", "problem": "a JSON object"})
     if _depth(patch) > MAX_DEPTH:

@@ -1,8 +1,8 @@
-"""What a rule decides: a refusal that changes nothing, or the changes to write.
+"""The outcome of a rule: a refusal that changes nothing, or the changes to write.
 
-A rule is a pure function `(record, args, now) -> Refusal | Changes`. The caller has loaded the record, and writes the
-changes in the same atomic step. SQL scripts flush them as rows, the model test applies them in memory, and the Lua
-library is the second text of the same rules.
+A rule is a pure function `(record, args, now) -> Refusal | Changes`. The caller has loaded the record, and
+writes the changes in the same atomic step. SQL scripts write them as rows, the model test applies them in
+memory, and the Lua library implements the same rules a second time.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ R = TypeVar("R")
 
 
 class Line(NamedTuple):
-    """One line for the event log."""
+    """One line of the event log."""
 
     event: str
     outcome: str = ""
@@ -31,9 +31,9 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Fields of the record that get a new value, and the lines that the event log gets in the same step.
+    """New values for fields of the record, and events for the log, written in the same step.
 
-    `answer` is what the caller learns beside the changes, where they do not say it: the effect of a signal.
+    `answer` is the caller's answer where the changes do not determine it: the effect of a signal.
     """
 
     fields: Mapping[str, Any] = field(default_factory=dict)
@@ -41,14 +41,14 @@ class Changes:
     answer: Any = None
 
     def __bool__(self) -> bool:
-        """False when nothing is written: the operation had nothing to do."""
+        """False when the operation had nothing to do and writes nothing."""
         return bool(self.fields or self.events)
 
     def apply_to(self, record: R) -> R:
-        """The record as it is after the step."""
+        """The record after the step."""
         return replace(record, **self.fields) if self.fields else record  # type: ignore[type-var]
 
     def __or__(self, other: Changes) -> Changes:
-        """These changes followed by those."""
+        """These changes followed by `other`."""
         answer = self.answer if other.answer is None else other.answer
         return Changes({**self.fields, **other.fields}, self.events + other.events, answer)

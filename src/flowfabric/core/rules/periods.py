@@ -11,13 +11,13 @@ from flowfabric.core.rules.outcome import Changes
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """What one execution has spent on a budget in one period."""
+    """The amounts one execution has spent on a budget in one period."""
 
     period: int = 0
     amounts: Amounts = field(default_factory=dict)
 
     def spent(self, budget: Budget) -> Amounts:
-        """A reset begins a new period, in which older spend does not count."""
+        """A reset begins a new period, in which earlier spend does not count."""
         return self.amounts if self.period == budget.period else {}
 
     def add(self, budget: Budget, amounts: Amounts) -> Ledger:
@@ -27,7 +27,7 @@ class Ledger:
 
 
 def next_due(budget: Budget, now: int) -> int | None:
-    """The next reset after one that is due: on the schedule, however late the reset comes. None: only by hand."""
+    """The next reset after a due one: on the schedule, even when late. None: by hand only."""
     interval = budget.reset_interval_ms
     if interval <= 0:
         return None
@@ -36,7 +36,7 @@ def next_due(budget: Budget, now: int) -> int | None:
 
 
 def begin(budget: Budget, now: int, next_at: int | None) -> Changes:
-    """Begin a new period: the totals are 0, a breach is over, and open holds stay."""
+    """Begin a new period: totals are 0, a breach ends, open reservations stay."""
     changes = Changes({
         "used": dict.fromkeys(budget.used, 0), "period": budget.period + 1, "last_reset_at": now,
         "last_updated_at": now, "next_reset_at": next_at,

@@ -1,7 +1,8 @@
 """Quotas: how many executions may start within a sliding window, and how many may run at once.
 
-A slot is held under a ticket, and a release frees only what its own ticket took. So both may be repeated and come late.
-`lib/limits/quota.lua`, `lib/limits/slots.lua` and `lib/limits/ticket.lua` state the same rules.
+A slot is held under a ticket, and a release frees only the slot of its own ticket. So both may be repeated
+and arrive late. `lib/limits/quota.lua`, `lib/limits/slots.lua` and `lib/limits/ticket.lua` state the same
+rules.
 """
 
 from __future__ import annotations
@@ -16,16 +17,16 @@ from flowfabric.core.rules.outcome import Refusal
 
 DEFAULT_WINDOW_MS = 60_000
 UNLIMITED_ROOM = 1_000_000
-# How long a released ticket is known: one that had a slot while the same call may be under way, one that had none until
+# How long a released ticket is remembered: with a slot, while the same call may be in flight; without one, until
 # every admission of it is refused as late.
 RELEASED_MS, RELEASED_EARLY_MS = 30_000, 900_000
 LATE_MS = 600_000
-_FIRST_TIME = 10**12  # smaller tickets are not times: a scheduler of its own has numbered them
+_FIRST_TIME = 10**12  # smaller tickets are not times: a custom scheduler has numbered them
 
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """The row of a quota policy; a rate or cap of 0 is no limit."""
+    """The row of a quota policy; a rate or cap of 0 means no limit."""
 
     rate: int = 0
     cap: int = 0
@@ -37,19 +38,19 @@ class Quota:
         return self.window_seconds * 1000 or DEFAULT_WINDOW_MS
 
     def key_of(self, names: Mapping[str, str]) -> str:
-        """The suffix of the counts that an execution with these names belongs to; "" where all share one count."""
+        """The suffix of the counts for an execution with these names; "" if all share one count."""
         return "" if self.key_by is None else f":{self.key_by}:{names.get(self.key_by, '')}"
 
 
 class Room(NamedTuple):
-    """How many more may start now; wait_ms: how long until the window has room, if that is why none may."""
+    """How many more may start now; wait_ms: the time until the window has room, if it is full."""
 
     free: int
     wait_ms: int | None = None
 
 
 class Counts(NamedTuple):
-    """What is counted under one key: the times of the latest starts, and how many have a slot."""
+    """The counts of one key: the times of the latest starts, and the number of slots taken."""
 
     key: str = ""
     starts: Sequence[int] = ()
@@ -57,14 +58,14 @@ class Counts(NamedTuple):
 
 
 class Slot(NamedTuple):
-    """What is known of one holder: the counts it has, or had when it was released, a slot under."""
+    """The record of one holder: the counts under which it has a slot, or had one when it was released."""
 
     key: str
     is_released: bool = False
 
 
 class Admission(NamedTuple):
-    """The answer to one holder, and what is recorded: a start in the window, and the slot."""
+    """The answer to one holder, and the entries to record: a start in the window, and the slot."""
 
     result: c.CheckAdmissionResult
     is_start: bool = False
@@ -73,12 +74,12 @@ class Admission(NamedTuple):
 
 
 def in_window(quota: Quota, starts: Iterable[int], now: int) -> list[int]:
-    """The starts that still count, oldest first."""
+    """The starts inside the window, oldest first."""
     return sorted(at for at in starts if at > now - quota.window_ms)
 
 
 def wait_for_window(quota: Quota, starts: Iterable[int], now: int) -> int | None:
-    """How long until the window has room; None when it has."""
+    """The time until the window has room; None when it has."""
     counting = in_window(quota, starts, now)
     over = len(counting) - quota.rate
     if quota.rate == 0 or over < 0:
@@ -97,12 +98,12 @@ def room(quota: Quota, counts: Counts, now: int) -> Room:
 
 
 def holder(execution_id: str, ticket: int) -> str:
-    """Who has the slot: an execution under a ticket, or the execution itself."""
+    """The holder of a slot: an execution under a ticket, or the execution itself."""
     return f"{execution_id}#{ticket}" if ticket else execution_id
 
 
 def next_ticket(last: int, now: int) -> int:
-    """A ticket is the time of its issue and larger than every earlier one, so that none is issued twice."""
+    """A ticket is its time of issue, and larger than every earlier ticket, so that none is issued twice."""
     return max(now, last + 1)
 
 
@@ -113,7 +114,7 @@ def is_late(ticket: int, now: int) -> bool:
 def admit(
     quota: Quota, counts: Counts, slot: Slot | None, ticket: int, now: int, *, is_resume: bool
 ) -> Refusal | Admission:
-    """Admit a holder, or say why not. is_resume: the execution continues, so it is no new start."""
+    """Admit a holder, or give the reason for the refusal. is_resume: a continued execution is no new start."""
     is_over = is_late(ticket, now) if slot is None else slot.is_released
     if is_over:
         return Refusal("claim_grant_expired", {"ticket": ticket})
@@ -125,32 +126,32 @@ def admit(
     if quota.cap and counts.running >= quota.cap:
         return Admission(c.ConcurrencyExceeded())
     is_start = quota.rate > 0 and not is_resume
-    # Without a cap and a ticket no slot is counted and none is released: the note expires with the window.
+    # Without a cap and a ticket, no slot is counted or released: the note expires with the window.
     if not quota.cap and not ticket:
         return Admission(c.Admitted(), is_start, Slot(""), quota.window_ms)
     return Admission(c.Admitted(), is_start, Slot(counts.key))
 
 
 def jitter_ms(execution_id: str, now: int, most: int) -> int:
-    """An extra wait that depends on the execution and the time alone, so that not all ask again at once."""
+    """An extra wait derived from the execution and the time, so that not all retry at once."""
     digest = hashlib.sha1(f"{execution_id}{now}".encode(), usedforsecurity=False).hexdigest()
     return int(digest[:8], 16) % (most + 1)
 
 
 class Release(NamedTuple):
-    """What a release does: whose slot goes, under which key, and which notes are kept or deleted."""
+    """The effect of a release: the holder and key of the freed slot, and the notes to keep or delete."""
 
     holder: str
     key: str | None = None  # None: nothing was held
-    remember_ms: int | None = None  # keep a note that the ticket was released, for so long
+    remember_ms: int | None = None  # remember for this long that the ticket was released
     forget: str | None = None  # delete the note of a holder without a ticket
-    is_certain: bool = True  # otherwise there is new room only if the holder was still counted
+    is_certain: bool = True  # False: there is new room only if the holder was still counted
 
 
 def release(ticketed: Slot | None, plain: Slot | None, execution_id: str, ticket: int, listed: str | None) -> Release:
-    """Give back what a ticket took. plain: a slot of the same execution without a ticket.
+    """Return the slot of a ticket. plain: a slot of the same execution without a ticket.
 
-    listed: the key under which the holder was found, for one that is released by name.
+    listed: the key where the holder was found, if it is released by name.
     """
     who, is_again = holder(execution_id, ticket), ticketed is not None and ticketed.is_released
     remember = None

@@ -1,6 +1,6 @@
-"""What the rules look at: one execution with its lease, attempt, counters and times, its suspension and waitpoints.
+"""The input of the rules: one execution with its lease, attempt, counters, times, suspension and waitpoints.
 
-A store loads these from its rows or hashes. A rule never changes one: it answers `Changes`.
+A store loads these from its rows or hashes. A rule never changes one: it returns `Changes`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from flowfabric.core.states import AttemptType, LifecyclePhase, OwnershipState, 
 
 
 class Arrival(NamedTuple):
-    """A signal and its place in the order in which the execution accepted its signals."""
+    """A signal and its position in the order in which the execution accepted signals."""
 
     position: int
     delivery: Delivery
@@ -25,7 +25,7 @@ class Arrival(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitpointRecord:
-    """Pending until a suspension uses it, then active, then closed. A pending one expires and keeps early signals."""
+    """Pending until a suspension uses it, then active, then closed. A pending one keeps early signals and expires."""
 
     waitpoint_id: WaitpointId
     waitpoint_key: WaitpointKey
@@ -51,7 +51,7 @@ class WaitpointRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuspensionRecord:
-    """The open suspension, or the last one. `deliveries` are its signals in the order in which they were credited."""
+    """The open suspension, or the last one. `deliveries` are its signals in the order they were credited."""
 
     suspension_id: SuspensionId
     condition: ResumeCondition
@@ -72,7 +72,7 @@ class SuspensionRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutionRecord:
-    """One execution. Lease and attempt are the current ones, or the last ones when none is running."""
+    """One execution. Lease and attempt are the current ones, or the last ones if none is running."""
 
     execution_id: ExecutionId
     state: StateVector
@@ -90,7 +90,7 @@ class ExecutionRecord:
 
     delay_until: int | None = None
     deadline_at: int | None = None
-    attempt_timeout_ms: int | None = None  # of the policy, or of the last claim that asked for one
+    attempt_timeout_ms: int | None = None  # from the policy, or from the last claim that set one
     attempt_timeout_at: int | None = None
 
     retry_count: int = 0
@@ -116,11 +116,11 @@ class ExecutionRecord:
         return self.state.public_state
 
     def holds_lease(self, now: int) -> bool:
-        """A lease that has run out counts as lost before the engine marks it (D11)."""
+        """An expired lease counts as lost before the engine marks it (D11)."""
         return self.state.ownership_state is OwnershipState.LEASED and (self.lease_expires_at or 0) > now
 
     def describe(self) -> dict[str, Any]:
-        """How it stands, for a refusal: enough for a caller to recognise its own earlier call (G3)."""
+        """The state for a refusal: enough for a caller to recognize its own earlier call (G3)."""
         return {
             "terminal_outcome": self.state.terminal_outcome,
             "lease_epoch": self.lease_epoch,

@@ -1,8 +1,8 @@
 """Recognise a repeated call, so that a lost reply does not become a wrong answer (G3).
 
-A call on an execution without a running attempt is refused, and the refusal says how the execution stands. When the
-same call with the same fence would have left exactly that behind, the caller gets the first answer again; everything
-else stays a refusal.
+A call on an execution without a running attempt is refused, and the refusal contains the execution's state.
+If the same call with the same fence would have left exactly that state, the caller gets the first answer
+again; every other refusal stands.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from flowfabric.core.contracts import (
 )
 from flowfabric.core.states import AttemptState, LifecyclePhase, PublicState, TerminalOutcome
 
-# Of the refusal `execution_not_active`.
+# Fields of the refusal `execution_not_active`.
 Details: TypeAlias = Mapping[str, Any]
 
 
 class Recorded:
-    """How an execution stands, as a refusal tells it."""
+    """The state of an execution, as a refusal reports it."""
 
     def __init__(self, details: Details) -> None:
         said = {name: str(value or "") for name, value in details.items()}
@@ -46,7 +46,7 @@ class Recorded:
         return self.phase == LifecyclePhase.RUNNABLE and self.attempt_state == attempt_state and self._is(fence)
 
     def _is(self, fence: LeaseFence | None) -> bool:
-        """Without a fence the caller cannot be told apart; only an operator calls so, and means any attempt."""
+        """A call without a fence matches any attempt; only an operator may omit the fence."""
         return fence is None or self._owner == (str(fence.lease_epoch), str(fence.attempt_id))
 
 
@@ -70,7 +70,7 @@ def was_failed(args: FailExecutionArgs, details: Details) -> RetryScheduled | Te
 def recorded(
     args: CompleteExecutionArgs | FailExecutionArgs, details: Details
 ) -> ExecutionCompleted | RetryScheduled | TerminalFailed | None:
-    """The first answer of the same ending; None when this is another one."""
+    """The first answer of the same ending; None if this call is another one."""
     if isinstance(args, FailExecutionArgs):
         return was_failed(args, details)
     if was_completed(args, details):

@@ -1,6 +1,6 @@
-"""Reservations: amounts held on a budget before they are spent, until they are settled or returned.
+"""Reservations: amounts reserved on a budget before they are spent, until they are settled or returned.
 
-An execution's holds on one budget are loaded together. `lib/limits/reservation.lua` states the same rules.
+An execution's reservations on one budget are loaded together. `lib/limits/reservation.lua` states the same rules.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from flowfabric.core.rules import budgets
 from flowfabric.core.rules.budgets import Amounts, Budget, Spend
 from flowfabric.core.rules.outcome import Changes, Refusal
 
-MEASURED = ("wall_time_ms", "attempts")  # counted by the store itself, on budgets that have a limit for them
+MEASURED = ("wall_time_ms", "attempts")  # counted by the store itself on budgets that limit them
 
 
 class Hold(NamedTuple):
-    """One reservation, and the lease epoch that made it."""
+    """One reservation, and the epoch of the lease that made it."""
 
     epoch: int
     amounts: Amounts
@@ -39,7 +39,7 @@ def reserve(
     budget: Budget, holds: Holds, reservation_id: str, wanted: Hold, now: int, *,
     closed_epoch: int = -1, is_settled: bool = False,
 ) -> Refusal | Spend[c.ReserveBudgetResult]:  # fmt: skip
-    """Hold all amounts or none. closed_epoch: the last lease of the execution that may hold nothing any more."""
+    """Reserve all amounts or none. closed_epoch: the last lease of the execution that may no longer reserve."""
     if is_settled:
         return Spend(c.UsageAlreadyApplied())
     if reservation_id in holds:
@@ -74,7 +74,7 @@ def _change_held(budget: Budget, amounts: Amounts, sign: int) -> Changes:
 def settle(
     budget: Budget, holds: Holds, reservation_id: str, spent: Amounts, now: int, *, is_settled: bool = False
 ) -> Refusal | Settlement:
-    """End a reservation with what was really spent, which always counts, once."""
+    """End a reservation with the actual spend, which always counts, once."""
     if refusal := budgets.check_countable(budget, spent):
         return refusal
     if is_settled:
@@ -86,7 +86,7 @@ def settle(
 
 
 def drop(budget: Budget, holds: Holds, reservation_ids: tuple[str, ...]) -> Changes:
-    """Let go of some holds."""
+    """Release some reservations."""
     changes = Changes()
     for each in reservation_ids:
         changes |= _change_held(changes.apply_to(budget), holds[each].amounts, -1)
@@ -96,7 +96,7 @@ def drop(budget: Budget, holds: Holds, reservation_ids: tuple[str, ...]) -> Chan
 def end_stretch(
     budget: Budget, holds: Holds, epoch: int, measured: Amounts, now: int, *, is_repeated: bool = False
 ) -> Settlement:
-    """A lease has ended: its open holds return, and what the store measured is counted, once."""
+    """A lease has ended: return its open reservations and count the measured amounts, once."""
     left = tuple(each for each, hold in holds.items() if hold.epoch <= epoch)
     changes = drop(budget, holds, left)
     limited = {*budget.hard, *budget.soft}

@@ -1,6 +1,6 @@
-"""Whether a failed attempt is followed by another, and when.
+"""Whether and when a failed attempt is retried.
 
-`lib/lease/retry.lua` repeats these rules; delays are whole milliseconds in both, so they agree to the digit.
+`lib/lease/retry.lua` repeats these rules; both use whole milliseconds, so they agree exactly.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from flowfabric.errors import InvalidInput
 
 
 def should_retry(policy: RetryPolicy | None, retry_count: int, category: str) -> bool:
-    """Whether the failure of an attempt of `category`, after `retry_count` retries, earns another one."""
+    """Whether a failure of `category`, after `retry_count` retries, is retried."""
     limits.whole("retry_count", retry_count, 0, limits.MAX_SAFE_INTEGER)
     if policy is None or retry_count >= policy.max_retries:
         return False
@@ -27,7 +27,7 @@ def retry_delay_ms(
     requested_delay_ms: int | None = None,
     jitter_fraction: float | None = None,
 ) -> int:
-    """The pause before the next attempt; one the handler asked for wins over the policy, up to a day."""
+    """The pause before the next attempt; a pause requested by the handler overrides the policy, up to a day."""
     if requested_delay_ms is None:
         return backoff_delay_ms(policy.backoff, retry_count, jitter_fraction)
     limits.whole("requested_delay_ms", requested_delay_ms, 0, limits.MAX_SAFE_INTEGER)
@@ -35,7 +35,7 @@ def retry_delay_ms(
 
 
 def backoff_delay_ms(backoff: Backoff, retry_count: int, jitter_fraction: float | None = None) -> int:
-    """The policy's own pause after `retry_count` retries, jittered if the policy says so."""
+    """The policy's own pause after `retry_count` retries, jittered if the policy asks for it."""
     limits.whole("retry_count", retry_count, 0, limits.MAX_SAFE_INTEGER)
     if isinstance(backoff, FixedBackoff):
         return backoff.delay_ms
@@ -49,7 +49,7 @@ def backoff_delay_ms(backoff: Backoff, retry_count: int, jitter_fraction: float 
 
 
 def jitter_fraction(seed: str) -> float:
-    """A number in [0, 1) that depends on `seed` only, so that a repeated call gives the same delay."""
+    """A number in [0, 1) that depends only on `seed`, so that a repeated call gives the same delay."""
     digest = hashlib.sha1(seed.encode(), usedforsecurity=False).hexdigest()
     return int(digest[:8], 16) / 2**32
 

@@ -1,7 +1,7 @@
 """Signals and waitpoints: a pending waitpoint keeps a signal, an active one evaluates it in the same step (D2).
 
-The caller has authenticated the sender and knows whether the signal came before: `known` is the earlier one of the same
-id or idempotency key.
+The caller has authenticated the sender and knows whether the signal is a duplicate: `known` is the earlier
+signal with the same id or idempotency key.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Duplicate(NamedTuple):
 
 
 def create_pending_waitpoint(record: ExecutionRecord, args: CreatePendingWaitpointArgs, now: int) -> Refusal | Changes:
-    """The lease holder makes a waitpoint ahead of its suspension, so that early signals are kept."""
+    """The lease holder creates a waitpoint before its suspension, so that early signals are kept."""
     refusal = check_fence("create_pending_waitpoint", record, args.fence, CancelSource.LEASE_HOLDER, now)
     if refusal is not None:
         return refusal
@@ -47,7 +47,7 @@ def create_pending_waitpoint(record: ExecutionRecord, args: CreatePendingWaitpoi
 def deliver(
     record: ExecutionRecord, delivery: Delivery, now: int, *, known: SignalId | None = None, delay_ms: int | None = None
 ) -> Refusal | Changes | Duplicate:
-    """One signal for one waitpoint. `answer` of the changes is its effect."""
+    """Deliver one signal to one waitpoint. `answer` of the changes is its effect."""
     if known is not None:
         return Duplicate(known)
     if record.phase is LifecyclePhase.TERMINAL:
@@ -68,7 +68,7 @@ def find(record: ExecutionRecord, waitpoint_id: WaitpointId) -> WaitpointRecord 
 
 
 def _takes(record: ExecutionRecord, target: WaitpointRecord, now: int) -> bool:
-    """A pending waitpoint until it expires, and an active one of the open suspension (D1)."""
+    """Whether it is open: a pending waitpoint until it expires, and an active one of the open suspension (D1)."""
     if target.is_pending:
         return not target.has_expired(now)
     open_one = record.suspension
@@ -104,7 +104,7 @@ def _evaluate(
 
 
 def takers(record: ExecutionRecord, name: str, key: WaitpointKey | None, now: int) -> tuple[WaitpointRecord, ...]:
-    """Where a signal without a token may go: where the execution waits for its name, else the pending waitpoints."""
+    """The targets of a signal without a token: waitpoints that wait for its name, else the pending waitpoints."""
     if record.phase is LifecyclePhase.TERMINAL:
         return ()
     of_key = [each for each in record.waitpoints if key in (None, each.waitpoint_key) and _takes(record, each, now)]
@@ -119,7 +119,7 @@ def takers(record: ExecutionRecord, name: str, key: WaitpointKey | None, now: in
 def close_waitpoint(
     record: ExecutionRecord, target: WaitpointRecord, source: CancelSource, now: int
 ) -> Refusal | Changes:
-    """Close a waitpoint. One that is waited at is closed by an operator alone, which ends the suspension (D8)."""
+    """Close a waitpoint. Only an operator may close an active one, which ends the suspension (D8)."""
     if target.state is WaitpointState.CLOSED:
         return Changes()
     if target.is_pending or not _takes(record, target, now):
@@ -130,6 +130,6 @@ def close_waitpoint(
 
 
 def expire_waitpoints(record: ExecutionRecord, now: int) -> Changes:
-    """Close the pending waitpoints whose time is over, with the signals they kept."""
+    """Close expired pending waitpoints and drop the signals they kept."""
     over = [each for each in record.waitpoints if each.has_expired(now)]
     return Changes(close_waitpoints(record, *over)) if over else Changes()

@@ -1,4 +1,4 @@
-"""Look an operation up in the transition table: it is refused, keeps the state, or moves to another one."""
+"""Look up an operation in the transition table: it is refused, keeps the state, or moves to another one."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _parts(state: StateVector) -> _Parts:
 
 
 def _by_parts() -> dict[_Parts, Situation]:
-    """The situation of a vector whose attempt state was carried along; the one before a first attempt comes first."""
+    """The situation of a vector with a carried attempt state; the one before a first attempt comes first."""
     first = AttemptState.PENDING_FIRST_ATTEMPT
     ordered = sorted(SITUATIONS.items(), key=lambda item: item[1].attempt_state is not first)
     found: dict[_Parts, Situation] = {}
@@ -43,7 +43,7 @@ _BY_PARTS = _by_parts()
 def situation_of(state: StateVector) -> Situation:
     """The row of the table for a state.
 
-    Every suspended state reads as SUSPENDED: an escalated one has the vector of a manual pause, and differs from it
+    Every suspended state reads as SUSPENDED: an escalated one has the vector of a manual pause, and differs
     only in having no timeout left.
     """
     if state.lifecycle_phase is LifecyclePhase.SUSPENDED:
@@ -53,7 +53,7 @@ def situation_of(state: StateVector) -> Situation:
 
 
 def decide(operation: str, state: StateVector) -> Refusal | StateVector:
-    """The refusal, or the state after the operation; the same state where the table keeps it."""
+    """The refusal, or the state after the operation; the same state if the table keeps it."""
     effect = TRANSITIONS[operation][situation_of(state)]
     if isinstance(effect, Refuse):
         return Refusal(effect.code)
@@ -67,7 +67,7 @@ def moves(operation: str, state: StateVector) -> bool:
 
 def _state_after(operation: str, before: StateVector, to: Situation) -> StateVector:
     after = SITUATIONS[to]
-    if operation == "replay_execution":  # the next attempt replays, whatever the execution waits for
+    if operation == "replay_execution":  # the next attempt is a replay, even if the execution has to wait first
         return replace(after, attempt_state=AttemptState.PENDING_REPLAY_ATTEMPT)
     if to in TERMINAL:
         return ended(before, after.terminal_outcome)
@@ -77,7 +77,7 @@ def _state_after(operation: str, before: StateVector, to: Situation) -> StateVec
 
 
 def ended(before: StateVector, outcome: TerminalOutcome) -> StateVector:
-    """The terminal state. An attempt that had started ends with it; a pending one stays pending, unless skipped."""
+    """The terminal state. A started attempt ends with it; a pending one stays pending unless skipped."""
     if before.attempt_state in _STARTED:
         attempt = AttemptState.ATTEMPT_TERMINAL
     else:

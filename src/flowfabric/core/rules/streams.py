@@ -1,4 +1,4 @@
-"""Streams: who may append, which frames are new, and how many stay.
+"""Streams: which attempts may append, which frames are new, and how many are kept.
 
 `lib/stream/stream_guard.lua`, `lib/stream/frames.lua` and `lib/stream/ephemeral_frames.lua` state the same rules.
 """
@@ -13,7 +13,7 @@ from flowfabric.core import limits
 from flowfabric.core.rules.outcome import Refusal
 from flowfabric.core.states import AttemptState, TerminalOutcome
 
-MAX_DELTAS = 64  # summary patches that a late reader still finds one by one
+MAX_DELTAS = 64  # summary patches that a late reader can still read one by one
 _SAFETY = 2  # best-effort frames are kept for twice their time to live
 
 _BY_STATE = {
@@ -27,7 +27,7 @@ _BY_OUTCOME = {
 
 
 def check_sizes(sizes: Iterable[int], most: int) -> Refusal | None:
-    """Refuse frames that are too large; the store's own cap holds whatever the caller allows."""
+    """Refuse frames that are too large; the store's own cap always applies."""
     allowed = min(most, limits.MAX_FRAME_PAYLOAD_BYTES)
     if any(size > allowed for size in sizes):
         return Refusal("retention_limit_exceeded", {"most": allowed})
@@ -42,7 +42,7 @@ class Numbered(NamedTuple):
 
 
 def known_frames(numbered: Numbered | None, epoch: int, first: int, count: int) -> int | Refusal:
-    """How many of these frames are in the stream already.
+    """How many of these frames are already in the stream.
 
     Frames of a batch are numbered from 0 under each lease: a repeated call adds none twice, and a call that overtook
     another one is refused.
@@ -54,7 +54,7 @@ def known_frames(numbered: Numbered | None, epoch: int, first: int, count: int) 
 
 
 class BestEffort(NamedTuple):
-    """How many best-effort frames of a stream stay: bounds, and how fast the measured rate follows."""
+    """How many best-effort frames of a stream are kept: bounds, and how fast the measured rate adapts."""
 
     ttl_ms: int = 0
     floor: int = 64
@@ -63,14 +63,14 @@ class BestEffort(NamedTuple):
 
 
 class Rate(NamedTuple):
-    """Smoothed frames a second, and when it was measured."""
+    """Smoothed frames per second, and the time of the measurement."""
 
     hz: float
     at_ms: int
 
 
 def best_effort_cap(rate: Rate | None, bounds: BestEffort, count: int, now: int) -> tuple[int, Rate]:
-    """How many best-effort frames stay after `count` more, and the new rate. The newest always stays."""
+    """How many best-effort frames are kept after `count` more, and the new rate. The newest is always kept."""
     window = bounds.ttl_ms if bounds.ttl_ms > 0 else 1
     if rate is None:
         hz = bounds.floor * 1000 / (_SAFETY * window)
@@ -82,7 +82,7 @@ def best_effort_cap(rate: Rate | None, bounds: BestEffort, count: int, now: int)
 
 
 class Kept(NamedTuple):
-    """Which durable frames stay: the newest `most`, exactly or about, and none older than `age_ms` (0: any age)."""
+    """Which durable frames are kept: the newest `most`, exactly or about, and none older than `age_ms` (0: any age)."""
 
     most: int
     is_exact: bool
@@ -90,20 +90,20 @@ class Kept(NamedTuple):
 
 
 def kept_frames(asked: int, of_policy: int, age_ms: int = 0) -> Kept:
-    """The caller's cap wins over the policy's; without either there is a default."""
+    """The caller's cap overrides the policy's; without either there is a default."""
     return Kept(asked or of_policy or limits.DEFAULT_RETENTION_MAXLEN, asked > 0, age_ms)
 
 
 def next_time(last_ms: int, now: int) -> int:
-    """Entry ids follow the store's clock and never go back, whatever the clock does after a failover."""
+    """Entry ids follow the store's clock and never go back, even if the clock does after a failover."""
     return max(last_ms, now)
 
 
 class Ended(NamedTuple):
-    """Facts about an attempt without a stream: its own record, and its execution's."""
+    """Facts about an attempt without a stream, from its own record and its execution's."""
 
     exists: bool  # the attempt was started
-    archived_state: str | None = None  # how it ended, if its execution went on
+    archived_state: str | None = None  # how it ended, if its execution continued
     attempt_state: AttemptState = AttemptState.NONE
     outcome: TerminalOutcome = TerminalOutcome.NONE
     is_terminal: bool = False
@@ -112,7 +112,7 @@ class Ended(NamedTuple):
 
 
 def closed_reason(facts: Ended) -> str | None:
-    """Why an attempt that never emitted cannot emit any more; None while it may."""
+    """Why an attempt without frames may no longer emit; None while it may."""
     if not facts.exists:
         return "never_started" if facts.is_terminal else None
     if facts.archived_state is not None:

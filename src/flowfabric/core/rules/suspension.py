@@ -1,4 +1,4 @@
-"""Suspensions: how one begins, what its timeout does, and how its execution goes on."""
+"""Suspensions: how they begin, time out and resume."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from flowfabric.core.rules.steps import decide, moves
 from flowfabric.core.rules.waits import closed
 from flowfabric.core.states import BlockingReason, LifecyclePhase, StateVector
 
-# The blocking reason that people see, by the reason code of the suspension; the others wait for a signal.
+# The visible blocking reason by the suspension's reason code; all others wait for a signal.
 BLOCKING_REASONS = {
     SuspensionReasonCode.WAITING_FOR_APPROVAL: BlockingReason.WAITING_FOR_APPROVAL,
     SuspensionReasonCode.WAITING_FOR_CALLBACK: BlockingReason.WAITING_FOR_CALLBACK,
@@ -40,7 +40,7 @@ def blocking_reason(reason_code: SuspensionReasonCode) -> BlockingReason:
 
 
 def suspend(record: ExecutionRecord, args: SuspendExecutionArgs, now: int) -> Refusal | Changes:
-    """active -> suspended, with the lease given back; still active when early signals meet the condition."""
+    """active -> suspended, and the lease is returned; still active if early signals meet the condition."""
     refusal = check_fence("suspend_execution", record, args.fence, CancelSource.LEASE_HOLDER, now)
     if refusal is not None:
         return refusal
@@ -65,7 +65,7 @@ def suspend(record: ExecutionRecord, args: SuspendExecutionArgs, now: int) -> Re
 def _bind(
     record: ExecutionRecord, binding: WaitpointBinding, args: SuspendExecutionArgs, now: int
 ) -> WaitpointRecord | Refusal:
-    """The waitpoint to wait at: a fresh one, or a pending one that is still open."""
+    """The waitpoint of the wait: a new one, or a pending one that is still open."""
     if isinstance(binding, FreshWaitpoint):
         return WaitpointRecord(
             waitpoint_id=binding.waitpoint_id,
@@ -87,7 +87,7 @@ def _activate(waitpoint: WaitpointRecord, args: SuspendExecutionArgs) -> Waitpoi
 
 
 def _open(args: SuspendExecutionArgs, places: Sequence[WaitpointRecord], now: int) -> SuspensionRecord:
-    """Early signals are credited waitpoint by waitpoint, in the order of the bindings."""
+    """Credit early signals waitpoint by waitpoint, in the order of the bindings."""
     early: tuple[Arrival, ...] = sum((each.buffered for each in places), ())
     return SuspensionRecord(
         suspension_id=args.suspension_id,
@@ -103,7 +103,7 @@ def _open(args: SuspendExecutionArgs, places: Sequence[WaitpointRecord], now: in
 
 
 def signals_of(suspension: SuspensionRecord) -> tuple[str, ...]:
-    """The signals that counted, for the worker that goes on."""
+    """The signals that counted, for the resumed worker."""
     return tally.useful(suspension.condition, suspension.keys, suspension.deliveries)
 
 
@@ -117,7 +117,7 @@ def wake(
     delay_ms: int = 0,
     signals: tuple[str, ...] = (),
 ) -> Changes:
-    """suspended -> waiting, or delayed (D3). `reason` closes the suspension, `cause` is what the log says."""
+    """suspended -> waiting, or delayed (D3). `reason` closes the suspension, `cause` goes to the log."""
     state = decide(f"{operation}:delayed" if delay_ms else operation, record.state)
     fields: dict[str, Any] = closed(record, reason, signals) | {"state": state}
     if delay_ms:
@@ -126,7 +126,7 @@ def wake(
 
 
 def resume(record: ExecutionRecord, now: int, *, trigger: str, delay_ms: int = 0) -> Refusal | Changes:
-    """An operator ends the suspension, whatever it waits for."""
+    """An operator ends the suspension, regardless of its condition."""
     decided = decide("resume_execution", record.state)
     if isinstance(decided, Refusal):
         return Refusal(decided.code, {"state": record.public_state})
@@ -134,7 +134,7 @@ def resume(record: ExecutionRecord, now: int, *, trigger: str, delay_ms: int = 0
 
 
 def time_out(record: ExecutionRecord, now: int) -> Changes:
-    """Apply the timeout of an open suspension that is due: end the execution, wake it, or escalate to an operator."""
+    """Apply the due timeout of an open suspension: end the execution, resume it, or escalate to an operator."""
     open_one = record.suspension
     if record.phase is not LifecyclePhase.SUSPENDED or open_one is None:
         return Changes()
@@ -151,7 +151,7 @@ def time_out(record: ExecutionRecord, now: int) -> Changes:
         return ending | Changes(_timeout_failure(behavior))
     signals: tuple[str, ...] = ()
     told: dict[str, Any] = {}
-    if behavior is TimeoutBehavior.AUTO_RESUME_WITH_TIMEOUT_SIGNAL:  # it bears the suspension's id (D4)
+    if behavior is TimeoutBehavior.AUTO_RESUME_WITH_TIMEOUT_SIGNAL:  # it has the suspension's id (D4)
         signals, told = (str(open_one.suspension_id),), {"signal_count": record.signal_count + 1}
     return wake(operation, record, "timed_out_auto_resume", "timeout", now, signals=signals) | Changes(told)
 
@@ -162,7 +162,7 @@ def _timeout_failure(behavior: TimeoutBehavior) -> dict[str, Any]:
 
 
 def _escalate(operation: str, record: ExecutionRecord, open_one: SuspensionRecord) -> Changes:
-    """The execution goes on waiting, for an operator or its signals, without a timeout."""
+    """The execution keeps waiting for an operator or its signals, without a timeout."""
     review = SuspensionReasonCode.WAITING_FOR_OPERATOR_REVIEW
     fields = {
         "state": decide(operation, record.state),

@@ -1,6 +1,6 @@
-"""What signals have brought a condition so far, and which of them were of use.
+"""The progress of a condition: what its signals have satisfied so far, and which of them counted.
 
-A store may keep tallies; these functions count from the start each time and say what the tallies must be.
+A store may keep tallies; these functions count from the start each time and define the correct tallies.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ Keys = Mapping[WaitpointId, WaitpointKey]
 
 
 def accepts(condition: ResumeCondition, key: WaitpointKey, name: str) -> bool:
-    """Whether the condition looks for a signal of this name at the waitpoint of this key."""
+    """Whether the condition accepts a signal of this name at the waitpoint of this key."""
     if isinstance(condition, SignalSet):
         return any(matcher.accepts(name) for matcher in condition.matchers)
     return any(key in keys and matcher.accepts(name) for keys, matcher in map(_looks_at, _leaves(condition)))
 
 
 def progress(condition: ResumeCondition, keys: Keys, deliveries: Sequence[Delivery]) -> int:
-    """How many things count, over all leaves; a signal that adds none is of no use."""
+    """How many items count, over all leaves; a signal that adds none does not count."""
     if isinstance(condition, SignalSet):
         return _names_used(condition, [each.signal_name for each in deliveries])
     arrived = [(keys[each.waitpoint_id], each) for each in deliveries]
@@ -42,7 +42,7 @@ def progress(condition: ResumeCondition, keys: Keys, deliveries: Sequence[Delive
 
 
 def effect_of(condition: ResumeCondition, keys: Keys, before: Sequence[Delivery], delivery: Delivery) -> SignalEffect:
-    """What one more signal does after those that came before."""
+    """The effect of one more signal after the earlier ones."""
     after = [*before, delivery]
     if progress(condition, keys, after) > progress(condition, keys, before):
         return SignalEffect.RESUMED if is_satisfied(condition, after, keys) else SignalEffect.APPENDED
@@ -56,7 +56,7 @@ def effect_of(condition: ResumeCondition, keys: Keys, before: Sequence[Delivery]
 
 
 def useful(condition: ResumeCondition, keys: Keys, arrivals: Sequence[Arrival]) -> tuple[str, ...]:
-    """The ids of the signals that counted, in the order of their arrival."""
+    """The ids of the signals that counted, in order of arrival."""
     deliveries = [each.delivery for each in arrivals]
     counted = [progress(condition, keys, deliveries[:n]) for n in range(len(deliveries) + 1)]
     found = [each for n, each in enumerate(arrivals) if counted[n + 1] > counted[n]]
@@ -93,7 +93,7 @@ def _counted(leaf: Single | Count, arrived: list[tuple[WaitpointKey, Delivery]])
 
 
 def _names_used(wanted: SignalSet, names: list[str]) -> int:
-    """Each signal uses up the first name that is left and accepts it."""
+    """Each signal uses up the first remaining name that accepts it."""
     left = list(wanted.matchers)
     for name in names:
         taken = next((matcher for matcher in left if matcher.accepts(name)), None)

@@ -1,8 +1,8 @@
-"""Every situation an execution can be in, and what each operation makes of it.
+"""Every situation of an execution, and the effect of each operation in it.
 
-This table is data: the conformance suite calls every operation in every situation and compares, the model test
-walks it at random, the reachability test proves that nothing gets stuck (G1), and the graph in the docs is printed
-from it.
+This table is data: the conformance suite calls every operation in every situation and compares, the model
+test walks it at random, the reachability test proves that no execution gets stuck (G1), and the graph in
+the docs is printed from it.
 """
 
 from __future__ import annotations
@@ -98,14 +98,14 @@ SITUATIONS: dict[Situation, StateVector] = {
     _S.ACTIVE: _owned(OwnershipState.LEASED, _A.RUNNING_ATTEMPT),
     _S.LEASE_EXPIRED: _owned(OwnershipState.LEASE_EXPIRED_RECLAIMABLE, _INTERRUPTED, _B.WAITING_FOR_WORKER),
     _S.LEASE_REVOKED: _owned(OwnershipState.LEASE_REVOKED, _INTERRUPTED, _B.WAITING_FOR_WORKER),
-    # The reason of a suspension is what its worker says it waits for; this is the usual one.
+    # The worker chooses the reason of a suspension; this is the usual one.
     _S.SUSPENDED: _suspended(_B.WAITING_FOR_SIGNAL),
     _S.ESCALATED: _suspended(_B.PAUSED_BY_OPERATOR),
     _S.COMPLETED: _ended(TerminalOutcome.SUCCESS),
     _S.FAILED: _ended(TerminalOutcome.FAILED),
     _S.CANCELLED: _ended(TerminalOutcome.CANCELLED),
     _S.EXPIRED: _ended(TerminalOutcome.EXPIRED),
-    _S.SKIPPED: _ended(TerminalOutcome.SKIPPED, _A.NONE),  # as a rule before its first attempt, which never comes
+    _S.SKIPPED: _ended(TerminalOutcome.SKIPPED, _A.NONE),  # usually before its first attempt, which never starts
 }
 
 CREATED = (_S.WAITING, _S.DELAYED)
@@ -116,23 +116,23 @@ TERMINAL = (_S.COMPLETED, _S.FAILED, _S.CANCELLED, _S.EXPIRED, _S.SKIPPED)
 RUNNABLE = tuple(s for s, v in SITUATIONS.items() if v.lifecycle_phase is _P.RUNNABLE)
 LOST = (_S.LEASE_EXPIRED, _S.LEASE_REVOKED)
 SUSPENDED = (_S.SUSPENDED, _S.ESCALATED)
-# As far as they are reached straight from create; nothing was made for them yet.
+# Situations reached directly from create, before any other record exists.
 UNATTEMPTED = (*CREATED, *BLOCKED, _S.BLOCKED_BY_DEPENDENCIES, _S.SKIPPED)
-OF_MEMBERS = (_S.BLOCKED_BY_DEPENDENCIES, _S.SKIPPED)  # because of other members of its flow
+OF_MEMBERS = (_S.BLOCKED_BY_DEPENDENCIES, _S.SKIPPED)  # set by other members of its flow
 
 
 class Move(NamedTuple):
-    """The operation succeeds and leads here."""
+    """The operation succeeds and moves to this situation."""
 
     to: Situation
 
 
 class Keep(NamedTuple):
-    """The operation succeeds and changes nothing about the state."""
+    """The operation succeeds without changing the state."""
 
 
 class Refuse(NamedTuple):
-    """The operation is refused with this code and nothing is written."""
+    """The operation is refused with this code and writes nothing."""
 
     code: str
 
@@ -152,7 +152,7 @@ def _row(default: Effect, *rules: tuple[tuple[Situation, ...] | Situation, Effec
 
 
 def _held(effect: Effect) -> dict[Situation, Effect]:
-    """What the holder of the lease may do, and what everyone else is told."""
+    """What the lease holder may do, and the refusals of all other callers."""
     return _row(
         _NOT_ACTIVE,
         (_S.ACTIVE, effect),
@@ -172,12 +172,12 @@ _WAKE, _WAKE_LATER = Move(_S.INTERRUPTED_WAITING), Move(_S.RESUME_DELAYED)
 
 
 def _times_out(effect: Effect) -> dict[Situation, Effect]:
-    """What the time-out of a suspension does. One that asked a human has none any more."""
+    """The effect of a suspension's timeout. An escalated suspension has none left."""
     return _row(Keep(), (_S.SUSPENDED, effect))
 
 
 def _resolved(fresh: Effect, interrupted: Effect) -> dict[Situation, Effect]:
-    """What the end of an upstream does to a member that waits for it; by its own edge nobody else is moved."""
+    """The effect of an upstream's end on a member that waits for it; its edge moves no other member."""
     return _row(
         Refuse("invalid_dependency"),
         (_S.BLOCKED_BY_DEPENDENCIES, fresh),
@@ -187,7 +187,7 @@ def _resolved(fresh: Effect, interrupted: Effect) -> dict[Situation, Effect]:
 
 
 def _signalled(effect: Effect) -> dict[Situation, Effect]:
-    """With the token of a waitpoint that is or was waited at; before the first attempt nobody has one."""
+    """Signals with the token of a used waitpoint; before the first attempt no token exists."""
     return _row(
         Refuse("waitpoint_closed"),
         (TERMINAL, _NOT_SIGNALABLE),
@@ -196,7 +196,7 @@ def _signalled(effect: Effect) -> dict[Situation, Effect]:
     )
 
 
-# The operations by name; `name:variant` where one operation has two ways to go.
+# Operations by name; `name:variant` where an operation has two effects.
 TRANSITIONS: dict[str, dict[Situation, Effect]] = {
     "issue_claim_grant": _row(_NOT_ELIGIBLE, (_ELIGIBLE, Keep())),
     "claim_execution": _row(
@@ -230,8 +230,8 @@ TRANSITIONS: dict[str, dict[Situation, Effect]] = {
     "suspend_execution:early": _held(Keep()),  # signals that were kept for its waitpoint suffice
     "deliver_signal": _signalled(_WAKE),
     "deliver_signal:delayed": _signalled(_WAKE_LATER),
-    "deliver_signal:other": _signalled(Keep()),  # nothing that is waited for
-    # The signal is kept at a waitpoint where nobody waits yet; a replay closes those of the life before it.
+    "deliver_signal:other": _signalled(Keep()),  # no condition waits for it
+    # A waitpoint without a suspension keeps the signal; a replay closes those of the earlier run.
     "deliver_signal:early": _row(
         Keep(),
         (TERMINAL, _NOT_SIGNALABLE),
@@ -251,7 +251,7 @@ TRANSITIONS: dict[str, dict[Situation, Effect]] = {
     "expire_suspension:auto_resume_with_timeout_signal": _times_out(_WAKE),
     "expire_suspension:escalate": _times_out(Move(_S.ESCALATED)),
     "cancel_execution": _row(Move(_S.CANCELLED), (TERMINAL, _NOT_ACTIVE)),
-    # An absolute deadline belongs to the first life of an execution; a replay has none.
+    # An absolute deadline belongs to the first run of an execution; a replay has none.
     "expire_execution:deadline": _row(Move(_S.EXPIRED), ((*TERMINAL, _S.WAITING_REPLAY), Keep())),
     "expire_execution:attempt_timeout": _row(Keep(), ((_S.ACTIVE, *LOST), Move(_S.EXPIRED))),
     "expire_execution:attempt_timeout_retry": _row(Keep(), ((_S.ACTIVE, *LOST), Move(_S.RETRY_BACKOFF))),
@@ -268,14 +268,14 @@ TRANSITIONS: dict[str, dict[Situation, Effect]] = {
     ),
     "change_priority": _row(_NOT_ELIGIBLE, (_ELIGIBLE, Keep())),
     "unblock_execution": _row(_NOT_ELIGIBLE, (BLOCKED, Move(_S.WAITING))),
-    # One that was skipped waits again for those that had made it impossible.
+    # A skipped member waits again for the upstreams that had made it impossible.
     "replay_execution": _row(
         Refuse("execution_not_terminal"),
         (TERMINAL, Move(_S.WAITING_REPLAY)),
         (_S.SKIPPED, Move(_S.BLOCKED_BY_DEPENDENCIES)),
     ),
     "set_execution_tags": _row(Keep()),
-    # One that runs, or has ended, is not held up by the edge.
+    # The edge does not stop a member that runs or has ended.
     "apply_dependency_to_child": _row(
         Keep(),
         (RUNNABLE, Move(_S.BLOCKED_BY_DEPENDENCIES)),
@@ -287,7 +287,7 @@ TRANSITIONS: dict[str, dict[Situation, Effect]] = {
     "promote_blocked_to_eligible": _row(
         Refuse("not_runnable"),
         (RUNNABLE, Refuse("not_blocked_by_deps")),
-        (_DEPENDENT, Refuse("deps_not_satisfied")),  # whatever satisfies the last one promotes it
+        (_DEPENDENT, Refuse("deps_not_satisfied")),  # the step that satisfies the last one promotes it
     ),
     **{
         f"block_execution_for_admission:{SITUATIONS[blocked].blocking_reason}": _row(
@@ -299,21 +299,21 @@ TRANSITIONS: dict[str, dict[Situation, Effect]] = {
     },
 }
 
-# These carry the attempt state along: it decides whether the next claim is initial, retry, replay or resume.
+# These keep the attempt state: it decides whether the next claim is initial, retry, replay or resume.
 KEEPS_ATTEMPT_STATE = frozenset({
     "apply_dependency_to_child", "block_execution_for_admission", "promote_delayed", "unblock_execution",
 })  # fmt: skip
 
-# What happens without anyone deciding it: workers asking for work, and time passing.
+# Steps that need no decision: workers that claim, and time.
 AUTOMATIC = frozenset({
     "claim_execution", "claim_resumed_execution", "issue_grant_and_claim", "complete_execution",
     "mark_lease_expired_if_due", "promote_delayed", "reclaim_execution",
 })  # fmt: skip
 
-# Ways out that need a decision, and whose it is.
+# Steps that need a decision, and its owner.
 OPERATORS = {
-    **dict.fromkeys(BLOCKED, "unblock_execution, by whoever blocked it"),
-    _S.SUSPENDED: "deliver_signal or signal_execution, by whom it waits for; its time-out, if it has one; "
+    **dict.fromkeys(BLOCKED, "unblock_execution, by the caller that blocked it"),
+    _S.SUSPENDED: "deliver_signal or signal_execution, by the sender it waits for; its timeout, if it has one; "
     "resume_execution or close_waitpoint, by an operator",
     _S.ESCALATED: "resume_execution, close_waitpoint or cancel_execution, by an operator; the signals it waits for",
     **dict.fromkeys(_DEPENDENT, "the end of its upstreams, or cancel_execution"),
@@ -321,7 +321,7 @@ OPERATORS = {
 
 
 def state_of(situation: Situation, *, attempted: bool = True) -> StateVector:
-    """The state vector; what ended before its first attempt keeps its pending attempt state, unless it was skipped."""
+    """The state vector; an end before the first attempt keeps the attempt pending, unless it was skipped."""
     state = SITUATIONS[situation]
     if situation not in TERMINAL:
         return state

@@ -1,4 +1,4 @@
-"""What every end of a suspension does: the suspension and its waitpoints close together (D1)."""
+"""The end of a suspension: it closes together with its waitpoints (D1)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from flowfabric.core.rules.record import ExecutionRecord, WaitpointRecord
 
 
 def closed(record: ExecutionRecord, reason: str, signals: tuple[str, ...] = ()) -> dict[str, Any]:
-    """The fields that close the open suspension; none where there is none. `signals`: those that ended it."""
+    """The fields that close the open suspension; empty without one. `signals`: those that ended it."""
     open_one = record.suspension
     if open_one is None or not open_one.is_open:
         return {}

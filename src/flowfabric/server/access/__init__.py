@@ -1,1 +1,1 @@
-"""Who may call what, and how often."""
+"""Access: which caller may call which operation, and how often."""

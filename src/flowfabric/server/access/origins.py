@@ -1,6 +1,6 @@
-"""Which pages may call a server that has no tokens: its own, and those that the settings name.
+"""Pages that may call a server without tokens: its own, and those that the settings name.
 
-A browser on this machine reaches loopback for any site that it shows, so being there proves nothing of a request.
+A browser on this machine reaches loopback for any site it shows, so a local request is not trusted by itself.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Who is at the other end: an address that counts as one caller, and the proxies that speak for others.
+"""The client behind a connection: an address that counts as one caller, and trusted proxies.
 
 Forwarding headers are trusted only from the configured proxies.
 """
@@ -17,13 +17,13 @@ from flowfabric.server.settings import network
 
 _FORWARDED_FOR: Final = b"x-forwarded-for"
 _SCHEMES: Final = ("http", "https")
-_LONGEST: Final = 64  # of an address as text
+_LONGEST: Final = 64  # characters of an address
 _HOPS: Final = 16
-_OF_ONE: Final = 64  # the first bits of an IPv6 address, below which one host may take any
+_OF_ONE: Final = 64  # bits of an IPv6 network, within which one host may use any address
 
 
 class Peers:
-    """The addresses that callers count by."""
+    """The addresses by which callers are counted."""
 
     def __init__(self, proxies: Iterable[str]) -> None:
         self._proxies = tuple(network("proxies", each) for each in proxies)
@@ -33,20 +33,20 @@ class Peers:
         return address is not None and any(address in each for each in self._proxies)
 
     def of(self, request: Request) -> str:
-        """The client address: the peer, or behind a trusted proxy the last forwarded address that is no proxy."""
+        """The client address: the peer or, behind a trusted proxy, the last forwarded address that is not a proxy."""
         host = request.client.host if request.client else ""
         if not self.is_proxy(host):
             return one(host)
         for said in _forwarded(request):
             if _address(said) is None:
-                break  # nonsense that a client sent: the proxy itself answers for it
+                break  # invalid input of a client: the proxy itself counts as the caller
             host = said
             if not self.is_proxy(said):
                 break
         return one(host)
 
     def scheme(self, request: Request) -> str:
-        """How the caller reached the proxy, or this server."""
+        """The scheme the caller used to reach the proxy or this server."""
         if self._proxies and self.is_proxy(request.client.host if request.client else ""):
             said = (header(request, b"x-forwarded-proto") or "").strip().lower()
             if said in _SCHEMES:
@@ -56,7 +56,7 @@ class Peers:
 
 @lru_cache(maxsize=4_096)
 def one(host: str) -> str:
-    """What counts as one: an IPv4 address, or the network that an IPv6 host has for itself."""
+    """The unit that counts as one caller: an IPv4 address, or the network of an IPv6 host."""
     address = _address(host)
     if not isinstance(address, ipaddress.IPv6Address):
         return str(address or host)
@@ -64,7 +64,7 @@ def one(host: str) -> str:
 
 
 def _forwarded(request: Request) -> Iterator[str]:
-    """The addresses that the list has, the nearest first, up to a number that no chain of proxies has."""
+    """The addresses in the list, nearest first, up to more than any chain of proxies has."""
     lines = [value.decode("latin-1") for name, value in request.scope["headers"] if name == _FORWARDED_FOR]
     if lines:
         for each in reversed(",".join(lines).rsplit(",", _HOPS)[-_HOPS:]):
@@ -79,7 +79,7 @@ def _without_port(text: str) -> str:
 
 @lru_cache(maxsize=4_096)
 def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """None: it is none. One of IPv4 that is written as IPv6 is of IPv4."""
+    """Parse an address; None if invalid. An IPv4 address written as IPv6 becomes IPv4."""
     if len(text) > _LONGEST:
         return None
     try:

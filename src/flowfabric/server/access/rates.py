@@ -13,7 +13,7 @@ _MOST: Final = 10_000  # remembered callers; a forgotten caller has a full bucke
 
 
 class Rates:
-    """Buckets by caller; a rate of 0 lets everything pass."""
+    """Buckets by caller; a rate of 0 means no limit."""
 
     def __init__(
         self, per_second: int, burst: int, clock: Callable[[], float] = monotonic, what: str = "calls"
@@ -22,10 +22,10 @@ class Rates:
         self._what = what
         self._burst = burst
         self._clock = clock
-        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()  # the tokens left, and at what time
+        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()  # the tokens left, and when
 
     def take(self, caller: str) -> None:
-        """Take one, or refuse with how long it takes until there is one."""
+        """Take one token, or refuse with the time until there is one."""
         if not self._per_second:
             return
         left = self._left(caller)

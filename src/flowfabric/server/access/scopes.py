@@ -1,7 +1,7 @@
 """Access rules: the scope of an operation, and the namespaces that its arguments may name.
 
-What an operation touches is not looked up here: each call carries the namespaces of its token, and the step that does
-the work keeps to them (`Service.store`).
+Records are not looked up here: each call carries the namespaces of its token, and the step in the store is
+limited to them (`Service.store`).
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from flowfabric.server.access.tokens import Token, check_namespace
 
 
 def enter(operation: Operation, token: Token) -> None:
-    """Admit a call, or refuse it before the rest is read."""
+    """Admit a call, or refuse it before its body is read."""
     if operation.reach is Reach.STORE:
         check_store(token)
 
 
 def narrowed(operation: Operation, token: Token, args: Any) -> Any:
-    """The arguments, which must keep to the namespaces of the token; a list that names none is of its only one."""
+    """The arguments, limited to the namespaces of the token; a list without one uses the token's only namespace."""
     if token.is_for_all or operation.reach is Reach.EXECUTION:
         return args
     for each in (*getattr(args, "batch", ()), *getattr(args, "members", ())):

@@ -1,4 +1,4 @@
-"""What one caller may hold at the same time, so that what one takes leaves the others theirs."""
+"""How much one caller may hold at the same time, so that enough is left for the others."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _READS_AT_ONCE: Final = 2
 
 
 class Shares:
-    """So many of something for each caller."""
+    """A limit per caller on concurrent use."""
 
     def __init__(self, most: int, what: str) -> None:
         self._most = most
@@ -23,7 +23,7 @@ class Shares:
         self._held: Counter[str] = Counter()
 
     def check(self, caller: str) -> None:
-        """Refuse where there is no room for one more."""
+        """Refuse if the caller's share is used up."""
         if self._held[caller] >= self._most:
             problem = f"{self._most} {self._what} of this caller are open already; try again when some have ended"
             raise Limited(problem, code="tail_limit_exceeded", limit=self._most)
@@ -41,7 +41,7 @@ class Shares:
 
 
 class Turns:
-    """Readers that catch up read long stretches of the logs: those of one caller do so after one another."""
+    """Turns for readers that catch up over long stretches of the logs: one at a time per caller."""
 
     def __init__(self) -> None:
         self._by_caller: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()

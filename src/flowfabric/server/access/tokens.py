@@ -1,7 +1,6 @@
-"""Bearer tokens: a file names them by the digest of their text, with what each may do and where.
+"""Bearer tokens: a file lists the digest, scopes and namespaces of each.
 
-The file is read again when it has changed, so a token is rotated by adding the new one, and taking the old one out
-later.
+The file is reloaded when it changes. To rotate a token, add the new one and remove the old one later.
 """
 
 from __future__ import annotations
@@ -26,10 +25,10 @@ from flowfabric.errors import FlowFabricError, InvalidInput
 _logger: Final = logging.getLogger("flowfabric.server")
 
 ALL: Final = "*"
-_LOOK_S: Final = 1.0  # how soon a change of the file is seen
+_LOOK_S: Final = 1.0  # how soon a change of the file is noticed
 _BYTES: Final = 32
 _WRITABLE: Final = stat.S_IWGRP | stat.S_IWOTH
-_PREFIX: Final = "fft_"  # by which secret scanners know one
+_PREFIX: Final = "fft_"  # the prefix that secret scanners look for
 
 
 class Token(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -80,7 +79,7 @@ class Tokens:
         self._refresh()
 
     def find(self, authorization: str | None) -> Token:
-        """Who presents this header."""
+        """The token of this header."""
         if self._path is None:
             return ANYBODY
         kind, _, text = (authorization or "").partition(" ")
@@ -89,7 +88,7 @@ class Tokens:
         self._refresh()
         found = self._by_digest.get(digest_of(text.strip()))
         if found is None:
-            raise FlowFabricError("the token is not known here", code="unauthorized")
+            raise FlowFabricError("unknown token", code="unauthorized")
         return found
 
     def _refresh(self) -> None:
@@ -102,21 +101,21 @@ class Tokens:
         except InvalidInput as problem:
             if not self._by_digest:
                 raise
-            _logger.error("the file of tokens is not read, and those known stay: %s", problem)
+            _logger.error("cannot reload the token file; keeping the current tokens: %s", problem)
 
     def _read_changed(self, path: Path) -> None:
         try:
             found = path.stat()
         except OSError as error:
             raise _unread(path, error) from None
-        version = (found.st_mtime_ns, found.st_ctime_ns, found.st_ino, found.st_size)  # of a mode, ctime tells
+        version = (found.st_mtime_ns, found.st_ctime_ns, found.st_ino, found.st_size)  # ctime: changes of mode
         if version != self._version:
             self._by_digest = {each.sha256: each for each in read_tokens(path)}
             self._version = version
 
 
 def write_tokens(path: Path, tokens: Sequence[Token]) -> None:
-    """Replace the file atomically: a reader finds the old entries or the new ones."""
+    """Replace the file atomically: a reader sees the old entries or the new ones."""
     new = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         new.touch(mode=0o600)
@@ -156,9 +155,7 @@ def check_owner(path: Path, file: os.stat_result) -> None:
         problem = f"its folder is writable by all users; run: chmod o-w {folder}"
         raise InvalidInput("tokens", f"{folder} of {_mode(found)}", problem)
     if found.st_mode & stat.S_IWGRP and not found.st_mode & stat.S_ISVTX:
-        _logger.warning(
-            "the group of %s may put other tokens in the place of %s; run: chmod g-w %s", folder, path, folder
-        )
+        _logger.warning("the group of %s may replace the tokens in %s; run: chmod g-w %s", folder, path, folder)
     if file.st_mode & (stat.S_IRGRP | stat.S_IROTH):
         _logger.warning("others may read %s, which is %s; run: chmod 600 %s", path, _mode(file), path)
 

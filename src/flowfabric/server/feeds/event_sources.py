@@ -1,4 +1,4 @@
-"""Where the feeds of events come from: one execution, one flow, or the logs of all partitions."""
+"""The sources of event feeds: one execution, one flow, or the logs of all partitions."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class ExecutionEvents:
 
 @dataclass(frozen=True)
 class LogSource:
-    """Which events a client follows. Without a position it starts with the next event, or with the first stored one."""
+    """The events a client follows. Without a position it starts with the next event, or with the first stored one."""
 
     backend: EngineBackend = field(compare=False, repr=False)
     wanted: c.ReadEventsArgs
@@ -53,14 +53,14 @@ class LogSource:
         return [Item("event", event, at) for event, at in zip(page.events, self.places(page), strict=True)]
 
     def places(self, page: Page) -> list[str]:
-        """Of each event. One in every partition's log is long text: the last event of a page has it for all."""
+        """The cursor of each event. Cursors over all partitions are long, so only the last event of a page has one."""
         if self.wanted.partition is not None:
             return [event.cursor for event in page.events]
         return [""] * (len(page.events) - 1) + [page.place or ""] * bool(page.events)
 
 
 def flow_events(backend: EngineBackend, flow_id: FlowId) -> LogSource:
-    """The events of one flow and its members, from the first that there is."""
+    """The events of one flow and its members, from the first stored one on."""
     partition = flow_partition(flow_id, backend.partitions)
     return LogSource(backend, c.ReadEventsArgs(flow_id=flow_id, partition=partition), begins_at_the_beginning=True)
 

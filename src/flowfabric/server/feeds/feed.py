@@ -1,7 +1,7 @@
-"""Feeds of events that many read: however many there are, the store is read once for them.
+"""Feeds of events with many readers: the store is read once for all of them.
 
-Who comes reads alone what it has missed, up to now, and then joins the common tail. It remembers what it has read, so
-that nothing comes twice where the tail is a little behind; who is too slow for the tail goes back to reading alone.
+A new reader first reads the missed events alone, then joins the common tail. It remembers the events it has read, so
+none comes twice if the tail is a little behind. A reader too slow for the tail reads alone again.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from flowfabric.server.feeds.reading import Page, Readable, Reader, Seat, Told, 
 
 
 class Source(Readable, Protocol):
-    """Where the events of a feed come from."""
+    """The source of a feed."""
 
     def tail(self, place: str | None) -> AsyncIterator[Page]:
-        """What comes behind a place, until there can be no more."""
+        """Events after a position, until the source ends."""
         ...
 
 
@@ -32,7 +32,7 @@ class Feed:
         self.readers = 0
 
     async def follow(self, place: str | None, turn: Turn) -> AsyncGenerator[Told, None]:
-        """Everything behind a place, and then what comes, until the source ends."""
+        """All events after a position, then new ones, until the source ends."""
         reader, is_lost = Reader(self._source, place, turn), True
         while is_lost:
             async for told in reader.catch_up():
@@ -49,7 +49,7 @@ class Feed:
             is_lost = seat.is_lost
 
     def _join(self, place: str | None) -> tuple[Seat, bool]:
-        """A seat, and whether the tail begins exactly at this place."""
+        """A seat, and whether the tail begins exactly at this position."""
         seat = Seat()
         self._seats.add(seat)
         if self._tailing is not None:
@@ -86,7 +86,7 @@ class Feeds:
     async def follow(
         self, key: Hashable, make: Callable[[], Source], place: str | None, turn: Turn
     ) -> AsyncGenerator[Told, None]:
-        """The feed of this key, made where there is none yet."""
+        """The feed of this key, created if it does not exist."""
         if key not in self._by_key:
             self._by_key[key] = Feed(make())
         feed = self._by_key[key]

@@ -1,7 +1,7 @@
-"""Which of many filters an event passes, without asking each of them.
+"""Find the filters that an event matches, without checking each of them.
 
-Filters that name the same things (a lane; a namespace and a kind) share a table by the values they name. An event is
-looked up once in each table, so a thousand filters by lane cost it no more than one.
+Filters over the same fields (a lane; a namespace and a kind) share a table by value. An event is looked up once per
+table, so a thousand filters by lane cost no more than one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Place = tuple[tuple[str, ...], tuple[str | None, ...]]  # the names, and a value
 
 
 def facts_of(event: c.Event, owner: c.EventOwner) -> Facts:
-    """What filters ask about an event."""
+    """The fields of an event that filters use."""
     return {
         "execution_id": event.execution_id,
         "namespace": owner.namespace,
@@ -33,7 +33,7 @@ def facts_of(event: c.Event, owner: c.EventOwner) -> Facts:
 
 
 class Filters(Generic[T]):
-    """Which follower asked for which events."""
+    """The events each follower asked for."""
 
     def __init__(self) -> None:
         self._tables: dict[tuple[str, ...], dict[tuple[str | None, ...], set[T]]] = {}
@@ -57,7 +57,7 @@ class Filters(Generic[T]):
 
 
 def _places(wanted: c.ReadEventsArgs) -> Iterator[Place]:
-    """Where a filter stands in the tables: once, or once for each kind of event that it asks for."""
+    """The table entries of a filter: one, or one per requested kind of event."""
     named = {name: str(value) for name in _NAMES if (value := getattr(wanted, name)) is not None}
     if wanted.partition is not None:
         named["partition"] = wanted.partition.tag

@@ -14,7 +14,7 @@ _MOST_KEPT_BYTES: Final = 4_096
 
 
 class Item(NamedTuple):
-    """One event: its kind, its data, and the place to go on from."""
+    """One event: its kind, its data, and the cursor after it."""
 
     kind: str
     data: object

@@ -1,8 +1,8 @@
 """All followers of the event logs share one reader of the store; the filters run in this process.
 
-Who comes without a place costs the store nothing: it begins where the common reader stands. Who comes with one reads
-alone what it has missed, in turn with others of the same caller, and joins. Pages are handed out to a few readers at a
-time, so that other calls go on in between.
+A follower without a position costs the store nothing: it starts where the common reader is. A follower with a position
+reads the missed events alone, in turn with others of the same caller, and then joins. Pages are delivered to a few
+followers at a time, so that other calls are served in between.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from flowfabric.server.feeds.items import Item
 from flowfabric.server.feeds.reading import Entry, Page, Reader, Seat, Told, Turn
 
 _LIMIT: Final = 500
-# Nothing wakes a reader of all partitions; this is how late a line may be. To look costs one command of the store.
+# Nothing wakes a reader of all partitions, so a line may be this late. A check costs one command.
 _LOOK_AGAIN_S: Final = 0.1
 _HANDED_AT_ONCE: Final = 16
 
@@ -34,7 +34,7 @@ class _Audience:
         self.found: list[c.Event] = []
 
     def told(self, place: str | None, texts: dict[str, bytes]) -> Told:
-        """The page as they get it; texts: of events that others get as well, by cursor."""
+        """The page as they receive it; texts: encoded events shared with other groups, by cursor."""
         page = Page(tuple(self.found), place)
         self.found = []
         entries = []
@@ -73,7 +73,7 @@ class LogHub:
                 here = self._place or await asyncio.shield(self._began)
                 if not has_begun:
                     reader.place, has_begun = here, True
-                elif here != reader.place:  # the common reader may be further than this one
+                elif here != reader.place:  # the common reader may be ahead of this one
                     async for told in reader.catch_up():
                         yield told
                 yield Told(reader.place, [], is_live=True)
@@ -125,7 +125,7 @@ class LogHub:
                 seat.end(error)
 
     async def _hand_out(self, page: c.EventPage) -> None:
-        """Who comes from now on begins behind this page, so those who get it are settled before the first pause."""
+        """New followers start after this page, so its receivers are fixed before the first pause."""
         at = 0
         for seats, told in self._matched(page):
             for seat in seats:

@@ -18,7 +18,7 @@ Turn = AbstractAsyncContextManager[object]  # held while a follower reads alone;
 
 
 class Page(NamedTuple):
-    """Some events, where to go on, and whether there are more already."""
+    """Some events, the next cursor, and whether more are stored."""
 
     events: tuple[c.Event, ...]
     place: str | None
@@ -38,7 +38,7 @@ class Readable(Protocol):
 
 
 class Entry(NamedTuple):
-    """An event as it is sent, and its cursor, which tells it from all others."""
+    """An encoded event, and its unique cursor."""
 
     cursor: str
     kind: str
@@ -60,7 +60,7 @@ class Told(NamedTuple):
 
     @property
     def text(self) -> bytes:
-        """All of it in one piece: a page is one write, however many events it has."""
+        """The page as one piece: one write, for any number of events."""
         return b"".join([entry.text for entry in self.entries])
 
 
@@ -88,7 +88,7 @@ class Seat:
         self._news.set()
 
     async def next(self) -> Told | None:
-        """The next page; None when no more is to come here."""
+        """The next page; None at the end."""
         while not self._held:
             if self._error is not None:
                 raise self._error

@@ -1,7 +1,7 @@
 """Server-sent events, live. A quiet stream sends keep-alives.
 
 A client that reconnects with the id of its last event continues after it. A client costs tasks that sleep until an
-event comes; one keeper serves all of them, once per keep-alive.
+event arrives; one keeper serves all clients, once per keep-alive.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ Items = AsyncGenerator[Item | bytes, None]
 
 
 def last_seen(request: Request) -> str | None:
-    """The id that the client saw last; a browser sends the header by itself when it reconnects."""
+    """The last id the client saw; a browser sends the header when it reconnects."""
     return request.headers.get("last-event-id") or request.query_params.get("after") or None
 
 
 def stream(request: Request, token: Token, items: Items) -> EventStream:
-    """Send what comes until it ends, the client leaves or takes nothing, or the server stops."""
+    """Send items until the stream ends, the client leaves or stops reading, or the server stops."""
     service = Service.of(request)
     if len(service.streams) >= service.settings.sse_clients:
         raise Limited(f"{len(service.streams)} streams are open", code="tail_limit_exceeded")
@@ -65,7 +65,7 @@ class EventStream(Response):
         self._items = items
         self._is_quiet = True
         self._is_sending = False
-        self._stuck = 0  # for how many keep-alives the same write has waited
+        self._stuck = 0  # number of keep-alives during which the same write has waited
         self._send: Send
         self._sending: asyncio.Task[None]
         self._saying: asyncio.Task[None] | None = None
@@ -81,12 +81,12 @@ class EventStream(Response):
         await self._finish()
 
     async def _finish(self) -> None:
-        """Who takes nothing is not waited for: it is cut off, and comes back behind the last id that it saw."""
+        """Do not wait for a client that stops reading: close its stream; it resumes after the last id it saw."""
         try:
             async with asyncio.timeout(_FINISH_S):
                 await self._send({"type": "http.response.body", "body": b"", "more_body": False})
         except TimeoutError:
-            _logger.warning("a stream of %s is closed: its client takes nothing", self._caller)
+            _logger.warning("closing a stream of %s: its client has stopped reading", self._caller)
 
     async def _run(self, receive: Receive) -> None:
         self._sending = asyncio.create_task(self._send_all())
@@ -124,7 +124,7 @@ class EventStream(Response):
     def keep_alive(self) -> None:
         """Send a keep-alive if nothing was sent since the last one; never wait for a slow client.
 
-        One that has taken nothing of the same write for two keep-alives is given up.
+        A client that has read nothing of the same write for two keep-alives is disconnected.
         """
         self._stuck += self._is_sending
         if self._stuck > _MOST_STUCK:

@@ -1,4 +1,4 @@
-"""How much one request may bring: levels of JSON, items of a list, members of a query or a form.
+"""Bounds of one request: levels of JSON, items of a list, members of a query or a form.
 
 Each limit is checked before decoding, so that refusing an oversized request is cheap.
 """
@@ -39,9 +39,9 @@ def read_json(kind: object, data: bytes | str, *, root: str = "") -> Any:
 
 
 def _is_within(text: bytes, most: int) -> bool:
-    """Whether it has at most so many levels. What is no JSON may count wrongly; it is refused either way."""
+    """Whether it has at most this many levels. Invalid JSON may be counted wrongly; it is refused either way."""
     unescaped = text.replace(b"\\\\", b"").replace(b'\\"', b"")
-    steps = b"".join(unescaped.split(b'"')[::2]).translate(_STEPS, _OTHERS)  # what stands in no string
+    steps = b"".join(unescaped.split(b'"')[::2]).translate(_STEPS, _OTHERS)  # everything outside of strings
     if len(steps) <= most or b"\x01" * (most + 1) in steps:
         return len(steps) <= most
     return max(accumulate(memoryview(steps).cast("b"))) <= most

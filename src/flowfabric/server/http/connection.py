@@ -23,8 +23,8 @@ from flowfabric.server.settings import ServerSettings
 
 PIPELINED: Final = 16  # requests that may wait behind one that is being answered
 _LINGER_S: Final = 2.0  # time for a client to read the refusal, while its input is discarded
-_GRACE_S: Final = 1.0  # for the route that reads a body to say itself that it is late
-_NO_HTTP: Final = FlowFabricError("the request is no HTTP/1.1", code="invalid_input")
+_GRACE_S: Final = 1.0  # time for the route that reads a body to report the timeout itself
+_NO_HTTP: Final = FlowFabricError("the request is not HTTP/1.1", code="invalid_input")
 
 
 class _Stage(Enum):
@@ -33,12 +33,12 @@ class _Stage(Enum):
     FIRST = auto()  # anything at all
     HEAD = auto()
     BODY = auto()
-    NOTHING = auto()  # it may send a request, or wait for its answer
-    END = auto()  # it was refused
+    NOTHING = auto()  # the client may send a request, or wait for its response
+    END = auto()  # the request was refused
 
 
 class _Bin(list[Any]):
-    """Where trailers go."""
+    """Discards trailers."""
 
     def append(self, _: Any) -> None:
         return
@@ -52,9 +52,9 @@ class _Refused(Exception):
 
 
 class Connection(HttpToolsProtocol):
-    """The parser's callbacks say how far it is; `look` ends what takes too long."""
+    """The parser's callbacks report its progress; `look` ends stages that take too long."""
 
-    peer: str  # who counts it; none of a proxy's are counted
+    peer: str  # the address it counts for; empty for a proxy
 
     def __init__(self, *args: Any, connections: Connections, **named: Any) -> None:
         super().__init__(*args, **named)
@@ -64,10 +64,10 @@ class Connection(HttpToolsProtocol):
         self._upgrades = False
         self._stage = _Stage.FIRST
         self._until = inf  # when the stage must have ended
-        self._stuck_at: float | None = None  # since when the client does not read
+        self._stuck_at: float | None = None  # since when the client has not read
         self._closing_at: float | None = None
-        self._unread = 0  # bytes since the parser got on
-        self._at_most = 0  # no head that ends now is longer
+        self._unread = 0  # bytes since the parser made progress
+        self._at_most = 0  # upper bound for the length of a head that ends now
         self._refusal: Refusal | None = None
 
     @property
@@ -102,7 +102,7 @@ class Connection(HttpToolsProtocol):
         if self._unread > self._settings.header_bytes and self._stage is not _Stage.END:
             self._refuse(431, _too_large(self._settings.header_bytes))
         if self._stage is _Stage.NOTHING and (self.cycle is None or self.cycle.response_complete):
-            self._stage = _Stage.HEAD  # line ends, which are no request
+            self._stage = _Stage.HEAD  # line ends before a request
         if self._stage is not before:
             self._enter(self._stage)
             if self._stage is _Stage.HEAD and not self._is_answering:
@@ -131,7 +131,7 @@ class Connection(HttpToolsProtocol):
         self._all.waiting.pop(self, None)
         self._upgrades = self.parser.should_upgrade()
         if self._upgrades:
-            self.cycle.keep_alive = False  # what follows is another protocol, if it has no body
+            self.cycle.keep_alive = False  # another protocol follows, if there is no body
 
     def on_chunk_header(self) -> None:
         self._unread = 0
@@ -154,10 +154,10 @@ class Connection(HttpToolsProtocol):
         """Stop reading: the input is not HTTP, or exceeds a limit."""
         self._refuse(*(self._refusal or Refusal(400, _NO_HTTP)))
 
-    # What takes too long.
+    # Timeouts.
 
     def look(self, now: float) -> None:
-        """Called now and then."""
+        """Called periodically."""
         if self.transport.is_closing():
             self._closing_at = self._closing_at or now
             if now - self._closing_at > self._settings.write_timeout_ms / 1000:
@@ -232,7 +232,7 @@ class Connection(HttpToolsProtocol):
 
 @cache
 def _seconds(settings: ServerSettings) -> dict[_Stage, float]:
-    """How long each stage may take."""
+    """The time allowed for each stage."""
     head = settings.header_timeout_ms / 1000
     body = settings.body_timeout_ms / 1000 + _GRACE_S
     return {_Stage.FIRST: head, _Stage.HEAD: head, _Stage.BODY: body, _Stage.END: _LINGER_S}

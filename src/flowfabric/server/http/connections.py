@@ -1,7 +1,7 @@
-"""All open connections of a server: how many there may be, whose, and which of them has waited for too long.
+"""All open connections of a server: their limits, in total and per peer, and their timeouts.
 
-Where there is no room, the connection that has waited longest for its next request makes some: a client that meant to
-use it opens another, and one that only held it has lost it. Those that are being answered stay.
+Without room, the connection that has waited longest for its next request is closed: a client that still needs it opens
+another. Connections with a request in progress stay open.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ if TYPE_CHECKING:
 
 _MOST: Final = 10_000
 _FEWEST: Final = 16
-_OWN_FILES: Final = 64  # that the process itself needs: the store, the listening socket, logs
+_OWN_FILES: Final = 64  # files the process itself needs: the store, the listening socket, logs
 _LOOK_S: Final = 1.0  # how often connections are checked; more often with a short timeout
 
 
 class Refusal(NamedTuple):
-    """The response that a connection gets before it is closed."""
+    """The response a connection gets before it is closed."""
 
     status: int
     error: FlowFabricError
 
 
 class Connections:
-    """One server's. Looked after as long as there are some."""
+    """The connections of one server. A task checks them while there are any."""
 
     def __init__(self, settings: ServerSettings) -> None:
         self.settings = settings
         self.most = settings.connections or _room()
         self.most_per_peer = settings.connections_per_peer or max(1, self.most // 2)
-        self.waiting: dict[Connection, None] = {}  # for a request, the one that waits longest first
+        self.waiting: dict[Connection, None] = {}  # waiting for a request, the longest wait first
         self._open: set[Connection] = set()
         self._of_peer: Counter[str] = Counter()
         self._peers = Peers(settings.proxies)
@@ -50,7 +50,7 @@ class Connections:
         return len(self._open)
 
     def enter(self, connection: Connection) -> Refusal | None:
-        """Count one that was opened, after others have made room for it; or say why there is none."""
+        """Count a new connection, closing others to make room; or return the reason for a refusal."""
         host = connection.client[0] if connection.client else ""
         connection.peer = "" if self._peers.is_proxy(host) else one(host)
         if connection.peer and self._of_peer[connection.peer] >= self.most_per_peer and not self._let_go(connection):
@@ -64,7 +64,7 @@ class Connections:
         return None
 
     def leave(self, connection: Connection) -> None:
-        """It is closed, or about to be."""
+        """The connection is closed, or about to be."""
         self.waiting.pop(connection, None)
         if connection in self._open:
             self._open.remove(connection)
@@ -73,13 +73,13 @@ class Connections:
                 del self._of_peer[connection.peer]
 
     def wait(self, connection: Connection) -> None:
-        """It waits for its next request from now on; those of proxies are theirs to close."""
+        """It waits for its next request from now on; proxies close their own connections."""
         if connection.peer and connection in self._open:
             self.waiting.pop(connection, None)
             self.waiting[connection] = None
 
     def _let_go(self, like: Connection | None = None) -> bool:
-        """Close the one that waits longest, of the same peer if one is given; then one whose body is on its way."""
+        """Close the connection that waits longest, of the same peer if given; otherwise one that is sending a body."""
         for each in chain(self.waiting, (each for each in self._open if each.is_receiving)):
             if each.peer and (like is None or each.peer == like.peer):
                 self.leave(each)
@@ -92,7 +92,7 @@ class Connections:
         asyncio.get_running_loop().call_later(self._pause_s, self._look)
 
     def _look(self) -> None:
-        """Whatever waits for too long is ended."""
+        """End connections that have waited too long."""
         now = asyncio.get_running_loop().time()
         for each in tuple(self._open):
             each.look(now)
@@ -106,7 +106,7 @@ def _busy(status: int, said: str) -> Refusal:
 
 
 def _room() -> int:
-    """As many as the process may have open files, less its own."""
+    """The limit of open files of the process, minus its own."""
     try:
         import resource  # noqa: PLC0415 - only some systems have it
     except ImportError:

@@ -1,4 +1,4 @@
-"""From a request to the arguments of a port: the path, then the query of a GET or the JSON body."""
+"""Decode a request into the arguments of a port: the path, then the query of a GET or the JSON body."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from flowfabric.server.settings import ServerSettings
 
 _STRUCTURED: Final = (inspect.StructType, inspect.VarTupleType, inspect.DictType, inspect.ListType)
 
-_HUGE: Final = 16  # times what a route takes
+_HUGE: Final = 16  # times the limit of a route
 
 
 async def body_of(request: Request, settings: ServerSettings, *, takes_payloads: bool = False) -> bytes:
-    """The body, as long as it is neither too large nor too slow."""
+    """The body, within the limits on its size and time."""
     most = settings.payload_body_bytes if takes_payloads else settings.body_bytes
     size, parts = 0, []
     _check_announced(request, most)
@@ -75,7 +75,7 @@ async def request_of(operation: Operation, request: Request, settings: ServerSet
     members = read_json(dict[str, Any], body or b"{}")
     for name, value in request.path_params.items():
         if members.setdefault(name, value) != value:
-            raise InvalidInput(name, members[name], f"must be left out, or {value} as in the address")
+            raise InvalidInput(name, members[name], f"must be omitted, or {value} as in the path")
     return from_plain(kind, _numbered(kind, members, request.path_params))
 
 
@@ -91,7 +91,7 @@ def request_type(operation: Operation) -> type[msgspec.Struct]:
 
 
 def once(query: QueryParams) -> dict[str, Any]:
-    """The members of a query, none of which may be there twice."""
+    """The members of a query, each at most once."""
     given: dict[str, Any] = {}
     for name, value in query.multi_items():
         if name in given:
@@ -101,7 +101,7 @@ def once(query: QueryParams) -> dict[str, Any]:
 
 
 def _query(kind: type[msgspec.Struct], request: Request) -> dict[str, Any]:
-    """The query; members that are no plain values are JSON in it."""
+    """The query; members that are not plain values are JSON."""
     given = once(request.query_params)
     for name in given.keys() & _structured(kind):
         given[name] = read_json(Any, given[name], root=name)
@@ -109,7 +109,7 @@ def _query(kind: type[msgspec.Struct], request: Request) -> dict[str, Any]:
 
 
 def _numbered(kind: type[msgspec.Struct], members: dict[str, Any], in_path: dict[str, Any]) -> dict[str, Any]:
-    """Numbers of the address are text there."""
+    """Numbers in the path are text."""
     for field in msgspec.structs.fields(kind):
         if field.name in in_path and isinstance(inspect.type_info(field.type), inspect.IntType):
             members[field.name] = from_plain(dict[str, int], {field.name: in_path[field.name]}, texts=True)[field.name]

@@ -1,4 +1,4 @@
-"""Callers that leave before they have their answer: what waits for them waits no longer."""
+"""Callers that disconnect before their response: their waiting calls are cancelled."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 async def disconnected(receive: Receive) -> None:
-    """Return when the caller has left; its body must have been read."""
+    """Return when the caller has disconnected; its body must have been read."""
     while (await receive())["type"] != "http.disconnect":
         pass
 

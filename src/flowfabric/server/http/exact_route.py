@@ -1,4 +1,4 @@
-"""Addresses that look like one with a parameter, and are none: `executions/bulk` is no execution."""
+"""Fixed paths that would match a route with a parameter: `executions/bulk` is not an execution."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from starlette.types import Scope
 
 
 class ExactRoute(Route):
-    """Takes every request for its path; those of other methods are refused, and reach no other route."""
+    """Handles every request for its path; other methods are refused and reach no other route."""
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
         match, found = super().matches(scope)

@@ -6,7 +6,7 @@ from starlette.requests import Request
 
 
 def header(request: Request, name: bytes) -> str | None:
-    """The first of this name, in small letters; None when there is none."""
+    """The first header of this lower-case name; None without one."""
     for key, value in request.scope["headers"]:
         if key == name:
             found: str = value.decode("latin-1")

@@ -1,4 +1,4 @@
-"""Listening for requests inside a process that has other things to do, too."""
+"""Serve HTTP inside a process that also does other work."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class _Server(uvicorn.Server):
 async def listening(
     backend: EngineBackend, settings: ServerSettings, *, engine: Engine | None = None
 ) -> AsyncIterator[str]:
-    """Serve for the length of the block; gives the address. In the end streams are ended, and calls may finish."""
+    """Serve during the block; yields the address. At its end streams are closed, and calls may finish."""
     app = create_app(backend, settings, engine=engine)
     bound = _bound(settings)
     server = _Server(config_of(app, settings))
@@ -50,7 +50,7 @@ async def listening(
 
 
 def config_of(app: Starlette, settings: ServerSettings) -> uvicorn.Config:
-    """How the application is served: over bounded connections, and without client input in the log."""
+    """The uvicorn settings: bounded connections, and no client input in the log."""
     connection: Any = partial(Connection, connections=Connections(settings))
     return uvicorn.Config(
         app,
@@ -60,7 +60,7 @@ def config_of(app: Starlette, settings: ServerSettings) -> uvicorn.Config:
         log_level="error",  # the caller announces that the server runs
         access_log=False,
         server_header=False,
-        proxy_headers=False,  # peers.py believes those that were named
+        proxy_headers=False,  # peers.py trusts the configured proxies
         timeout_keep_alive=settings.idle_timeout_ms // 1000,
         timeout_graceful_shutdown=max(1, settings.stop_grace_ms // 1000),
     )
@@ -80,7 +80,7 @@ def _bound(settings: ServerSettings) -> socket.socket:
             found.close()
             raise
     except OSError as error:
-        problem = f"cannot be listened on ({error.strerror}); choose another one, or 0 for any that is free"
+        problem = f"cannot be listened on ({error.strerror}); choose another one, or 0 for a free one"
         raise InvalidInput("port", f"{settings.host}:{settings.port}", problem) from None
     return found
 

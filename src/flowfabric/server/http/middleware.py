@@ -1,4 +1,4 @@
-"""Around every request: an id that goes through logs and answers, and headers that keep browsers careful."""
+"""Middleware of every request: an id for logs and responses, and security headers."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _NAMES: Final = {b"x-request-id", *(name for name, _ in _API)}
 
 
 class Guard:
-    """Adds the id and the headers, to the answer of a bug as well, and refuses queries that have no end."""
+    """Adds the id and the headers, also to error responses, and refuses overlong queries."""
 
     def __init__(self, app: ASGIApp, query_parameters: int) -> None:
         self._app = app
@@ -81,7 +81,7 @@ class Guard:
 
 
 async def _in_pieces(message: Message, send: Send) -> None:
-    """So that of a long answer no more than a piece or two waits in memory for a client that reads slowly."""
+    """Send long responses in pieces, so that a slow client keeps only one or two in memory."""
     body = memoryview(message["body"])
     for start in range(0, len(body), _PIECE):
         is_more = message.get("more_body", False) or start + _PIECE < len(body)
@@ -89,7 +89,7 @@ async def _in_pieces(message: Message, send: Send) -> None:
 
 
 class Measured:
-    """Notes every answer: which operation, which status, how long it took until it began."""
+    """Records every response: operation, status, and time to the first byte."""
 
     def __init__(self, app: ASGIApp, requests: Requests) -> None:
         self._app = app
@@ -111,7 +111,7 @@ class Measured:
 
 
 class Traced:
-    """A span for each request, where the program has configured OpenTelemetry."""
+    """A span for each request, if the program has configured OpenTelemetry."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -131,7 +131,7 @@ class Traced:
 
 
 def _request_id(scope: Scope) -> str:
-    """The caller's, when it looks like one; else a new one."""
+    """The caller's request id if valid, else a new one."""
     for name, value in scope["headers"]:
         if name == b"x-request-id" and (found := _ID.fullmatch(value.decode("latin-1"))):
             return found[0]

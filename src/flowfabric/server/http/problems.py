@@ -37,7 +37,7 @@ _BY_CODE: Final[dict[str, int]] = {
     "headers_too_large": 431,
     "invalid_dependency": 404,
 }
-_SHOWN: Final = 200  # of an address
+_SHOWN: Final = 200  # characters of an address
 _OF_STATUS: Final[dict[int, str]] = {404: "route_not_found", 405: "method_not_allowed", 413: "payload_too_large"}
 
 
@@ -86,7 +86,7 @@ def _said(request: Request, error: HTTPException, allowed: str) -> str:
     if allowed:
         return f"{path} takes {allowed}, and no {request.method}"
     if error.status_code == 404:
-        return f"there is nothing at {path}; /openapi.json has every address"
+        return f"no route for {path}; /openapi.json lists all paths"
     return str(error.detail)
 
 

@@ -1,4 +1,4 @@
-"""Metrics of a store, measured on request: how much waits and runs, and the events since the last request.
+"""Metrics of a store, measured on request: waiting and running executions, and the events since the last request.
 
 Without requests nothing is measured. Each server counts events on its own, from its first request on.
 """
@@ -22,13 +22,13 @@ from flowfabric.server.metrics.registry import Family, Histogram, Sample, counte
 _MOST_PAGES: Final = 50  # of events; the rest is skipped
 _MOST_READY: Final = 100_000  # executions whose start is measured
 _MOST_BUDGETS: Final = 100
-# From these on an execution may start, and with those it does.
+# Events after which an execution may start, and events that start one.
 _READY: Final = frozenset({"created", "promoted", "unblocked", "woken", "requeued", "replayed"})
 _STARTED: Final = frozenset({"claimed", "resumed", "reclaimed"})
 
 
 class Happened:
-    """The events of the store, counted."""
+    """Counts the events of the store."""
 
     def __init__(self, backend: EngineBackend) -> None:
         self._backend = backend
@@ -42,7 +42,7 @@ class Happened:
     async def families(self) -> list[Family]:
         async with self._turn:
             await self._catch_up()
-        latency = "From the moment when it may start to the claim."
+        latency = "From the moment an execution may start to its claim."
         return [
             counted(
                 "flowfabric_events_total", "What happened to executions, flows and budgets.", "event", self._counts
@@ -84,7 +84,7 @@ class Happened:
 
 
 async def of_lanes(backend: EngineBackend) -> list[Family]:
-    """How many executions there are, and how long the oldest waits."""
+    """The number of executions, and the age of the oldest waiting one."""
     lanes = await backend.count_executions()
     counts = [
         Sample((("lane", str(each.lane_id)), ("state", str(state))), each.counts.get(state, 0))
@@ -121,13 +121,13 @@ async def of_budgets(backend: EngineBackend) -> list[Family]:
     return [
         Family("flowfabric_budget_used", "gauge", "Usage in this period.", used),
         Family("flowfabric_budget_hard_limit", "gauge", "What may be spent.", limit),
-        Family("flowfabric_budget_breaches_total", "counter", "How often a hard limit was in the way.", breaches),
-        Family("flowfabric_budget_soft_breaches_total", "counter", "How often a soft limit was passed.", soft),
+        Family("flowfabric_budget_breaches_total", "counter", "How often a hard limit was exceeded.", breaches),
+        Family("flowfabric_budget_soft_breaches_total", "counter", "How often a soft limit was exceeded.", soft),
     ]
 
 
 def of_engine(engine: Engine) -> list[Family]:
-    """How the services of the engine in this process do."""
+    """The state of the engine's services in this process."""
     services = engine.status().services
 
     def each(name: str, kind: str, help_text: str, attribute: str, scale: float = 1) -> Family:

@@ -12,9 +12,9 @@ from flowfabric.errors import InvalidInput
 from flowfabric.server.http.bounds import read_json
 from flowfabric.server.pages.schemas import Schema, problems, resolved, without_null
 
-JSON: Final = "json"  # any other answer, where no type is declared
+JSON: Final = "json"  # any other answer, if no type is declared
 CHOICE: Final = "choice"
-_WHOLE: Final = ""  # the name of the only field of an answer that has none of its own
+_WHOLE: Final = ""  # the name of the only field of an answer without fields
 
 
 class BadAnswer(Exception):
@@ -101,7 +101,7 @@ class Answers:
     def __init__(self, form: WaitForm | None) -> None:
         self._root: Schema | None = form.schema if form else None
         self._schema = resolved(self._root, self._root) if self._root is not None else {}
-        self.is_open = self._root is None  # anything may be said
+        self.is_open = self._root is None  # any answer is allowed
         self.is_decision = self.is_open or self._schema.get("type") == "boolean"
         self.fields = self._fields()
 

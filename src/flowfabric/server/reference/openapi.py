@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document, made from the table of operations and the types of the ports."""
+"""The OpenAPI 3.1 document, generated from the table of operations and the types of the ports."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ _BOUNDS: Final = (
 
 
 class Refused(msgspec.Struct, frozen=True):
-    """An item that was refused; the others of the batch have their own outcomes."""
+    """A refused item; the others of the batch have their own outcomes."""
 
     error: Problem
 
 
-# What JSON answers where the port answers something that never leaves the process: lists of one kind or refusals.
+# JSON forms of port results that never leave the process: lists of one kind or refusals.
 _OUTCOMES: Final[dict[str, Any]] = {
     "submit_executions": c.CreateExecutionResult,
     "append_frames": c.AppendFramesResult,
@@ -179,7 +179,7 @@ def _body(request: type[msgspec.Struct], in_path: tuple[str, ...]) -> dict[str, 
 
 
 def _others(schemas: dict[str, Any]) -> list[tuple[str, str, dict[str, Any]]]:
-    """The addresses that are no ports."""
+    """The routes that are not ports."""
 
     def taking(kind: Any, result: dict[str, Any], operation_id: str, summary: str) -> dict[str, Any]:
         return {
@@ -212,11 +212,11 @@ def _others(schemas: dict[str, Any]) -> list[tuple[str, str, dict[str, Any]]]:
         (f"{PREFIX}/executions", "post", submit),
         (f"{PREFIX}/executions/bulk", "post", taking(Bulk, bulk, "submit_bulk", "Submit many at once.")),
         (f"{PREFIX}/work/claim", "post", taking(WaitingClaim, works, "claim", "Claim work, waiting for some.")),
-        (f"{PREFIX}/overview", "get", reading(OverviewQuery, Overview, "overview", "How the store stands, and stood.")),
+        (f"{PREFIX}/overview", "get", reading(OverviewQuery, Overview, "overview", "The state of the store.")),
         (
             f"{PREFIX}/inbox",
             "get",
-            reading(InboxQuery, InboxPage, "inbox", "The person or system that an execution waits for."),
+            reading(InboxQuery, InboxPage, "inbox", "Executions that wait for a person or a system."),
         ),
         (why, "get", reading(WhyQuery, Why, "why", "Why an execution does or does not run.")),
     ]

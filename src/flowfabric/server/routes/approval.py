@@ -156,9 +156,9 @@ def _check(waitpoint: c.PendingWaitpointInfo, token: str) -> None:
 
 
 async def _closed(backend: EngineBackend, link: SignalLink) -> FlowFabricError:
-    """Why nothing can be said at a waitpoint that is not open: a signal there is refused, and changes nothing (G4).
+    """The refusal of a waitpoint that is not open: a signal there is refused and changes nothing (G4).
 
-    The refusal says "closed" to a client with the token, and "wrong token" to all others.
+    The refusal is "closed" for a client with the token, and "wrong token" for all others.
     """
     args = c.DeliverSignalArgs(
         execution_id=link.execution_id,

@@ -1,4 +1,4 @@
-"""The dashboard: a page and its modules, read once and served as they are. It uses only the public API."""
+"""The dashboard: a page and its modules, read once and served unchanged. It uses only the public API."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TYPES: Final = {
 
 
 class Asset(NamedTuple):
-    """One file, and the tag by which a browser knows that it has it."""
+    """One file, and the tag by which a browser checks its cache."""
 
     content: bytes
     media_type: str
@@ -31,7 +31,7 @@ class Asset(NamedTuple):
 
 @cache
 def assets() -> dict[str, Asset]:
-    """All files by their path; only what is listed here is served, so no path leads elsewhere."""
+    """All files by path; only these are served, so no other path is reachable."""
     found = {}
     for path in sorted(_ROOT.rglob("*")):
         if path.suffix in _TYPES:
@@ -52,10 +52,10 @@ async def asset(request: Request) -> Response:
 
 
 def _served(request: Request, path: str) -> Response:
-    """The file, or nothing when the browser has it; it asks every time, so a new version is seen at once."""
+    """The file, or 304 if the browser has it; the browser always asks, so a new version shows at once."""
     found = assets().get(path)
     if found is None:
-        raise HTTPException(404, f"there is no {path}")
+        raise HTTPException(404, f"no file {path}")
     headers = {"ETag": found.etag, "Cache-Control": "no-cache"}
     if found.etag in request.headers.get("if-none-match", ""):
         return Response(status_code=304, headers=headers)

@@ -1,4 +1,4 @@
-"""What happens, as streams of events: to one execution, to the members of a flow, in a lane, in a namespace."""
+"""Events as streams: of one execution, of the members of a flow, of a lane, of a namespace."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ _FLOW_ENDED: Final = frozenset(FLOW_ENDINGS.values())
 
 
 async def execution_events(request: Request) -> Response:
-    """The events of one execution, until it has ended."""
+    """The events of one execution, until it ends."""
     service = Service.of(request)
     token = service.caller(request, Scope.READ)
     execution_id = ExecutionId(request.path_params["execution_id"])
     if await service.store(token).get_execution_state(execution_id) is None:
         raise ExecutionNotFound(f"{execution_id} does not exist")
     place = last_seen(request)
-    if place is not None:  # refused here, where a status can say so
+    if place is not None:  # refused here, where the response still has a status
         await service.backend.history(execution_id, cursor=place, limit=1)
     return stream(request, token, _of_execution(service, execution_id, place, service.turn(request, token)))
 
@@ -76,7 +76,7 @@ async def _of_flow(service: Service, flow: c.FlowSnapshot, source: LogSource, pl
             if told.entries:
                 yield told.text
             may_be_over = may_be_over or any(entry.kind in FLOW_ENDINGS for entry in told.entries)
-            if told.is_live and may_be_over:  # unless it was opened again
+            if told.is_live and may_be_over:  # unless it was reopened
                 last, may_be_over = await service.backend.describe_flow(flow.flow_id) or last, False
                 if last.public_flow_state in _FLOW_ENDED:
                     break
@@ -93,7 +93,7 @@ def _state(flow: c.FlowSnapshot) -> dict[str, object]:
 
 
 async def log_events(request: Request) -> Response:
-    """What happens from now on, or behind a place, to executions of a lane, a namespace, a kind, or to all."""
+    """New events, or those after a position, of a lane, a namespace, a kind, or all."""
     service = Service.of(request)
     token = service.caller(request, Scope.READ)
     given = query_of(_READ, request, leave_out=("after",))
@@ -106,7 +106,7 @@ async def log_events(request: Request) -> Response:
 
 
 def _of_one_log(args: c.ReadEventsArgs) -> c.ReadEventsArgs:
-    """Enough to tell whether the cursor is one, without a look at every log."""
+    """Check the form of a cursor without reading every log."""
     if args.execution_id or args.flow_id or args.partition:
         return args
     return replace(args, partition=Partition(PartitionFamily.FLOW, 0))
@@ -126,7 +126,7 @@ async def _of_log(service: Service, source: LogSource, place: str | None, turn: 
 
 
 def _ready(place: str | None) -> Item:
-    """From here on nothing is missed, whenever the connection is lost."""
+    """From here on no event is missed, even if the connection is lost."""
     return Item("ready", {}, place or "")
 
 

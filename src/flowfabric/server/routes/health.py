@@ -26,7 +26,7 @@ async def healthz(_: Request) -> Response:
 
 
 async def readyz(request: Request) -> Response:
-    """The store answers, and the server is not about to stop."""
+    """The store answers, and the server is not stopping."""
     service = Service.of(request)
     if service.stopping.is_set():
         return answer({"status": "stopping"}, 503)

@@ -1,4 +1,4 @@
-"""Views for people, composed of several ports: why an execution does not run, and whose answer it waits for."""
+"""Views for people, combined from several ports: why an execution does not run, and whose answer it waits for."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ InboxLimit: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=100)]
 
 
 class Why(msgspec.Struct, frozen=True, kw_only=True):
-    """A sentence about the execution: why it waits, and what would change that."""
+    """A sentence that explains why the execution waits and what would change that."""
 
     execution_id: ExecutionId
     public_state: PublicState
@@ -42,7 +42,7 @@ class WhyQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class InboxQuery(Checked, frozen=True, kw_only=True):
-    """As a list of suspended executions is asked for, with fewer at once: each takes two more reads."""
+    """Filters of the inbox, like those of suspended executions, with smaller pages: each entry takes two more reads."""
 
     lane_id: LaneId | None = None
     reason_code: c.SuspensionReasonCode | None = None
@@ -95,7 +95,7 @@ async def inbox(request: Request) -> Response:
 
 
 async def _entry(backend: EngineBackend, execution: c.SuspendedExecutionEntry) -> InboxEntry | None:
-    """None: it has gone on, or was deleted, since it was listed."""
+    """None: it was resumed or deleted since it was listed."""
     wanted = c.ListPendingWaitpointsArgs(execution_id=execution.execution_id, limit=_WAITPOINTS)
     try:
         info, waitpoints = await asyncio.gather(

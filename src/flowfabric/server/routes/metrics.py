@@ -1,4 +1,4 @@
-"""`/metrics`: how the store, the engine and this server do, for Prometheus."""
+"""`/metrics`: the state of the store, the engine and this server, for Prometheus."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from flowfabric.server.service import Service
 
 
 async def metrics(request: Request) -> Response:
-    """Everything that is measured."""
+    """All metrics."""
     service = Service.of(request)
     check_store(service.caller(request, Scope.READ))
     backend = service.backend

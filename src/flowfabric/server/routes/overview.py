@@ -22,14 +22,14 @@ from flowfabric.core.states import PublicState
 from flowfabric.server.access.scopes import check_store
 from flowfabric.server.service import Service, answer
 
-_EVERY_MS: Final = 1_000  # how often the store is read, however many clients show the overview
+_EVERY_MS: Final = 1_000  # how often the store is read, for any number of clients
 _KEPT: Final = 600
 _BUDGETS: Final = 50
 _WORKERS: Final = 1_000
 
 
 class Sample(msgspec.Struct, frozen=True, kw_only=True):
-    """One look: how many executions are in each state, and how long the oldest that may start waits."""
+    """One sample: how many executions are in each state, and how long the oldest that may start waits."""
 
     at_ms: TimestampMs
     counts: dict[PublicState, int]
@@ -37,7 +37,7 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Overview(msgspec.Struct, frozen=True, kw_only=True):
-    """The latest look in full, and the looks before it. Rates follow from the differences between two looks."""
+    """The latest sample in full, and the samples before it. Rates are differences between two samples."""
 
     samples: tuple[Sample, ...]
     lanes: tuple[c.LaneCounts, ...]
@@ -52,7 +52,7 @@ class OverviewQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class Looks:
-    """Reads the store on request, at most once per interval, and caches the result. No request, no work."""
+    """Reads the store on request, at most once per interval, and caches the result. Idle without requests."""
 
     def __init__(self, backend: EngineBackend, clock: Callable[[], float] = time.time) -> None:
         self._backend = backend

@@ -1,4 +1,4 @@
-"""Every port at its address, by the table of operations."""
+"""A route for every port, from the table of operations."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _SECRET: Final = {"Cache-Control": "no-store"}
 
 
 def routes() -> list[Route]:
-    """Fixed paths first, which another route would match as a parameter."""
+    """Fixed paths first, because another route would match them as a parameter."""
     exact = [each for each in OPERATIONS if each.port in _EXACT]
     return [_route(ExactRoute, each) for each in exact] + [
         _route(Route, each) for each in OPERATIONS if each not in exact
@@ -104,6 +104,6 @@ async def _finish(request: Request, token: Token, args: FinishRequest) -> Any:
 
 
 def _bounded(args: Any, settings: ServerSettings) -> Any:
-    """Bound the wait; a client that needs longer asks again."""
+    """Bound the wait; a client that needs longer calls again."""
     name = "timeout_ms" if hasattr(args, "timeout_ms") else "block_ms"
     return replace(args, **{name: min(getattr(args, name), settings.long_poll_ms)})

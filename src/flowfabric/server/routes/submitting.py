@@ -1,4 +1,4 @@
-"""Submitting as people and other languages do it: a task by its name, JSON in, and the server makes the id."""
+"""Submit a task by name with JSON input; the server creates the id."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ from flowfabric.server.http.headers import header
 from flowfabric.server.service import Service, answer
 
 _JSON: Final = "application/json"
-_SLICE: Final = 100  # submissions that are made of a bulk in one go
-_USUAL_BYTES: Final = 1_024  # of options that are worth keeping
+_SLICE: Final = 100  # submissions of a bulk that are made at once
+_USUAL_BYTES: Final = 1_024  # of options worth caching
 _OPTIONS: Final = (
     "lane", "priority", "retry", "timeout", "deadline", "delay", "capabilities", "tags", "idempotency_key",
     "idempotency_window", "on_duplicate", "concurrency_key", "keep_for",
 )  # fmt: skip
-# Those that differ from one submission to the next, so that a task with them is not worth keeping.
+# Options that differ between submissions, so that caching a task with them is not worthwhile.
 _OWN: Final = ("idempotency_key", "concurrency_key")
 
 
 class Submission(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A call of a task. Durations are seconds.
 
-    Its input is `args` and `kwargs`, as a Python task takes them; or `input`, any JSON value; or `input_base64`, any
-    bytes, with their `encoding`.
+    Its input is `args` and `kwargs`, as a Python task takes them; or `input`, any JSON value; or `input_base64`,
+    any bytes, with their `encoding`.
     """
 
     task: str
@@ -84,7 +84,7 @@ class Bulk(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 async def submit(request: Request) -> Response:
-    """201 with a new execution, 200 with one that was there."""
+    """201 with a new execution, 200 with an existing one."""
     service = Service.of(request)
     token = service.caller(request, Scope.SUBMIT)
     given = await _given(request, service)
@@ -94,7 +94,7 @@ async def submit(request: Request) -> Response:
 
 
 async def submit_bulk(request: Request) -> Response:
-    """One outcome for each, in order; a refused one is an error there and touches no other."""
+    """One outcome per item, in order; a refused item is an error and affects no other."""
     service = Service.of(request)
     token = service.caller(request, Scope.SUBMIT)
     body = await body_of(request, service.settings, takes_payloads=True)
@@ -107,7 +107,7 @@ async def submit_bulk(request: Request) -> Response:
 
 
 async def _all_args(service: Service, token: Token, bulk: Bulk) -> AsyncIterator[c.CreateExecutionArgs]:
-    """In slices, between which others are answered."""
+    """Submit in slices, and serve other calls in between."""
     for number, each in enumerate(bulk.submissions):
         if number and number % _SLICE == 0:
             await asyncio.sleep(0)
@@ -115,7 +115,7 @@ async def _all_args(service: Service, token: Token, bulk: Bulk) -> AsyncIterator
 
 
 async def _given(request: Request, service: Service) -> Submission:
-    """JSON says everything; any other body is the input itself, and the query says the rest."""
+    """A JSON body holds everything; any other body is the input itself, with the options in the query."""
     body = await body_of(request, service.settings, takes_payloads=True)
     kind = (header(request, b"content-type") or _JSON).partition(";")[0].strip().lower()
     if kind == _JSON:
@@ -124,7 +124,7 @@ async def _given(request: Request, service: Service) -> Submission:
         given = _with_raw_input(request.query_params, body, kind)
     if key := header(request, b"idempotency-key"):
         if given.idempotency_key not in (None, key):
-            problem = f"must be left out, or {key!r} as in the header"
+            problem = f"must be omitted, or {key!r} as in the header"
             raise InvalidInput("idempotency_key", given.idempotency_key, problem)
         given = replace(given, idempotency_key=key)
     return given
@@ -162,7 +162,7 @@ def _task(given: Submission) -> Task[..., Any]:
 
 @lru_cache(maxsize=1024)
 def _usual_task(name: str, options: bytes) -> Task[..., Any]:
-    """Most submissions of a task have the same options, so what follows from them is worked out once."""
+    """Cache the submitter of a task: most submissions have the same options."""
     return named(name).with_options(**msgspec.json.decode(options))
 
 

@@ -1,4 +1,4 @@
-"""Workers over HTTP: a claim that waits for work, and a stream that tells where there is some."""
+"""Workers over HTTP: a claim that waits for work, and a stream of work announcements."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from flowfabric.server.service import Service, answer
 
 
 class WaitingClaim(Checked, frozen=True, kw_only=True):
-    """Claim up to `count` executions of these lanes; where there are none, wait for some at most `wait_ms`."""
+    """Claim up to `count` executions of these lanes; without work, wait for some at most `wait_ms`."""
 
     lanes: Lanes = msgspec.field(default_factory=lambda: (LaneId("default"),))
     worker_id: WorkerId
@@ -55,7 +55,7 @@ class WaitingClaim(Checked, frozen=True, kw_only=True):
 
 
 async def claim(request: Request) -> Response:
-    """The work that was claimed; none when none came in time."""
+    """The claimed work; empty after the wait."""
     service = Service.of(request)
     token = service.caller(request, Scope.WORK)
     check_store(token)
@@ -76,7 +76,7 @@ async def _claimed(backend: EngineBackend, wanted: WaitingClaim) -> list[b.Claim
 
 
 async def _waited(service: Service, request: Request, wanted: WaitingClaim) -> list[b.ClaimOutcome]:
-    """Look again whenever work is announced. A caller that left takes none with it, and no claim is broken off."""
+    """Claim again whenever work is announced. A caller that left gets no work, and no claim is interrupted."""
     until = monotonic() + min(wanted.wait_ms, service.settings.long_poll_ms) / 1000
     over = [asyncio.ensure_future(each) for each in (disconnected(request.receive), service.stopping.wait())]
     try:
@@ -91,7 +91,7 @@ async def _waited(service: Service, request: Request, wanted: WaitingClaim) -> l
 
 
 async def _heard(listener: WorkListener, over: Sequence[asyncio.Future[Any]], until: float) -> bool:
-    """Whether work was announced before it was over, or too late."""
+    """Whether work was announced before the timeout."""
     heard = asyncio.ensure_future(listener.wait())
     try:
         left = max(0.0, until - monotonic())
@@ -102,7 +102,7 @@ async def _heard(listener: WorkListener, over: Sequence[asyncio.Future[Any]], un
 
 
 async def wakeups(request: Request) -> Response:
-    """Where work was announced: pairs of lane and partition; an empty list means anywhere."""
+    """Announced work: pairs of lane and partition; an empty list means anywhere."""
     service = Service.of(request)
     token = service.caller(request, Scope.WORK)
     check_store(token)
@@ -121,7 +121,7 @@ async def _wakeups(backend: EngineBackend, lanes: tuple[LaneId, ...], capabiliti
 
 
 async def budget_wakeups(request: Request) -> Response:
-    """Where something is to be done about budgets: partitions; an empty list means anywhere."""
+    """Partitions with budgets that need attention; an empty list means any."""
     service = Service.of(request)
     token = service.caller(request, Scope.ADMIN)
     check_store(token)

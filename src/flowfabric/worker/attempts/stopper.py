@@ -73,7 +73,7 @@ class Stopper:
         self.stop_all()
 
     def _give_up(self, attempt: Attempt) -> None:
-        """End an attempt whose handler was told to stop and has not; the handler keeps its slot until it ends."""
+        """End an attempt whose handler ignored the request to stop; the handler keeps its slot until it ends."""
         if not attempt.settled:
             attempt.settled = True
             self._reporter.stopped(attempt)

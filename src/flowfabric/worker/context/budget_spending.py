@@ -62,7 +62,7 @@ class WorkerPurse:
             refused = [(each, said) for each, said in told.items() if isinstance(said, c.HardBreach)]
             if not refused:
                 return usage
-            # Do not ask an operator in vain: a budget that refuses without asking decides.
+            # Ask an operator only if no budget refuses outright.
             await self._make_room(at, *min(refused, key=lambda each: each[1].on_hard_limit == c.OnHardLimit.SUSPEND))
 
     async def _report_to(self, budget_id: BudgetId, amounts: Amounts, key: str) -> c.ReportUsageResult:
@@ -146,7 +146,7 @@ class WorkerPurse:
         if refusal is not None:
             raise exceeded(budget_id, breach, f" and the answer was no{refusal}")
 
-    # Which one it is.
+    # Occurrences.
 
     async def _take(self, what: str, amounts: Amounts, budget: str | None) -> Occurrence | None:
         """The occurrence of this report in the handler's pass; None inside a step."""
@@ -191,7 +191,7 @@ class WorkerPurse:
 
 
 def _told(budget_id: BudgetId, result: c.ReportUsageResult) -> c.ReportUsageResult:
-    """Log a crossed soft limit; the store tells it to one report only."""
+    """Log a crossed soft limit; the store reports each crossing once."""
     if isinstance(result, c.SoftBreach) and result.is_crossing:
         numbers = f"{result.current_usage}, above its soft limit of {result.soft_limit}"
         _logger.warning("budget %s: %s is at %s", budget_id, result.dimension, numbers)

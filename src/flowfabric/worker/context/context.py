@@ -23,7 +23,7 @@ _logger: Final = logging.getLogger("flowfabric.task")
 
 
 class Link(Protocol):
-    """What a context is connected to: the worker, or the parent process."""
+    """The other end of a context: the worker, or the parent process."""
 
     @property
     def execution_id(self) -> ExecutionId: ...

@@ -87,9 +87,9 @@ class GrowingFlow(FlowBuilder):
     async def result(self, given: Given[R]) -> R:
         """Wait for a node that was added here, and return its result; of `all([...])` the list of them.
 
-        While it has not ended no worker is held: the handler ends here, and is run again from its top when the node has
-        ended. A node that ended otherwise raises as its handle would; `node.ended` is None then. In a handler that is
-        async `await node` is the same.
+        Meanwhile the execution holds no worker: the handler ends here, and is run again from its top when the node has
+        ended. A node without a result raises the same error as its handle; `node.ended` gives None instead. In async
+        handlers `await node` does the same.
         """
         upstreams = awaited(self, given)
         journal = self._records()
@@ -102,7 +102,7 @@ class GrowingFlow(FlowBuilder):
         return cast("R", list(found) if isinstance(given, Join) else found[0])
 
     async def _check_room(self, flow_id: FlowId, parts: list[Graph]) -> None:
-        """Refuse too many nodes before any of them runs; the store itself refuses a single part that is too large."""
+        """Refuse too many nodes before any of them runs; the store refuses a single part that is too large."""
         flow = await self._backend.describe_flow(flow_id)
         if flow is None:
             return
@@ -113,7 +113,7 @@ class GrowingFlow(FlowBuilder):
         check_size(members, flow.edge_count + sum(len(part.edges) for part in new))
 
     async def _send_child(self, child: WholeFlow) -> None:
-        """The child's node may have ended by now; then nothing of the child must run."""
+        """The child's node may have ended by now; then no member of the child may run."""
         try:
             await send(self._backend, child)
         except Conflict as error:

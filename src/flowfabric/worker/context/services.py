@@ -25,7 +25,7 @@ from flowfabric.worker.settings import WorkerSettings
 class Services:
     """Shared by all attempts of a worker.
 
-    state: what the worker's lifespan gave. callback_url: the base of the links of waitpoints. loop and thread_id: of
+    state: the value of the worker's lifespan. callback_url: the base of waitpoint links. loop and thread_id: those of
     the worker itself, for handlers in threads.
     """
 

@@ -47,7 +47,7 @@ class Held:
 
 
 class Purse(Protocol):
-    """Makes the reports and reservations of a context."""
+    """Reports usage and makes reservations for a context."""
 
     async def use(self, amounts: Amounts, budget: str | None) -> Usage: ...
 

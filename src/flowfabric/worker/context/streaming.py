@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 Mode: TypeAlias = Literal["durable", "summary", "best_effort"]
 
-OUTPUT: Final = "output"  # the type of a frame that was given none
+OUTPUT: Final = "output"  # the default type of a frame
 
 
 class StreamingContext:
@@ -45,7 +45,7 @@ class StreamingContext:
 
         Await it in async handlers; it waits only if the store is slower than the handler. In threads and processes
         the call itself waits. A "summary" frame is a JSON merge patch of the attempt's summary. Of "best_effort"
-        frames only the newest are kept, with a `ttl` about as many as come within twice that time.
+        frames only the newest are kept; with a `ttl`, about as many as arrive within twice that time.
         """
         if mode is c.StreamMode.DURABLE and not (metadata or correlation_id or source or ttl):
             payload, encoding = frame_values.encode(value)

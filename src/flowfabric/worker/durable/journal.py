@@ -97,7 +97,7 @@ class Journal:
         finally:
             _running.set(before)
 
-    # Which one it is.
+    # Occurrences.
 
     def take(self, name: str, like: object = None, was: str | None = None) -> Occurrence:
         """The next occurrence of this name; it may be recorded under the older name `was`."""

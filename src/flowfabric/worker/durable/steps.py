@@ -212,7 +212,7 @@ def digest_of(args: tuple[Any, ...]) -> str:
 
 
 def _stand_in(value: object) -> object:
-    """For values without a JSON form: clients, files and the like count by their types only."""
+    """For values without a JSON form, like clients and files: only their types count."""
     try:
         return msgspec.Raw(payloads.to_json(value))
     except payloads.UNWRITABLE:

@@ -71,7 +71,7 @@ class Returned(msgspec.Struct, tag="returned", array_like=True):
 
 
 class Raised(msgspec.Struct, tag="raised", array_like=True):
-    """What the handler raised; `kind` is the name of an outcome, or "" for any other exception."""
+    """The exception of the handler; `kind` is the name of an outcome, or "" for any other exception."""
 
     kind: str
     reason: str
@@ -87,7 +87,7 @@ Answer: TypeAlias = Ready | Said | Spend | Returned | Raised
 
 
 class _ParentLink:
-    """The context's way to the worker."""
+    """The context's connection to the worker."""
 
     def __init__(self, job: Job, pipe: Connection) -> None:
         self.execution_id = ExecutionId(job.execution_id)
@@ -101,7 +101,7 @@ class _ParentLink:
 
     @property
     def stop(self) -> Stop | None:
-        return None  # a process is not told to stop; it is killed
+        return None  # a process cannot be asked to stop; it is killed
 
     @property
     def is_lease_healthy(self) -> bool:

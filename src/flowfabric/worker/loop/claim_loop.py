@@ -71,7 +71,7 @@ class ClaimLoop:
 
     @property
     def is_quiet(self) -> bool:
-        """Nothing is to be sent, no call is out, and no work is known that could be claimed."""
+        """Whether nothing is left to send, no call is in flight, and no claimable work is known."""
         return not (self._outbox or self._tasks or self._planner.has_work)
 
     @property

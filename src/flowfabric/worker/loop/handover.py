@@ -1,4 +1,4 @@
-"""Work that the store hands to parked claims, and the recall of claims that should not wait any longer."""
+"""Work that the store hands to parked claims, and the recall of claims that should no longer wait."""
 
 from __future__ import annotations
 

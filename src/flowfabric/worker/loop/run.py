@@ -77,7 +77,7 @@ class WorkerRun:
         return len(self.parts.pool.running)
 
     async def failed(self) -> None:
-        """Wait until the worker can no longer hear of work or keep its leases; then raise the reason."""
+        """Wait until the worker can no longer receive work or renew its leases; then raise the reason."""
         assert self._listening is not None
         keeping = asyncio.ensure_future(self._keeper.failed())
         try:
@@ -87,7 +87,7 @@ class WorkerRun:
             keeping.cancel()
 
     async def idle(self) -> None:
-        """Wait until it has looked for work, no handler runs, nothing is to be sent, and no work is known."""
+        """Wait until it has checked for work, no handler runs, nothing is left to send, and no work is known."""
         parts = self.parts
         await parts.turns.until(lambda: parts.listener.has_looked and not parts.pool.running and parts.all_sent)
 

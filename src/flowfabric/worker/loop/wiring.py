@@ -38,7 +38,7 @@ Lifespan: TypeAlias = Callable[[], AbstractAsyncContextManager[Any]]
 
 @dataclass(frozen=True)
 class Program:
-    """What a worker runs."""
+    """The tasks and settings of a worker."""
 
     settings: WorkerSettings
     registry: Registry
@@ -77,7 +77,7 @@ class Parts:
 
 
 def build(program: Program, connection: Connection, stats: WorkerStats, state: Any) -> Parts:
-    """`state` is what the program's lifespan gave."""
+    """`state`: the value of the program's lifespan."""
     settings, backend, clock = program.settings, connection.backend, connection.clock
     turns, pool, parking = Turns(), AttemptPool(settings), Parking(settings.concurrency)
     tasks, outbox = CallTasks(turns), Outbox(turns)

@@ -1,4 +1,4 @@
-"""Hears of work: announcements of the store, and work that it hands to parked claims."""
+"""Listens for work: announcements of the store, and work that it hands to parked claims."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _logger: Final = logging.getLogger("flowfabric.worker")
 
 
 class WorkListener:
-    """Tells the claim loop where work was announced.
+    """Reports announced work to the claim loop.
 
-    has_looked: whether every place where work may wait has been looked at once.
+    has_looked: whether every place that may have work was checked once.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class WorkListener:
             self._planner.hear(where)
             self._claim_loop.turn()  # at once: each round of the loop in between would delay the start
             return
-        # Messages may be lost: recall the claims that they may have been for, and look everywhere.
+        # Messages may be lost: recall the claims they may have been for, and check every place.
         self._claim_loop.handover.recall_all()
         lanes, partitions = self._settings.lanes, self._backend.partitions
         self._planner.hear((lane, shard) for lane in lanes for shard in lane_partitions(lane, partitions))

@@ -37,7 +37,7 @@ class CallTasks:
     async def see_through(self, call: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Make a repeatable call whose effect must be known, even if the caller is cancelled meanwhile.
 
-        A cancelled caller makes the call once more and raises the cancellation after the answer. Cancellations are
+        A cancelled caller makes the call again and raises the cancellation after the answer. Cancellations are
         rare, so this is cheaper than a task for each call.
         """
         self._awaited += 1

@@ -25,7 +25,7 @@ from flowfabric.worker.reporting.outgoing_frames import ENOUGH_BYTES, ENOUGH_FRA
 
 _logger: Final = logging.getLogger("flowfabric.worker")
 
-# A handler that never awaits `ctx.emit` is refused when so many of its frames wait.
+# A handler that never awaits `ctx.emit` is refused when this many of its frames wait.
 _FAR_TOO_MANY: Final = 20 * ENOUGH_FRAMES
 # Limits of one call: other clients of the server wait while it runs.
 _FRAMES_A_CALL: Final = 1_000
@@ -61,7 +61,7 @@ class _Line:
 
 
 class FrameSender:
-    """Sends what the attempts of a worker emit."""
+    """Sends the frames of a worker's attempts."""
 
     def __init__(self, backend: EngineBackend, tasks: CallTasks, stopper: Stopper) -> None:
         self._backend = backend

@@ -1,4 +1,4 @@
-"""Reports how attempts end, by what their handlers return or raise."""
+"""Reports how attempts end, from the value or exception of their handlers."""
 
 from __future__ import annotations
 

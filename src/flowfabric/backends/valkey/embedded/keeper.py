@@ -38,7 +38,7 @@ _LOG_LIMIT: Final = 8 * 1024 * 1024
 _STOP_TIMEOUT_S: Final = 10.0
 _POLL_S: Final = 0.01
 
-Event = Literal["server ended", "nobody left", "told to stop"]
+Event = Literal["server ended", "no members left", "told to stop"]
 
 
 class Job(NamedTuple):
@@ -203,7 +203,7 @@ def _keep(job: Job, server: Server, members: int) -> None:
     for name in ("SIGINT", "SIGHUP"):
         signal.signal(getattr(signal, name), signal.SIG_IGN)
     _report(events, "server ended", server.wait)
-    _report(events, "nobody left", lambda: fcntl.flock(members, fcntl.LOCK_EX))
+    _report(events, "no members left", lambda: fcntl.flock(members, fcntl.LOCK_EX))
     if not job.temporary:
         threading.Thread(target=_sync, args=(job.directory / "appendonlydir",), daemon=True).start()
     if events.get() != "server ended":

@@ -41,7 +41,7 @@ def _kept(path: Path) -> str:
 
 def _make(path: Path) -> None:
     """Write a new secret to a temporary file, then link it under its name unless it exists, so readers see it whole."""
-    aside_fd, aside = tempfile.mkstemp(prefix=f"{FILE}.", dir=path.parent)  # for nobody else to read
+    aside_fd, aside = tempfile.mkstemp(prefix=f"{FILE}.", dir=path.parent)  # readable only by this user
     try:
         with os.fdopen(aside_fd, "w") as file:
             file.write(secrets.token_hex(_BYTES) + "\n")

@@ -1,4 +1,4 @@
-"""Turn the Lua sources into one function library, and a line of that library back into a file and line."""
+"""Build one function library from the Lua sources, and map its lines back to files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from flowfabric.backends.valkey.library import generated
 from flowfabric.backends.valkey.library.contract import Arg, FunctionSpec, parse_contract, uses_of
 
 LIBRARY_NAME = "flowfabric"
-# The Rust line counts its library of the same name from 1; ours starts above it.
+# The Rust library of the same name counts its versions from 1; this one starts above them.
 FIRST_VERSION = 100
 # Raised whenever the text of the bundle changes in a release.
 LIBRARY_VERSION = 100
@@ -25,7 +25,7 @@ _FAULT = re.compile(r"user_function:(\d+)")
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """The library as loaded, with what is needed to call it and to explain its faults."""
+    """The library as loaded, with the specs of its functions and the source map."""
 
     text: str
     version: int
@@ -38,12 +38,12 @@ class Bundle:
         return hashlib.sha256(self.text.encode()).hexdigest()
 
     def locate(self, line: int) -> tuple[str, int]:
-        """The source file and its line that bundle line `line` came from."""
+        """The source file and line behind line `line` of the bundle."""
         at = bisect_right(self.starts, line) - 1
         return (self.sources[at], line - self.starts[at] + 1) if at >= 0 else ("bundle", line)
 
     def locate_fault(self, message: str) -> tuple[str, int] | None:
-        """Where a script error happened; the text names a line of the bundle and nothing else we trust."""
+        """The source position of a script error; only the bundle line in its text is trusted."""
         match = _FAULT.search(message)
         return self.locate(int(match.group(1))) if match else None
 
@@ -62,13 +62,13 @@ class _Writer:
 
 @cache
 def bundle(*, manual_clock: bool = False, version: int = LIBRARY_VERSION) -> Bundle:
-    """The whole library. With `manual_clock` the tests' clock module takes the place of the server's."""
+    """The whole library. With `manual_clock` the clock module of the tests replaces the server's."""
     lib = sources("lib", manual_clock=manual_clock)
     return build(lib, sources("fn"), version=version, manual_clock=manual_clock)
 
 
 def sources(kind: Literal["fn", "lib"], *, manual_clock: bool = False) -> dict[str, str]:
-    """The Lua files of a kind by their path in its folder: `flow/edge.lua`; the lib has the generated modules, too."""
+    """The Lua files of a kind by path in their folder: `flow/edge.lua`; lib includes the generated modules."""
     root = files("flowfabric.backends.valkey").joinpath("lua")
     rooms = (room for room in root.joinpath(kind).iterdir() if room.is_dir())
     found = {f"{room.name}/{file.name}": file.read_text() for room in rooms for file in room.iterdir()}
@@ -80,7 +80,7 @@ def sources(kind: Literal["fn", "lib"], *, manual_clock: bool = False) -> dict[s
 
 
 def _names(paths: Iterable[str]) -> dict[str, str]:
-    """The path of each file by its name alone: rooms are for people, modules and functions have one flat space."""
+    """The path of each file by its name alone: folders are for people, names share one flat space."""
     named: dict[str, str] = {}
     for path in sorted(paths):
         name = path.rpartition("/")[2].removesuffix(".lua")
@@ -122,12 +122,12 @@ def build(
 
 
 def _dependency_order(lib: Mapping[str, str]) -> list[str]:
-    """Modules after the modules they use; a cycle is an error."""
+    """Modules in order of their dependencies; a cycle is an error."""
     done: list[str] = []
 
     def visit(name: str, path: tuple[str, ...]) -> None:
         if name in path:
-            raise ValueError(f"lib modules use each other in a circle: {' -> '.join((*path, name))}")
+            raise ValueError(f"lib modules form a cycle: {' -> '.join((*path, name))}")
         if name in done:
             return
         if name not in lib:
@@ -173,7 +173,7 @@ def _registration(spec: FunctionSpec) -> str:
         body.append("if wrong then return wrong end")
     body.append(f"return fn({{{', '.join(named_keys)}}}, {{{', '.join(named_args)}}}, VERSION)")
     flags = f", flags = {{{', '.join(repr(flag) for flag in spec.flags)}}}" if spec.flags else ""
-    # The server passes no scope, so each call has its own or none: not even a fault leaves one behind.
+    # The server passes no scope, so each call has its own scope or none; an error leaves none behind.
     code = f"if is_new then is_new = lib.gc_tuning.slow_down() end lib.tenant.scope = scope {' '.join(body)}"
     subject = f"'{spec.subject}'" if spec.subject else "nil"
     kept = f"lib.tenant.keep('{spec.function}', call, {subject}) " if spec.is_for_tenants else ""

@@ -39,7 +39,7 @@ class Fields:
         except (IndexError, AttributeError):
             return self.raw(at).decode()
         except UnicodeDecodeError as cause:
-            raise Corruption(f"{self.operation}: field {at} is no text: {self.values[at]!r:.80}") from cause
+            raise Corruption(f"{self.operation}: field {at} is not text: {self.values[at]!r:.80}") from cause
 
     def raw(self, at: int) -> bytes:
         value = self.values[at] if at < len(self.values) else b""

@@ -1,9 +1,9 @@
 """The contract at the head of each `lua/fn/*.lua` file: keys, arguments, reply, errors, events.
 
 The header is the single source of positions. The bundler turns it into the registration, the argument checks and
-the named tables `K` and `A`; Python calls by the same names. Nobody writes KEYS[12].
+the named tables `K` and `A`; Python calls by the same names. No code uses KEYS[12].
 
-    --- Extend the lease its holder still has.
+    --- Extend a lease that its holder still owns.
     -- @keys    core ~lease_current ~lease_history ~lease_expiry
     -- @args    execution_id:id attempt_index lease_ttl_ms:pos grace_ms:nat=5000 source=
     -- @reply   expires_at
@@ -12,10 +12,10 @@ the named tables `K` and `A`; Python calls by the same names. Nobody writes KEYS
     -- @repeat  safe
     -- @uses    clock lease record reply
 
-`~name` is a key the function derives itself: callers must fill the position (other programs do), we fill it with
-a placeholder. `*name` takes all keys. An argument is `name[:type][?|=default]`: `?` makes an empty or absent one nil,
-`=` gives a default to an absent one. Types: text (the default), id (not empty), int, nat (from 0), pos (from 1).
-`*name` takes the rest.
+`~name` is a key that the function derives itself: other programs fill the position, this library sends a
+placeholder. `*name` takes all keys. An argument is `name[:type][?|=default]`: `?` turns an empty or absent
+value into nil, `=` gives a default for an absent one. Types: text (the default), id (not empty), int, nat
+(from 0), pos (from 1). `*name` takes the rest.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ArgType = Literal["text", "id", "int", "nat", "pos"]
 _ARG = re.compile(r"(?P<rest>\*)?(?P<name>[a-z][a-z0-9_]*)(:(?P<type>[a-z]+))?(?P<opt>\?|=(?P<default>\S*))?")
 _TAGS = frozenset({"keys", "args", "reply", "errors", "events", "repeat", "flags", "uses"})
 _TYPES = frozenset({"text", "id", "int", "nat", "pos"})
-# Keys that name an execution or a flow, functions that make one, and those that look at a tenant's scope themselves.
+# Keys that name an execution or a flow, functions that create one, and functions that check a tenant's scope.
 _NAMED = frozenset({"core", "flow_core"})
 _CREATING = frozenset({"create_execution", "create_flow", "submit_flow"})
 _LOOKING = frozenset({
@@ -61,7 +61,7 @@ class Arg:
 
 @dataclass(frozen=True)
 class FunctionSpec:
-    """One server function, as its header says."""
+    """One server function, as declared in its header."""
 
     operation: str
     summary: str
@@ -80,59 +80,59 @@ class FunctionSpec:
 
     @property
     def called_within(self) -> str:
-        """The function that calls it for namespaces; of those, a server without writes answers one that has none."""
+        """The wrapper function for a tenant's calls; a read-only function needs the wrapper without writes."""
         return "ffpy_look_within" if "no-writes" in self.flags else "ffpy_within"
 
     @cached_property
     def command(self) -> str:
-        """What calls it; one that only reads asks its caller for no right to write."""
+        """The command that calls it; a read-only function needs no write permission."""
         return "FCALL_RO" if "no-writes" in self.flags else "FCALL"
 
     @cached_property
     def positions(self) -> dict[str, int]:
-        """Where each argument stands, by its name."""
+        """The position of each argument by name."""
         return {arg.name: at for at, arg in enumerate(self.args)}
 
     @cached_property
     def is_for_tenants(self) -> bool:
-        """Whether it keeps to the namespaces of a scope: by what its first key names, or because it looks itself."""
+        """Whether it is limited to the namespaces of a scope: by its first key, or by a check of its own."""
         return self.subject is not None or self.operation in _CREATING | _LOOKING
 
     @cached_property
     def subject(self) -> str | None:
-        """The kind of what its first key names and must be there: `core` of an execution, `flow_core` of a flow."""
+        """The kind of record its first key must name: `core` of an execution, `flow_core` of a flow."""
         first = self.keys[0].name if self.keys else ""
         return first if first in _NAMED and self.operation not in _CREATING else None
 
     @cached_property
     def defaults(self) -> tuple[str, ...]:
-        """What stands for each argument where nothing is said; the one that takes the rest comes behind them."""
+        """The default of each argument; a rest argument follows them."""
         return tuple(arg.default or "" for arg in self.args if not arg.rest)
 
     @cached_property
     def required_keys(self) -> int:
-        """How many must be sent: everything before those at the end that the function derives itself."""
+        """How many keys must be sent: all before the trailing ones that the function derives itself."""
         return max((at for at, key in enumerate(self.keys, 1) if not key.derived and not key.rest), default=0)
 
     @cached_property
     def own_function(self) -> str:
-        """Its second name, which no other program's library has; our own calls use it."""
+        """Its second name, unique to this library; our own calls use it."""
         return f"ffpy_{self.operation}"
 
     @cached_property
     def sent_keys(self) -> tuple[str, ...]:
-        """The names of these."""
+        """The names of the keys to send."""
         return tuple(key.name for key in self.keys[: self.required_keys])
 
     @cached_property
     def required_args(self) -> int:
-        """How many must be sent: everything before the optional tail."""
+        """How many arguments must be sent: all before the optional tail."""
         required = [at for at, arg in enumerate(self.args, 1) if not (arg.rest or arg.optional) and arg.default is None]
         return required[-1] if required else 0
 
 
 def parse_contract(operation: str, source: str) -> FunctionSpec:
-    """Read the header of one function file; anything unclear is a ValueError that names the file and the tag."""
+    """Parse the header of one function file; a problem is a ValueError that names the file and the tag."""
     lines = _header_lines(operation, source)
     tags = _tags(operation, lines[1:])
     args = tuple(_arg(operation, word) for word in tags.get("args", []))
@@ -155,7 +155,7 @@ def parse_contract(operation: str, source: str) -> FunctionSpec:
 
 
 def uses_of(source: str) -> tuple[str, ...]:
-    """The `@uses` line of a lib module; it has no other contract."""
+    """The `@uses` line of a lib module, its only contract."""
     match = re.search(r"^-- @uses\s+(.+(?:\n--   +.+)*)$", source, re.MULTILINE)
     return tuple(match.group(1).replace("\n--", " ").split()) if match else ()
 
@@ -167,7 +167,7 @@ def _header_lines(operation: str, source: str) -> list[str]:
             break
         lines.append(line)
     if not lines or not lines[0].startswith("--- "):
-        _refuse(operation, "summary", "the file starts with `--- one sentence`")
+        _refuse(operation, "summary", "the file must start with `--- one sentence`")
     return lines
 
 

@@ -1,4 +1,4 @@
-"""Lua modules rendered from `flowfabric.core`: state vectors, the tables of the public state, and bounds.
+"""Lua modules generated from `flowfabric.core`: state vectors, the tables of the public state, and bounds.
 
 They are constants that a server builds once, when it loads the library.
 """
@@ -40,20 +40,20 @@ BOUNDS = (
     "STREAM_READ_HARD_CAP", "TIMESTAMP_MAX_MS",
 )  # fmt: skip
 
-# What a transition leaves unsaid; the attempt state is kept then.
+# Fields that a transition leaves out; the attempt state is kept then.
 _UNSAID = asdict(StateVector(lifecycle_phase=LifecyclePhase.RUNNABLE))
 _PHASE, _ATTEMPT = "lifecycle_phase", "attempt_state"
 
 
 def modules() -> dict[str, str]:
-    """The text of each module by its path among the others."""
+    """The text of each module by path."""
     rendered = {"vectors": _vectors(), "state_tables": _state_tables(), "bounds": _bounds()}
     head = "-- Generated from flowfabric.core by library/generated.py.\nreturn "
     return {f"generated/{name}.lua": f"{head}{render(table)}\n" for name, table in rendered.items()}
 
 
 def vector(state: StateVector, *, keeps_attempt: bool = False) -> dict[str, str]:
-    """A state as a step names it: the phase, what differs from the usual, and the attempt state unless it is kept."""
+    """A state as a step names it: phase, unusual fields, and the attempt state unless it is kept."""
     said = {name: str(value) for name, value in asdict(state).items() if value != _UNSAID[name] or name == _PHASE}
     said[_ATTEMPT] = str(state.attempt_state)
     if keeps_attempt:
@@ -62,7 +62,7 @@ def vector(state: StateVector, *, keeps_attempt: bool = False) -> dict[str, str]
 
 
 def _vectors() -> dict[str, Any]:
-    """Every situation by its name; under KEPT those that keep the attempt state; endings by their event."""
+    """Every situation by name; under KEPT those that keep the attempt state; endings by their event."""
     paused = {str(SITUATIONS[each].blocking_reason): vector(SITUATIONS[each], keeps_attempt=True) for each in BLOCKED}
     outcomes = [each for each in TerminalOutcome if each is not TerminalOutcome.NONE]
     return {
@@ -86,7 +86,7 @@ def _suspended(code: SuspensionReasonCode) -> StateVector:
 
 
 def _ended(outcome: TerminalOutcome, attempt: AttemptState) -> tuple[str, dict[str, str]]:
-    """A pending attempt stays what it is; the event is called like the public state."""
+    """A pending attempt stays pending; the event has the name of the public state."""
     before = StateVector(lifecycle_phase=LifecyclePhase.RUNNABLE, attempt_state=attempt)
     after = steps.ended(before, outcome)
     return str(after.public_state), vector(after, keeps_attempt=after.attempt_state is attempt)
@@ -115,7 +115,7 @@ def _bounds() -> dict[str, int]:
 
 
 def render(value: Any, indent: int = 0) -> str:
-    """A Lua literal: text, whole numbers, and tables of them by name."""
+    """A Lua literal of text, whole numbers, and tables of them by name."""
     if isinstance(value, Mapping):
         if not any(isinstance(each, Mapping) for each in value.values()):
             return "{" + ", ".join(f"{name} = {render(each)}" for name, each in value.items()) + "}"

@@ -1,4 +1,4 @@
-"""Whose records a store holds: a layout mark beside the partition counts. Stores of other programs are refused.
+"""The layout of a store: a mark beside the partition counts. Stores of other programs are refused.
 
 The Rust original uses the same key names for records with another layout. Neither program can read the other's data,
 and loading either function library replaces the other's. A store without our mark is therefore inspected on every

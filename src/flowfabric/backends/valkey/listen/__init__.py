@@ -1,1 +1,1 @@
-"""Blocking reads and subscriptions: event tails, frame tails, wake-ups, parked claims."""
+"""Blocking reads and subscriptions: event tails, frame tails, wakeups, parked claims."""

@@ -1,4 +1,4 @@
-"""WakeupPort on Valkey: one connection that hears of queues with work and of budgets, for all listeners.
+"""WakeupPort on Valkey: one subscription to queues with work and to budgets, for all listeners.
 
 A step that makes a queue non-empty publishes `<partition>` or `<partition> <capabilities>` on the lane's channel
 (lua/lib/claim/wakeup.lua). Messages without subscribers are lost, so a listener that was away looks everywhere once.

@@ -16,7 +16,7 @@ from flowfabric.errors import Conflict, FlowFabricError, Limited
 
 
 class ValkeyLeases(ValkeyAsking):
-    """Who owns the running attempt."""
+    """Leases of running attempts: claim, renew, revoke, reclaim."""
 
     async def claim_execution(self, args: c.ClaimExecutionArgs) -> c.ClaimExecutionResult:
         fields = await self._caller.call_execution(

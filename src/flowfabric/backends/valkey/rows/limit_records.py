@@ -60,7 +60,7 @@ class Refused(NamedTuple):
 
 
 class Debt(NamedTuple):
-    """What an ended lease or a lapsed offer owes to limits; one entry of lua/lib/limits/handover.lua."""
+    """The slots and amounts that an ended lease or an expired offer owes; one entry of lua/lib/limits/handover.lua."""
 
     entry: str
     execution_id: ExecutionId

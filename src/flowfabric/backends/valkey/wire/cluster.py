@@ -135,7 +135,7 @@ class ClusterClient:
                     raise
                 retry = retry or self._retry(repeatable=True)
                 await retry.after(error)
-                self._stale = True  # ask who took over
+                self._stale = True  # ask which node took over
 
     async def close(self) -> None:
         self._closed = True
@@ -212,7 +212,7 @@ class ClusterClient:
                 if isinstance(error, ServerReplyError) and error.prefix in NOT_ALLOWED:
                     raise AccessRefused(f"{self._address}: {error.text}", sent=False) from error
                 last = error
-        reason = f"{self._address}: no node told where the slots are; last: {last}"
+        reason = f"{self._address}: no node returned the slot map; last: {last}"
         raise BackendUnavailable(reason, sent=False) from last
 
     def _sources(self) -> list[Host]:

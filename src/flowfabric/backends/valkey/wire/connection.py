@@ -204,7 +204,7 @@ class Connection(asyncio.Protocol):
                 self._on_message(reply)
                 continue
             if not sent:
-                self._fail(BackendUnavailable, f"{self.peer}: said {str(reply)[:200]!r} without being asked")
+                self._fail(BackendUnavailable, f"{self.peer}: sent {str(reply)[:200]!r} without a request")
                 return
             self._received_count += 1
             future = sent.popleft()

@@ -25,10 +25,10 @@ GraceMs: TypeAlias = Annotated[int, Rule(_grace)]
 
 
 class RotateWaitpointHmacSecretAllArgs(Checked, frozen=True, kw_only=True):
-    """Sign with a new secret from now on, in every partition; what the old one signed stays valid for `grace_ms`.
+    """Sign with a new secret from now on, in every partition; tokens of the old one stay valid for `grace_ms`.
 
-    The kid must be a new one; repeated with the same secret, the call changes nothing. With `end_graces` no token that
-    is out counts any more: what earlier secrets signed is void as well, and `grace_ms` must be 0.
+    The kid must be new; repeating the call with the same secret changes nothing. With `end_graces` all tokens
+    issued before are revoked, also those of earlier secrets, and `grace_ms` must be 0.
     """
 
     new_kid: Kid
@@ -44,7 +44,7 @@ class RotateWaitpointHmacSecretAllArgs(Checked, frozen=True, kw_only=True):
             raise InvalidInput("grace_ms", self.grace_ms, problem, code="invalid_grace_ms")
 
     def for_partition(self, partition: Partition) -> RotateWaitpointHmacSecretArgs:
-        """The part of it that concerns one partition."""
+        """The rotation of one partition."""
         return RotateWaitpointHmacSecretArgs(
             partition=partition,
             new_kid=self.new_kid,
@@ -62,7 +62,7 @@ class RotateWaitpointHmacSecretArgs(RotateWaitpointHmacSecretAllArgs, frozen=Tru
 
 
 class SecretRotated(Outcome, frozen=True, kw_only=True, tag="rotated"):
-    """`gc_count` secrets whose grace was over are gone."""
+    """Rotated; `gc_count` secrets were deleted because their grace had ended."""
 
     previous_kid: Kid | None = None  # None: there was none
     new_kid: Kid
@@ -79,7 +79,7 @@ RotateWaitpointHmacSecretOutcome: TypeAlias = SecretRotated | SecretUnchanged
 
 
 class SecretRotationFailed(Outcome, frozen=True, kw_only=True, tag="failed"):
-    """This partition signs as before; repeat the rotation as it was."""
+    """This partition still signs with the old secret; repeat the same rotation."""
 
     code: str
     message: str
@@ -126,7 +126,7 @@ SeedOutcome: TypeAlias = SecretSeeded | SecretAlreadySeeded
 
 
 class ListWaitpointHmacKidsArgs(Checked, frozen=True, kw_only=True):
-    """Which kids count in a partition; no secret is ever read back."""
+    """List the valid kids of a partition; secrets are never returned."""
 
     partition: Partition
 
@@ -140,7 +140,7 @@ class VerifyingKid(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WaitpointHmacKids(msgspec.Struct, frozen=True, kw_only=True):
-    """The kids of a partition; those in grace by their end."""
+    """The kids of a partition; those in grace are sorted by its end."""
 
     current_kid: Kid | None = None  # None: no secret was seeded
     current_algorithm: TokenAlgorithm | None = None

@@ -59,16 +59,16 @@ class SignalContent(Checked, frozen=True, kw_only=True):
     signal_name: SignalName
     signal_category: SignalLabel = ""
     source_type: SignalLabel = ""
-    source_identity: SignalLabel = ""  # with source_type, what a Count of distinct sources tells apart
+    source_identity: SignalLabel = ""  # with source_type, it identifies the source for a Count of distinct sources
     payload: SignalPayload | None = None
     payload_encoding: Encoding | None = None
     idempotency_key: IdempotencyKey | None = None
 
 
 class BufferSignalArgs(SignalContent, frozen=True, kw_only=True):
-    """A signal for a waitpoint, with the token that was given out for it.
+    """A signal for a waitpoint, with the token issued for it.
 
-    Whether the waitpoint is pending or active is the store's to see: it buffers or evaluates in the same step (D2).
+    The store knows whether the waitpoint is pending or active: it buffers or evaluates in the same step (D2).
     """
 
     waitpoint_id: WaitpointId
@@ -77,22 +77,22 @@ class BufferSignalArgs(SignalContent, frozen=True, kw_only=True):
 
 
 class DeliverSignalArgs(BufferSignalArgs, frozen=True, kw_only=True):
-    """The same, with what decides how it is kept and how the execution goes on; None is the store's default."""
+    """A signal with limits and options for how it is kept and resumes; None uses the store's default."""
 
     correlation_id: SignalLabel | None = None
-    created_at: TimestampMs | None = None  # where it comes from; None: the store's now
+    created_at: TimestampMs | None = None  # when the sender created it; None: the store's current time
     dedup_ttl_ms: DurationMs | None = None
-    resume_delay_ms: DurationMs | None = None  # None: what the suspension's resume policy says
-    max_signals_per_execution: SignalCount | None = None  # None: what the policy says; 0: no limit
+    resume_delay_ms: DurationMs | None = None  # None: as the suspension's resume policy defines
+    max_signals_per_execution: SignalCount | None = None  # None: as the policy defines; 0: no limit
     signal_maxlen: SignalStreamLength | None = None
-    declared_only: bool = False  # refuse a name that the wait does not declare, as links do; else it is kept
+    declared_only: bool = False  # refuse a name that the wait does not declare, as links do; otherwise keep the signal
 
 
 class SignalExecutionArgs(SignalContent, frozen=True, kw_only=True):
-    """A signal for whichever open waitpoint takes one of its name, from a trusted caller of the store: without a token.
+    """A signal without a token, from a trusted caller, for the open waitpoint that accepts its name.
 
-    Where the execution waits for that name, else a pending waitpoint, which keeps it; with `waitpoint_key` the one that
-    has this key. The idempotency key is the execution's, whichever waitpoint took the signal.
+    It goes to the waitpoint where the execution waits for that name, else to a pending waitpoint, which keeps
+    it; with `waitpoint_key`, to the waitpoint with that key. The idempotency key is unique per execution.
     """
 
     waitpoint_key: WaitpointKey | None = None
@@ -113,7 +113,7 @@ class ResumeTriggered(Outcome, frozen=True, kw_only=True, tag="triggered_resume"
 
 
 class SignalDuplicate(Outcome, frozen=True, kw_only=True, tag="duplicate"):
-    """The idempotency key or the id was used by this signal before; nothing changed."""
+    """The id or the idempotency key was used before; nothing changed."""
 
     existing_signal_id: SignalId
 
@@ -138,9 +138,9 @@ class ResumeSignal(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ListResumeSignalsArgs(Checked, frozen=True, kw_only=True):
-    """The signals that ended the latest suspension, in the order of their arrival, after `after`.
+    """The signals that ended the latest suspension, in order of arrival, after `after`.
 
-    With `attempt_index` those of this attempt only: none when the latest suspension was another one's.
+    With `attempt_index`, only those of this attempt: none if the latest suspension belongs to another attempt.
     """
 
     execution_id: ExecutionId
@@ -150,15 +150,15 @@ class ListResumeSignalsArgs(Checked, frozen=True, kw_only=True):
 
 
 class ListResumeSignalsPage(msgspec.Struct, frozen=True, kw_only=True):
-    """Some signals and where to go on; none at all when an operator or a plain time-out ended the suspension.
+    """A page of signals; empty if an operator or a plain timeout ended the suspension.
 
-    Which suspension it was stands beside them; None when there was none since the execution began or was replayed.
-    close_reason: `resumed` by signals, also by early ones; `resumed_by_operator`; `timed_out_auto_resume`; of an
-    execution that did not go on, what ended it; None while it is open.
+    It also identifies the suspension; None if there was none since the execution was created or replayed.
+    close_reason: `resumed` by signals, early ones included; `resumed_by_operator`; `timed_out_auto_resume`; or
+    the reason that ended the execution; None while the suspension is open.
     """
 
     signals: tuple[ResumeSignal, ...] = ()
     next_cursor: SignalId | None = None
     suspension_id: SuspensionId | None = None
     close_reason: str | None = None
-    continuation_metadata_pointer: str | None = None  # what its worker gave it
+    continuation_metadata_pointer: str | None = None  # as the worker gave it

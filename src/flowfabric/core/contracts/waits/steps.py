@@ -1,4 +1,4 @@
-"""Durable steps: results that are recorded once per execution, so that a handler that runs again does not redo them."""
+"""Durable steps: results recorded once per execution, so that a handler that runs again does not redo them."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ StepCursor: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=limits.MAX_STEPS)]
 
 
 class StepKey(Checked, frozen=True, kw_only=True):
-    """Which step of an execution: its name, and how many of that name the handler had come to before."""
+    """A step of an execution: its name, and how many steps of that name came before it."""
 
     name: StepName
     occurrence: Occurrence = 0
 
 
 class RecordStepArgs(Checked, frozen=True, kw_only=True):
-    """The owner records what a step gave; the first record of a step stays, unless it is to be replaced.
+    """The owner records the result of a step; the first result stays unless `replace` is set.
 
-    The digest of its inputs is kept beside the result: it tells a later pass whether it is still the same step.
+    The digest of its inputs is stored beside the result, so that a later run can detect a changed step.
     """
 
     execution_id: ExecutionId
@@ -43,11 +43,11 @@ class RecordStepArgs(Checked, frozen=True, kw_only=True):
     payload: StepPayload
     encoding: Encoding | None = None
     input_digest: InputDigest = ""
-    replace: bool = False  # a step that was run again on purpose; it keeps its place in the order
+    replace: bool = False  # the step was run again on purpose; it keeps its position
 
 
 class StepRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A recorded step, with its result as it was given."""
+    """A recorded step with its result."""
 
     name: str
     occurrence: int
@@ -82,9 +82,9 @@ class ReadStepsArgs(Checked, frozen=True, kw_only=True):
 
 
 class ReadStepsPage(msgspec.Struct, frozen=True, kw_only=True):
-    """Some steps and where to go on; None when there are no more.
+    """A page of steps; the cursor is None on the last page.
 
-    A page has fewer steps than asked for when their results are large: about a mebibyte is enough for one.
+    A page of large results has fewer steps than requested: it holds about one mebibyte.
     """
 
     steps: tuple[StepRecord, ...] = ()

@@ -46,7 +46,7 @@ from flowfabric.errors import InvalidInput
 
 
 class SuspensionReasonCode(StrEnum):
-    """What the execution waits for; it decides the visible blocking reason."""
+    """The reason of the wait; it decides the visible blocking reason."""
 
     WAITING_FOR_SIGNAL = "waiting_for_signal"
     WAITING_FOR_APPROVAL = "waiting_for_approval"
@@ -81,7 +81,7 @@ class ResumeTrigger(StrEnum):
 class ResumePolicy(Checked, frozen=True, kw_only=True):
     """What happens when the condition is met: runnable again, after `resume_delay_ms` if there is one.
 
-    The two flags about signals are kept for whoever reads the suspension; no signal is deleted before its execution.
+    The two flags about signals are only recorded; signals are deleted with their execution.
     """
 
     resume_target: ResumeTarget = ResumeTarget.RUNNABLE
@@ -96,7 +96,7 @@ class ResumePolicy(Checked, frozen=True, kw_only=True):
             raise InvalidInput("close_waitpoint_on_resume", False, "must be true: a resume closes all waitpoints (D1)")
 
     def to_json(self) -> str:
-        """The form in which the store keeps it."""
+        """The stored form."""
         members: dict[str, Any] = msgspec.to_builtins(self)
         if self.resume_delay_ms is None:
             del members["resume_delay_ms"]
@@ -110,7 +110,7 @@ def _condition(field: str, value: Any) -> ResumeCondition:
 
 
 def _bindings(field: str, value: Any) -> tuple[WaitpointBinding, ...]:
-    """Each waitpoint once, with a key of its own; the first one is shown as the execution's current waitpoint."""
+    """Each waitpoint once, with its own key; the first one is shown as the execution's current waitpoint."""
     if not isinstance(value, tuple | list) or not value:
         raise InvalidInput(field, value, "must be a list of at least one FreshWaitpoint or PendingWaitpoint")
     if len(value) > limits.MAX_SUSPENSION_WAITPOINTS:
@@ -143,16 +143,16 @@ ContinuationPointer: TypeAlias = Annotated[
 
 
 class SuspendExecutionArgs(Checked, frozen=True, kw_only=True):
-    """The owner gives its lease back and waits: active -> suspended. What was buffered may satisfy it at once.
+    """The owner returns its lease and waits: active -> suspended. Buffered signals may meet the condition at once.
 
-    The waitpoints are those that the condition names. A condition that names none has one waitpoint.
-    A repeated call with the same idempotency key answers what the first one answered.
+    The waitpoints are those the condition names. A condition that names none has one waitpoint. Repeating the
+    call with the same idempotency key returns the first answer.
     """
 
     execution_id: ExecutionId
     fence: LeaseFence
     attempt_index: AttemptIndex
-    handle: Handle | None = None  # the owner's, to get the suspended one for it
+    handle: Handle | None = None  # the owner's; the answer has the handle of the suspended attempt
     suspension_id: SuspensionId
     waitpoints: Bindings
     resume_condition: Condition
@@ -160,12 +160,12 @@ class SuspendExecutionArgs(Checked, frozen=True, kw_only=True):
     reason_code: SuspensionReasonCode = SuspensionReasonCode.WAITING_FOR_SIGNAL
     requested_by: SuspensionRequester = SuspensionRequester.WORKER
     timeout_at: TimestampMs | None = None
-    timeout_ms: ExpiresInMs | None = None  # from the store's now; in place of timeout_at
+    timeout_ms: ExpiresInMs | None = None  # from the store's current time; instead of timeout_at
     timeout_behavior: TimeoutBehavior = TimeoutBehavior.FAIL
     continuation_metadata_pointer: ContinuationPointer | None = None
     idempotency_key: IdempotencyKey | None = None
     dedup_ttl_ms: DurationMs | None = None  # None: a minute longer than timeout_ms, and a week at most
-    issue_tokens: bool = True  # False: new waitpoints have none until read_waitpoint_token, and the answer's are empty
+    issue_tokens: bool = True  # False: new waitpoints get tokens from read_waitpoint_token only; the answer's are empty
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -214,7 +214,7 @@ class SuspendOutcomeDetails(Outcome, frozen=True, kw_only=True):
 
     @property
     def waitpoints(self) -> tuple[IssuedWaitpoint, ...]:
-        """All of them, in the order of the call."""
+        """All waitpoints, in the order of the call."""
         first = IssuedWaitpoint(
             waitpoint_id=self.waitpoint_id, waitpoint_key=self.waitpoint_key, waitpoint_token=self.waitpoint_token
         )
@@ -222,22 +222,22 @@ class SuspendOutcomeDetails(Outcome, frozen=True, kw_only=True):
 
 
 class ExecutionSuspended(SuspendOutcomeDetails, frozen=True, kw_only=True, tag="suspended"):
-    """It waits. The lease is gone; the handle says so and replaces the owner's."""
+    """It is suspended. The lease has ended; the returned handle replaces the owner's."""
 
-    handle: Handle | None = None  # None: the call gave none
+    handle: Handle | None = None  # None: the call had none
 
 
 class SuspensionAlreadySatisfied(SuspendOutcomeDetails, frozen=True, kw_only=True, tag="already_satisfied"):
-    """Buffered signals had met the condition: nothing was suspended, the lease and its handle stay valid."""
+    """Buffered signals met the condition: the execution stays active, and the lease and handle stay valid."""
 
 
 SuspendExecutionResult: TypeAlias = ExecutionSuspended | SuspensionAlreadySatisfied
 
 
 class ResumeExecutionArgs(Checked, frozen=True, kw_only=True):
-    """End a suspension whatever its condition: suspended -> waiting, or delayed.
+    """End a suspension regardless of its condition: suspended -> waiting, or delayed.
 
-    With `suspension_id` only the one that the caller saw: another that is open by now is left alone.
+    With `suspension_id`, only that suspension: a later one is left open.
     """
 
     execution_id: ExecutionId
@@ -265,7 +265,7 @@ class SuspensionExpired(Outcome, frozen=True, kw_only=True, tag="expired"):
 
 
 class SuspensionNotExpired(Outcome, frozen=True, kw_only=True, tag="already_satisfied"):
-    """Nothing to do: not due, not suspended, or gone; see `reason`."""
+    """Nothing to do: not due, not suspended, or deleted; see `reason`."""
 
     reason: str
 

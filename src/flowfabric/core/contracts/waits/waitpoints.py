@@ -17,30 +17,30 @@ ExpiresInMs: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=limits.MAX_DURATIO
 
 
 class WaitpointState(StrEnum):
-    PENDING = "pending"  # made ahead of its suspension; signals are buffered
+    PENDING = "pending"  # created before its suspension; signals are buffered
     ACTIVE = "active"
     CLOSED = "closed"
     EXPIRED = "expired"
 
 
 class FreshWaitpoint(Checked, frozen=True, kw_only=True, tag_field="binding", tag="fresh"):
-    """A waitpoint that the suspension makes."""
+    """A waitpoint that the suspension creates."""
 
     waitpoint_id: WaitpointId
     waitpoint_key: WaitpointKey
 
     @classmethod
     def new(cls, waitpoint_key: str | None = None) -> Self:
-        """With a new id, and a key made of it unless one is given."""
+        """With a new id; without a key, the key is derived from the id."""
         waitpoint_id = WaitpointId.new()
         key = WaitpointKey(waitpoint_key) if waitpoint_key else WaitpointKey.trusted(f"wpk:{waitpoint_id}")
         return cls(waitpoint_id=waitpoint_id, waitpoint_key=key)
 
 
 class PendingWaitpoint(Checked, frozen=True, kw_only=True, tag_field="binding", tag="use_pending"):
-    """A waitpoint that create_pending_waitpoint made; what was buffered there counts.
+    """A waitpoint created by create_pending_waitpoint; its buffered signals count.
 
-    Its key is known to the store; given here, it is checked against the condition before the call.
+    The store knows its key; a key given here is checked against the condition before the call.
     """
 
     waitpoint_id: WaitpointId
@@ -59,7 +59,7 @@ class IssuedWaitpoint(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CreatePendingWaitpointArgs(Checked, frozen=True, kw_only=True):
-    """The owner makes a waitpoint ahead of its suspension, so that a signal that comes early is kept.
+    """The owner creates a waitpoint before its suspension, so that early signals are kept.
 
     Without a suspension within `expires_in_ms`, it expires with its buffered signals.
     """
@@ -82,9 +82,9 @@ CreatePendingWaitpointResult: TypeAlias = PendingWaitpointCreated
 
 
 class CloseWaitpointArgs(Checked, frozen=True, kw_only=True):
-    """Close a waitpoint: nothing is delivered to it any more.
+    """Close a waitpoint: it accepts no more signals.
 
-    An active waitpoint of a suspended execution is closed by an operator only (D8).
+    Only an operator may close an active waitpoint of a suspended execution (D8).
     """
 
     execution_id: ExecutionId
@@ -105,18 +105,18 @@ CloseWaitpointResult: TypeAlias = WaitpointClosed | WaitpointAlreadyClosed
 
 
 class ReadWaitpointTokenArgs(Checked, frozen=True, kw_only=True):
-    """Read the token of an open waitpoint; it is signed again if it has no valid one."""
+    """Read the token of an open waitpoint; a new token is signed if it has no valid one."""
 
     execution_id: ExecutionId
     waitpoint_id: WaitpointId
 
 
 class PendingWaitpointInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """An open waitpoint of an execution, as anybody may see it: which secret signed its token, never the token.
+    """An open waitpoint as any reader may see it: the name of the secret that signed its token, never the token.
 
-    token_kid and token_fingerprint are empty while it has no token; the fingerprint alone, when the secret that signed
-    the token counts no more.
-    required_signal_names: what its condition waits for there; empty while it is pending, and for any signal.
+    Without a token, token_kid and token_fingerprint are empty. If the signing secret is no longer valid, only
+    the fingerprint is empty. required_signal_names: the names its condition waits for; empty while it is
+    pending, and for any signal.
     """
 
     waitpoint_id: WaitpointId

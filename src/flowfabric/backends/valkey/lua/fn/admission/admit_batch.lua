@@ -16,7 +16,7 @@ local function admit(q, item, now)
   local who = {namespace = item[4], lane = item[5], execution_kind = item[6], concurrency_key = item[7]}
   local suffix = quota.suffix(q, who)
   local status, wait = slots.admit(q, suffix, item[1], item[2], item[3] == 1, now)
-  -- Without a window a slot may go on to the next that waits for it without asking here.
+  -- Without a window, a slot may pass to the next waiting execution without a new admission.
   return {1, status, suffix, wait and digits.of(wait) or "", q.rate == 0 and "1" or "0"}
 end
 

@@ -1,4 +1,4 @@
---- List what a partition owes to limits and which limits it has to look at; lapsed offers are taken back.
+--- List the slots and amounts a partition owes and the limits it must check; expired offers are withdrawn.
 -- @keys    partition
 -- @args    limit:pos
 -- @reply   lapsed handovers looks next_at now_ms

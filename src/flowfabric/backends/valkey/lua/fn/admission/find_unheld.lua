@@ -5,7 +5,7 @@
 -- @errors  invalid_input
 -- @repeat  safe
 -- @uses    batch digits listing permit ticket
--- A ticket, or the epoch of a lease, or neither where a scheduler without tickets has admitted the execution.
+-- A ticket, the epoch of a lease, or neither if a scheduler without tickets admitted the execution.
 local ITEM = batch.shape(1, {"execution_id", "ticket", "lease_epoch"}, {ticket = true, lease_epoch = true})
 local FIELDS = {"lifecycle_phase", "current_lease_epoch", "admission", "permit"}
 
@@ -16,7 +16,7 @@ local function read(tag, id)
   return x
 end
 
--- A slot that has passed on is its present user's.
+-- A slot that was passed on belongs to its present user.
 local function is_passed_on(tag, id, number)
   local name = permit.name(id, number)
   local user = redis.call("HGET", permit.key(tag), name)
@@ -27,7 +27,7 @@ local function is_passed_on(tag, id, number)
   return false
 end
 
--- The record had the ticket, or the lease, before there was anything under it: so what it has not now it never will.
+-- The record gets the ticket or the lease first. So a holder without one in its record never had it.
 local function is_held(tag, item)
   local x = read(tag, item[1])
   if item[2] > 0 then

@@ -1,4 +1,4 @@
---- Forget that a partition waits for a limit, unless it was noted again after the last look.
+--- Forget that a partition waits for a limit, unless it was noted again after the last check.
 -- @keys    waiting
 -- @args    tag:id seen:id
 -- @reply   forgotten

@@ -1,4 +1,4 @@
---- Return to a quota what tickets have taken; if that made room, answer how much and which partitions wait.
+--- Return the slots of tickets to a quota; if that made room, report how much and which partitions wait.
 -- @keys    quota
 -- @args    items:id
 -- @reply   released rooms
@@ -7,7 +7,7 @@
 -- @uses    batch clock digits limit_subscribers quota reply slots
 local ITEM = batch.shape(1, {"execution_id", "ticket", "is_unused"}, {ticket = true, is_unused = true})
 
--- The suffix of the counts that it was found in may follow.
+-- The suffix of the counts where it was found may follow.
 local function check(item)
   local wrong = batch.check(item, ITEM)
   if wrong or item[4] == nil or type(item[4]) == "string" then return wrong end

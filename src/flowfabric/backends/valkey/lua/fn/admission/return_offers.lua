@@ -1,4 +1,4 @@
---- Report that limits refused offered executions: waiting -> rate_limited; or only take the offers back.
+--- Report that limits refused offered executions: waiting -> rate_limited; or only withdraw the offers.
 -- @keys    partition
 -- @args    items:id
 -- @reply   held
@@ -38,7 +38,7 @@ return function(K, A)
     end
   end
   writes.flush(collected)
-  -- The claim of these may have passed over others.
+  -- Their claim may have skipped other executions.
   for lane in pairs(lanes) do wakeup.announce(tag, lane) end
   return {1, "OK", digits.of(held)}
 end

@@ -19,9 +19,8 @@ local function look_again(tag, id, collected, one)
   return one(x or at, x)[3], x
 end
 
--- Look again at one due entry. One that has moved on is dropped, one that is not due yet by its record goes where it
--- belongs, which is at its due_field, and one whose record cannot be read is set aside for a while, so that none of
--- them can block the rest.
+-- Check one due entry again. A stale entry is dropped. An entry that is not due by its record moves to its
+-- due_field. An entry with an unreadable record is put off for a while. So none of them blocks the rest.
 local function look(tag, key, id, now, collected, one, due_field)
   local readable, status, x = pcall(look_again, tag, id, collected, one)
   if not readable then
@@ -79,7 +78,7 @@ return function(K, A)
       return due.promote(x, now)
     end, "delay_until")
   end
-  for _, reason in ipairs({"execution_deadline", "attempt_timeout"}) do  -- each is the name of its index, too
+  for _, reason in ipairs({"execution_deadline", "attempt_timeout"}) do  -- each is also the name of its index
     each_due(tag, index_key.partition(part, reason), now, A.limit, counts, function(at, x)
       return due.expire(at, x, reason, now)
     end)

@@ -1,4 +1,4 @@
---- Read a budget: definition, limits, usage and holds; with an execution, what that execution has spent.
+--- Read a budget: definition, limits, usage and holds; with an execution, also its spend.
 -- @keys    budget
 -- @args    execution_id=
 -- @reply   definition limits usage reserved ledger

@@ -7,7 +7,7 @@
 -- @uses    budget clock digits period reply
 local MAX_LIMIT, SET_ASIDE_MS = 1000, 60000
 
--- One that cannot be read is set aside for a while, one that is gone is forgotten: neither blocks the rest.
+-- An unreadable budget is put off for a while, a deleted one is removed: neither blocks the rest.
 local function reset(key, tag, id, now)
   local b, refusal = budget.load("ff:budget:" .. tag .. ":" .. id)
   if not b then

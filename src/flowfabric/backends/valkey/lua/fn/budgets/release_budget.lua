@@ -1,4 +1,4 @@
---- Take back all that an execution has spent on a budget since its last reset.
+--- Refund everything that an execution has spent on a budget since its last reset.
 -- @keys    usage ~ledger ~ledgers
 -- @args    budget_id:id execution_id:id
 -- @reply   status

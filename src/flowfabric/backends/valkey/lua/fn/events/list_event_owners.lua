@@ -1,4 +1,4 @@
---- Tell whom event log lines belong to: namespace, lane, kind and flow of each id, "" where it has none.
+--- List the owners of event log lines: namespace, lane, kind and flow of each id, "" for a missing one.
 -- @keys    partition
 -- @args    *lines
 -- @reply   owners
@@ -6,7 +6,7 @@
 -- @flags   no-writes
 -- @repeat  safe
 -- @uses    line_owner listing reply
--- A line is given as the name of its event and the id that follows it.
+-- A line is given as the name of its event followed by its id.
 local MAX_PAGE = 1000
 
 return function(K, A)

@@ -7,7 +7,7 @@
 -- @repeat  safe
 -- @uses    event line_owner listing reply
 local MAX_PAGE = 1000
--- How many lines one call looks at, about, and how many entries it reads at a time.
+-- About how many lines one call reads, and how many entries it reads at a time.
 local BUDGET, ENTRIES = 500, 16
 
 local function set_of(names)
@@ -24,8 +24,8 @@ local function lines_of(entry)
   return lines, tonumber(entry[1]:match("^%d+")) - #lines + 1
 end
 
--- Call `look` with the number, the time and the text of each line after a place until it says false, or the budget
--- is used up. Returns the number of the oldest line there was.
+-- Call `look` with the number, the time and the text of each line after a position, until it returns false or the
+-- budget is used up. Returns the number of the oldest line.
 local function walk(key, after, look)
   local seen, oldest = 0, nil
   while seen < BUDGET do

@@ -10,7 +10,7 @@
 -- @uses    clock lease record reply terminal
 local UNFENCED = {operator_override = true, flow_cascade = true, system_timeout = true}
 
--- Everyone else must hold the lease: an empty lease id is no skeleton key (D15).
+-- Every other caller must hold the lease: an empty lease id matches no lease (D15).
 local function check_holder(x, A, now)
   if UNFENCED[A.source] then return nil end
   if A.lease_id == "" then return reply.refuse("fence_required") end

@@ -8,13 +8,13 @@
 local MAX_DELETED = 1000
 local SCANNED, PAGE, LANE_COST, LATER = 1000, 100, 5, 60000
 
--- Its age decides, or how many of its lane ended after it. Without a rule everything stays.
+-- The age decides, or the number of later ends in its lane. Without a rule everything is kept.
 local function is_over(rule, ended_at, newer)
   if rule.older_than_ms then return ended_at + rule.older_than_ms <= rule.now end
   return rule.keep_last ~= nil and newer >= rule.keep_last
 end
 
--- When those of a lane may go that asked for a time of their own: it wins over the rule.
+-- When executions of a lane with their own retention may be deleted: it overrides the rule.
 local function own_times(tag, lane) return index_key.lane({tag = tag, lane_id = lane}, "retention") end
 
 local function own_times_of(tag, lane, page)
@@ -23,7 +23,7 @@ local function own_times_of(tag, lane, page)
   return redis.call("ZMSCORE", own_times(tag, lane), unpack(ids))
 end
 
--- Delete those whose own time has come. One whose flow is still open is looked at again later.
+-- Delete those whose own retention is over. One whose flow is still open is checked again later.
 local function trim_own(tag, lane, rule, left)
   local key = own_times(tag, lane)
   while left.scanned > 0 and left.deleted > 0 do
@@ -42,7 +42,7 @@ local function trim_own(tag, lane, rule, left)
   end
 end
 
--- Delete what is over of a page of entries; how many were looked at, and how many of them deleted.
+-- Delete the expired ones of a page of entries; returns how many were checked and deleted.
 local function trim_page(tag, lane, rule, page, newer, left)
   local own, collected, seen, gone = own_times_of(tag, lane, page), writes.collector(), 0, 0
   for i = 1, #page, 2 do
@@ -58,10 +58,10 @@ local function trim_page(tag, lane, rule, page, newer, left)
   return seen, gone
 end
 
--- Whether the rule keeps everything that ended then and later.
+-- Whether the rule keeps everything that ended at that time or later.
 local function keeps_from(rule, ended_at, newer) return not is_over(rule, tonumber(ended_at), newer - 1) end
 
--- Look through one lane; the place where the budget ended, or nil when there is nothing more to look at.
+-- Scan one lane; returns the position where the budget ended, or nil at the end of the lane.
 local function trim_lane(tag, lane, rule, place, left)
   trim_own(tag, lane, rule, left)
   local key = index_key.lane({tag = tag, lane_id = lane}, "terminal")
@@ -71,7 +71,7 @@ local function trim_lane(tag, lane, rule, place, left)
     local page = redis.call("ZRANGE", key, rank, rank + PAGE - 1, "WITHSCORES")
     if #page == 0 or keeps_from(rule, page[2], newer) then return nil end
     local seen, gone = trim_page(tag, lane, rule, page, newer, left)
-    -- Past those that are kept, so that they never stand in the way of those behind them.
+    -- Skip the kept ones, so that they never block the ones behind them.
     rank, newer, place = rank + seen - gone, newer - seen, {page[2 * seen], page[2 * seen - 1]}
   end
   return place or {"0", ""}

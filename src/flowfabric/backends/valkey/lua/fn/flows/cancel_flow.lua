@@ -1,4 +1,4 @@
---- Close a flow: no member can be claimed any more. Members end as the policy says, within the budget.
+--- Close a flow: no member can be claimed afterwards. Members end by the policy, within the budget.
 -- @keys    flow_core ~members ~flow_index
 -- @args    flow_id:id reason cancellation_policy now_ms= grace_ms=30000 form=
 -- @reply   cancellation_policy *members
@@ -18,7 +18,7 @@ local function check(A)
   end
 end
 
--- A flow without members is deleted by itself.
+-- A flow without members expires by itself.
 local function let_go(f)
   redis.call("EXPIRE", f.core, DAY_S)
   redis.call("EXPIRE", flow.key(f, "tags"), DAY_S)

@@ -1,4 +1,4 @@
---- Carry out work that a flow has left on the work list, within the budget.
+--- Do work of a flow from the work list, within the budget.
 -- @keys    flow_core
 -- @args    flow_id:id limit:pos=256
 -- @reply   done left

@@ -17,7 +17,7 @@ local function add(out, f, edges)
   for _, e in ipairs(edges) do out[#out + 1] = row(f, e) end
 end
 
--- Up to `limit` at one end; where to go on, or "".
+-- Up to `limit` edges at one end; returns the next position, or "".
 local function of_one(f, key, A)
   local out = {}
   local edges, seen = edge.page(f, key, A.start, A.limit)
@@ -25,7 +25,7 @@ local function of_one(f, key, A)
   return out, "", seen == A.limit and tostring(A.start + seen) or ""
 end
 
--- Into one member after the other, from a member and a place in its edges on.
+-- Edges into one member after another, from a member and a position in its edges on.
 local function of_all(f, A)
   local ids = redis.call("ZRANGE", flow.key(f, "members"), A.from_member, A.from_member + MEMBERS - 1)
   local out, from = {}, A.start

@@ -14,7 +14,7 @@ local function fits(wanted, value) return wanted == "" or wanted == value end
 
 local function is_state(wanted, state) return fits(wanted, state) or wanted == "active" and ACTIVE[state] end
 
--- The fields of a summary, or nil when it is gone, cannot be read or does not match.
+-- The fields of a summary; nil if it is deleted, unreadable or does not match.
 local function summary(tag, A, id)
   local found = redis.pcall("HMGET", "ff:flow:" .. tag .. ":" .. id .. ":core", unpack(FIELDS))
   if not found[5] or not fits(A.namespace, found[1]) or not fits(A.flow_kind, found[2])

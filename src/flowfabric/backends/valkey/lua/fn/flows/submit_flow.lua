@@ -19,7 +19,7 @@ local function check(r)
   return flow_making.check_policy(r.failure_policy) or tenant.check_own(r.namespace)
 end
 
--- The flow as it is; a new one has nothing.
+-- The flow as stored; a new one is empty.
 local function find(K, A, r)
   local f, refusal = flow.of_key(K.flow_core, A.flow_id)
   if refusal then return nil, refusal end
@@ -41,7 +41,7 @@ local function check_flow(f, r)
   end
 end
 
--- The member that stands for this flow, or nil and perhaps a refusal.
+-- The member that stands for this flow; nil, with a refusal if there is a problem.
 local function find_parent(f, r)
   local id = r.create and r.parent_execution_id or f.parent_execution_id
   if not id or id == "" then return nil end

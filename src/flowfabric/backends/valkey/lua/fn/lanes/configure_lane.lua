@@ -1,4 +1,4 @@
---- Set the concurrency of a lane and of one key in it, how age counts, and which queues it has.
+--- Set the concurrency of a lane and of one key in it, its ageing, and its queues.
 -- @keys    lane_config
 -- @args    lane_id:id max_concurrency:pos? share:pos? key_concurrency:pos? ageing_ms_per_priority:pos?
 --          shared_queue=
@@ -6,7 +6,7 @@
 -- @errors  invalid_input
 -- @repeat  safe
 -- @uses    digits index_key lanes reply wakeup
--- With a shared queue, work that needs capabilities stands among the rest.
+-- With a shared queue, work that needs capabilities is queued with the rest.
 local NAMES = {"max_concurrency", "share", "key_concurrency", "ageing_ms_per_priority"}
 
 return function(K, A)

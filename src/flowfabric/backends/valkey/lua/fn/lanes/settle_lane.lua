@@ -1,4 +1,4 @@
---- Apply new lane settings to executions that wait already, up to a limit: queue order and key turns.
+--- Apply new lane settings to waiting executions, up to a limit: queue order and key turns.
 -- @keys    partition
 -- @args    lane_id:id cursor limit:pos
 -- @reply   cursor
@@ -17,7 +17,7 @@ local function queues(tag, lane)
   return names, prefix
 end
 
--- The queue to look at and the place in it. A queue that is gone is passed over.
+-- The current queue and the position in it. A deleted queue is skipped.
 local function start(names, cursor)
   local wanted, place = cursor:match("^(%S+) (%d+)$")
   for _, name in ipairs(names) do

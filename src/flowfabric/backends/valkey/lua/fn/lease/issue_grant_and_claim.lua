@@ -29,7 +29,7 @@ local function refuse_state(x, now)
   return admission.check_limits(x)
 end
 
--- The lease was given to this very call before, and its answer was lost.
+-- This very call got the lease before, and its answer was lost.
 local function was_answered(x, A)
   return x.lifecycle_phase == "active" and x.ownership_state == "leased" and x.current_lease_id == A.lease_id
 end

@@ -7,7 +7,7 @@
 -- @uses    quota reply slots
 local MAX_LIMIT = 100
 
--- Some of the holders under one suffix; where the next are, "0" at the end.
+-- Some holders under one suffix; returns the next position, "0" at the end.
 local function scan(q, suffix, place, limit, out)
   local page = redis.call("SSCAN", quota.admitted(q, suffix), place, "COUNT", limit)
   for _, who in ipairs(page[2]) do out[#out + 1] = {suffix, who} end

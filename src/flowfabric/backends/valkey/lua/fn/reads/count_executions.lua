@@ -10,14 +10,14 @@ local MAX_LANES = 1000
 local ENDS = {"failed", "cancelled", "expired", "skipped"}
 local BAND, DAY, MAX_BANDS = 1000000000000, 86400000, 64
 
--- When the oldest of a queue was created. It is sorted by priority first, so look at the head of each priority; with
--- more than MAX_BANDS of them waiting, of the highest ones.
+-- The creation time of the oldest execution in a queue. The queue is sorted by priority first, so check the head of
+-- each priority; with more than MAX_BANDS of them, only the highest.
 local function oldest_created(key, now)
   local oldest, from = nil, "-inf"
   for _ = 1, MAX_BANDS do
     local head = redis.call("ZRANGE", key, from, "+inf", "BYSCORE", "LIMIT", 0, 1, "WITHSCORES")
     if #head == 0 then break end
-    -- A day ahead of now, in case clocks differ; nothing has waited for the 31 years that a band is wide.
+    -- A day ahead of now, in case clocks differ; nothing has waited for the 31 years that a band covers.
     local top = now + DAY - BAND * math.floor((now + DAY - head[2]) / BAND)
     local created = now + DAY - (top - head[2])
     if not oldest or created < oldest then oldest = created end
@@ -26,7 +26,7 @@ local function oldest_created(key, now)
   return oldest
 end
 
--- In a lane with ageing the score does not tell the age; read the first entries.
+-- In a lane with ageing the score does not show the age; read the first entries.
 local function oldest_of_first(tag, key)
   local oldest = nil
   for _, id in ipairs(redis.call("ZRANGE", key, 0, MAX_BANDS - 1)) do

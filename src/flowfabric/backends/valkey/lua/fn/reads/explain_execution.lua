@@ -34,8 +34,7 @@ local function add_queue(facts, x)
   local key = index.queue_key(x)
   add(facts, "ahead", redis.call("ZRANK", key, x.id))
   local id = redis.call("ZRANGE", key, 0, 0)[1]
-  -- Every caller learns how many others wait in the lane, and only those who may name them their
-  -- ids.
+  -- Every caller gets the number of others in the lane; only callers with access get their ids.
   if id and (id == x.id or not tenant.scope or record.load("ff:exec:" .. x.tag .. ":" .. id .. ":core")) then
     add(facts, "first_in_queue", id)
   end

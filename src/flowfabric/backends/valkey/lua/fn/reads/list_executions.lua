@@ -7,7 +7,7 @@
 -- @flags   no-writes
 -- @repeat  safe
 -- @uses    index_key listing reply tenant
--- Tags are `key=value`, the key as lib/base/names.lua writes it.
+-- Tags are `key=value`, with the key as lib/base/names.lua writes it.
 local MAX_PAGE = 1000
 local BUDGET = 500
 local FIELDS = {"namespace", "lane_id", "execution_kind", "public_state", "priority", "created_at"}
@@ -19,7 +19,7 @@ local function query(A)
   }
 end
 
--- The label that fewest executions have, or a few queues, or everything by age.
+-- Choose the rarest label, or a few queues, or all executions by age.
 local function candidates(tag, A, labels)
   local q = query(A)
   if #labels > 0 then
@@ -40,7 +40,7 @@ end
 
 local function fits(wanted, value) return wanted == "" or wanted == value end
 
--- The fields of a summary, or nil when it is gone, cannot be read or does not match.
+-- The fields of a summary; nil if it is deleted, unreadable or does not match.
 local function summary(tag, A, id)
   local found = redis.pcall("HMGET", "ff:exec:" .. tag .. ":" .. id .. ":core", unpack(FIELDS))
   if not found[6] or not fits(A.namespace, found[1] or "default") or not fits(A.lane_id, found[2])

@@ -1,4 +1,4 @@
---- Read what a handler needs of an execution: kind, payload and tags.
+--- Read the kind, payload and tags of an execution, for its handler.
 -- @keys    core
 -- @args    execution_id:id
 -- @reply   execution_kind payload_encoding input_payload tags

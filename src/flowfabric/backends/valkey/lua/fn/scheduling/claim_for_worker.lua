@@ -7,7 +7,7 @@
 -- @uses    admission claim claim_queues clock grant limit_queue limit_scopes listing offering record reply
 local PAGE, PAGES = 100, 10
 
--- Can it start now, on this worker? nil when its entry does not belong in a queue.
+-- Whether it can start now on this worker; nil if its entry does not belong in a queue.
 local function is_free(tag, id, offered, now)
   local x = record.load("ff:exec:" .. tag .. ":" .. id .. ":core")
   if not claim.is_queued(x) then return nil end
@@ -17,8 +17,8 @@ local function is_free(tag, id, offered, now)
   return not claim.check_found(x, now) and not admission.check_limits(x), x
 end
 
--- The first that nothing stands in the way of. Those that are granted to others are passed over, and entries that do
--- not belong are taken off, so that the next call gets further.
+-- The first execution that can start. Executions granted to other workers are skipped, and stale entries are
+-- removed, so that the next call gets further.
 local function find(tag, A, now)
   local keys, skip = claim_queues.queues({tag = tag, lane_id = A.lane_id}, A.worker_capabilities_csv), 0
   for _ = 1, PAGES do

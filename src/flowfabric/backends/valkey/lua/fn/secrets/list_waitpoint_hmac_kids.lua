@@ -1,4 +1,4 @@
---- List the kids of a partition's waitpoint secrets: the current one, those in grace, and how each signs.
+--- List the kids of a partition's waitpoint secrets: the current one, those in grace, and their algorithms.
 -- @keys    hmac_secrets
 -- @args    form=
 -- @reply   current_kid count *kids
@@ -6,8 +6,8 @@
 -- @flags   no-writes
 -- @repeat  safe
 -- @uses    clock reply secret
--- Other programs read pairs of kid and expiry to the end of the reply, so nothing may follow them: who wants the
--- algorithms asks for them, and gets each kid with its own, the current one first.
+-- Other programs read pairs of kid and expiry to the end of the reply, so nothing may follow them. A caller that
+-- needs the algorithms requests them, and gets each kid with its own, the current one first.
 return function(K, A)
   local now, key, with_algorithms = clock.now_ms(), K.hmac_secrets, A.form == "algorithms"
 

@@ -12,7 +12,7 @@ local function read_grace(text)
   return number and number <= MAX_GRACE and number or nil
 end
 
--- A grace beside the end of all graces would end when the call is repeated.
+-- Refuse a grace together with end_graces: a repeated call would end it.
 local function check_graces(A, grace)
   local ends = A.end_graces
   if ends ~= "" and ends ~= "1" then return reply.invalid("end_graces", "1, or nothing", ends) end
@@ -21,7 +21,7 @@ local function check_graces(A, grace)
   end
 end
 
--- When the grace of each secret ends, or has ended, by kid; never the current one's (D9).
+-- The end of each secret's grace by kid; the current one has none (D9).
 local function graces_of(key, current)
   local flat, found = redis.call("HGETALL", key), {}
   for i = 1, #flat, 2 do
@@ -31,7 +31,7 @@ local function graces_of(key, current)
   return found
 end
 
--- Forget the secrets whose grace was over; how many.
+-- Delete the secrets whose grace is over; returns how many.
 local function collect_garbage(key, graces, now)
   local gone = 0
   for kid, until_ms in pairs(graces) do
@@ -43,7 +43,7 @@ local function collect_garbage(key, graces, now)
   return gone
 end
 
--- Their kids stay known until they are collected: a rotation to one of them that comes late is refused.
+-- Their kids are kept until they are collected, so that a late rotation to one of them is refused.
 local function end_all(key, graces, now)
   for kid, until_ms in pairs(graces) do
     if until_ms >= now then redis.call("HSET", key, "expires_at:" .. kid, digits.of(now - 1)) end

@@ -1,4 +1,4 @@
---- Tell how the last suspension of an execution ended, and list the signals that ended it, as they arrived.
+--- Report how the last suspension of an execution ended, and list the signals that ended it in order.
 -- @keys    core
 -- @args    execution_id:id attempt_index:nat? after limit:pos=100
 -- @reply   more suspension_id attempt_index close_reason continuation_metadata_pointer waitpoints signals

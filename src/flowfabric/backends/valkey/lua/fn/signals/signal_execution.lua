@@ -8,8 +8,8 @@
 -- @events  signalled woken resumed
 -- @repeat  safe
 -- @uses    clock delivery record
--- It asks for no token: it is for trusted callers of the store, who could read the token there. A server must not offer
--- it to others without authorizing them itself; whoever holds no more than a token calls ff_deliver_signal.
+-- It needs no token: it is for trusted callers of the store, which could read the token there. A server must
+-- authorize its callers before it offers this; a caller with only a token uses ff_deliver_signal.
 return function(K, A)
   return delivery.send(record.load(K.core), A, clock.now_ms())
 end

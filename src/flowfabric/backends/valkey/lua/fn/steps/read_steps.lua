@@ -15,7 +15,7 @@ return function(K, A)
   if not x then return reply.refuse("execution_not_found") end
 
   local out, bytes, reached, count = {}, 0, A.cursor, steps.count(x)
-  -- A page ends where its results become too many bytes, too; the one that crosses the line is still in it.
+  -- A page also ends when its results exceed the byte limit; the last one may cross it.
   while reached < count and #out < A.limit and bytes < MAX_BYTES do
     reached = reached + 1
     local found = steps.numbered(x, reached)

@@ -21,8 +21,8 @@ local function size_of(entry)
   return bytes
 end
 
--- Entries, where the reading ended, and "1" when that may be early; or nil and a refusal. No more than MAX_PAGE entries
--- are looked at, whatever is left out of them.
+-- Entries, the position where reading ended, and "1" if there may be more; or nil and a refusal. At most MAX_PAGE
+-- entries are read, filtered ones included.
 local function read(key, A)
   local out, from, seen, bytes, reached = {}, A.from_id, 0, 0, ""
   while true do
@@ -46,7 +46,7 @@ local function execution_of(key)
   return id and record.load("ff:exec:" .. tag .. ":" .. id .. ":core"), index
 end
 
--- An attempt that never emitted has no stream to close: its records tell.
+-- An attempt without frames has no stream to close: its records tell whether it has ended.
 local function from_record(key)
   local x, index = execution_of(key)
   if not x then return "", "", "nothing" end

@@ -9,7 +9,7 @@
 local CLOSED = {closed = true, expired = true}
 local OPEN = {pending = true, active = true}
 
--- The execution would wait there for ever without its waitpoint (D8).
+-- Without its waitpoint the execution would wait forever (D8).
 local function is_waited_at(x, s, w)
   return x.lifecycle_phase == "suspended" and w.state == "active" and suspension.is_open(s)
     and s.suspension_id == w.suspension_id

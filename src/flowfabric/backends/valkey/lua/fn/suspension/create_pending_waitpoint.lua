@@ -9,7 +9,7 @@
 -- @uses    clock digits lease record reply token waitpoint
 local function is_fenced(A) return A.lease_id ~= "" or A.lease_epoch ~= "" or A.attempt_id ~= "" end
 
--- The wire asks for the attempt alone; a whole fence, when it is given, is checked, too.
+-- The wire requires only the attempt; a complete fence is checked as well.
 local function check_holder(x, A, now)
   if is_fenced(A) then
     local refusal = lease.check(x, A, "", now)
@@ -29,7 +29,7 @@ local function check_input(A, expires_at, now)
   end
 end
 
--- The holder's own call came again.
+-- The lease holder repeats its call.
 local function is_repeated(x, A, w)
   return is_fenced(A) and w.execution_id == x.id and w.waitpoint_key == A.waitpoint_key and w.state == "pending"
     and token.of(w)

@@ -8,7 +8,7 @@
 -- @uses    clock condition record reply suspension token waitpoint
 local MAX_PAGE = 1000
 
--- What signed the token, and its fingerprint, which is empty when the token counts no more.
+-- The secret that signed the token, and the token's fingerprint, which is empty if the token is no longer valid.
 local function token_of(x, w, now)
   local minted = token.of(w)
   if not minted then return "", "" end
@@ -38,7 +38,7 @@ return function(K, A)
   table.sort(ids)
   for _, id in ipairs(ids) do
     if id > A.after then
-      -- A page ends after as many waitpoints as may be looked at, too: closed ones are passed over.
+      -- Closed waitpoints are skipped, so a page also ends after reading MAX_PAGE of them.
       if #out == A.limit or looked == MAX_PAGE then return {1, "OK", "1", reached, out} end
       local w = suspension.waitpoint(x, s, id)
       if w and (w.state == "pending" or w.state == "active") then out[#out + 1] = entry(x, w, s, now) end

@@ -16,7 +16,7 @@ local function of_lane(tag, lane, A, found)
   for i = 1, #flat, 2 do found[#found + 1] = {flat[i], flat[i + 1], lane} end
 end
 
--- What it waits for; nothing when that is not asked for, or it has gone on.
+-- What it waits for; empty if not requested or no longer suspended.
 local function entry(tag, found, reason_code)
   local x = record.at("ff:exec:" .. tag .. ":" .. found[1] .. ":core")
   local s = suspension.open_of(x)

@@ -6,7 +6,7 @@
 -- @events  woken resumed
 -- @repeat  unsafe
 -- @uses    clock record reply resume suspension
--- A caller may say which suspension it means: another one may be open by now.
+-- A caller may name the suspension: another one may be open by now.
 local function is_meant(s, A) return s and (A.suspension_id == "" or A.suspension_id == s.suspension_id) end
 
 return function(K, A)

@@ -1,4 +1,4 @@
---- Tell when the earliest lease, delay, timeout or deadline of a partition is due, and its work with limits.
+--- Report when the earliest lease, delay, timeout or deadline of a partition is due, and its work with limits.
 -- @keys    partition
 -- @args
 -- @reply   at_ms now_ms limits_at_ms

@@ -12,11 +12,11 @@ local STATES = {
   ["blocked:dependencies"] = "blocked_by_dependencies",
 }
 
--- In a lane with a shared queue, schedulers that we know nothing of park what one of their workers cannot run; another
--- may be able to, so it comes back after this.
+-- In a lane with a shared queue, other schedulers block executions that one of their workers cannot run. Another
+-- worker may be able to, so they return after this time.
 local PARKED_MS = 5000
 
--- The offers of live workers: lines of capabilities and lanes, one text for each kind of worker.
+-- The offers of live workers: lines of capabilities and lanes, one text per kind of worker.
 local function read_offers(texts)
   local offers = {}
   for i, text in ipairs(texts) do
@@ -49,7 +49,7 @@ local function queues_of(tag, lane, offers)
   return keys
 end
 
--- Of those with dependencies only one that gave its lease back may have none: others are not complete yet (D19, D23).
+-- Of those with dependencies, only one that returned its lease may have none left: others are incomplete (D19, D23).
 local function is_free(x, name, offers, now)
   if not x or x.lifecycle_phase ~= "runnable" or x.eligibility_state ~= STATES[name] then return false end
   if name == "blocked:route" then return is_offered(offers, x) or has_been_parked(x, now) end
@@ -57,7 +57,7 @@ local function is_free(x, name, offers, now)
   return x.attempt_state == "attempt_interrupted" and dependency.open_count(x) == 0
 end
 
--- There may be a great many members of flows that wait for others: their records are not read, and may be broken.
+-- Many members of flows may wait for others: their records are not loaded, and may be broken.
 local function may_be_free(x, name)
   return name ~= "blocked:dependencies" or redis.pcall("HGET", x.core, "attempt_state") == "attempt_interrupted"
 end

@@ -34,8 +34,7 @@ function M.at(tag, uuid, collected) return M.at_id(tag, tag .. ":" .. uuid, coll
 
 function M.load(tag, uuid, collected) return record.named(M.at_id(tag, tag .. ":" .. uuid, collected)) end
 
--- The types of an item's members, from the first one on: text, or a whole number where `numbers`
--- says so.
+-- The types of an item's members, from the first one on: text, or a whole number for names in `numbers`.
 function M.shape(first, names, numbers)
   local shape = {before = first - 1, names = names, kinds = {}, numbers = {}}
   for i = 1, #names do

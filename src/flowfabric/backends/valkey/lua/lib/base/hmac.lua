@@ -51,7 +51,7 @@ function M.hex(algorithm, secret_hex, message)
   return ready[name](message)
 end
 
--- Whether two texts are the same, by work that depends on their lengths alone: every character is looked at.
+-- Whether two texts are equal, in a time that depends only on their lengths: every character is compared.
 function M.equal(one, other)
   if #one ~= #other then return false end
   local difference = 0

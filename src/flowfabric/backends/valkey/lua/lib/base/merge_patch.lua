@@ -1,9 +1,9 @@
--- JSON merge patch (RFC 7396) on text. What is no object is kept as it was written: no number loses digits, and an
--- empty list stays one. An object is {order, of}: its keys as they came, and by key a value's text or an object.
+-- JSON merge patch (RFC 7396) on text. Values other than objects keep their text: no number loses digits, and an empty
+-- list stays a list. An object is {order, of}: its keys in order, and by key the text of a value or an object.
 local M = {}
 
 M.MAX_DEPTH = 16
--- A patch cannot say "set it to null", since null removes; this text stands for it.
+-- A patch cannot set a member to null, because null removes it; this text stands for null.
 local NULL = '"__ff_null__"'
 
 local function new() return {order = {}, of = {}} end
@@ -74,14 +74,14 @@ local function opened(value)
   return type(value) == "table" and value or open(value)
 end
 
--- The server's decoder takes numbers that are none in JSON.
+-- The server's decoder also accepts numbers that are not JSON.
 local function is_json(value)
   local first = value:byte(1)
   return first == 34 or first == 91 or value == "true" or value == "false"
     or value:find("^%-?%d+%.?%d*[eE]?[+-]?%d*$") ~= nil
 end
 
--- nil, or what is wrong with the patch.
+-- Returns nil, or the problem with the patch.
 local function apply(target, patch, depth)
   if depth > M.MAX_DEPTH then return "patch_depth_exceeded" end
   for _, key in ipairs(patch.order) do
@@ -111,7 +111,7 @@ function M.read(text)
   return open(text)
 end
 
--- Apply a patch, which may be anything, to an object: nil, or what is wrong with it.
+-- Apply a patch, given as any text, to an object. Returns nil, or the problem.
 function M.apply(target, text)
   local is_readable, value = pcall(cjson.decode, text)
   if not is_readable or type(value) ~= "table" or text:byte(skip(text, 1)) ~= 123 then return "a JSON object" end

@@ -1,5 +1,5 @@
--- Whose things a call may name. A call without a scope is trusted and may name all; one with a scope names what is of
--- its namespaces, and everything else is as good as not there.
+-- Tenants: which records a call may name. A call without a scope is trusted and may name all. A call with a scope may
+-- name records of its namespaces; all others are reported as not found.
 --
 -- Only executions that the caller names are hidden. Those that an index leads to are not: the end
 -- of an execution promotes the next one of its lane, of any tenant.
@@ -18,8 +18,8 @@ function M.hides(namespace)
   return scope ~= nil and not scope[M.name(namespace)]
 end
 
--- Whose a budget or quota policy is, by its definition: of the namespace that it names or was made for. nil: the
--- store's own, which no tenant may name.
+-- The namespace that owns a budget or quota policy: the one it names, or that of its scope. nil: the store itself, whose
+-- limits no tenant may name.
 function M.owner(def)
   if def.namespace and def.namespace ~= "" then return def.namespace end
   return def.scope_type == "namespace" and def.scope_id or nil
@@ -28,7 +28,7 @@ end
 -- Is it hidden from the caller?
 function M.hides_limit(def) return M.scope ~= nil and not M.scope[M.owner(def) or ""] end
 
--- Is it none for an execution of this namespace? nil and "": nobody said whose execution it is.
+-- Does it belong to another namespace? nil and "": the namespace of the execution is unknown.
 function M.is_foreign(def, namespace)
   local owner = M.owner(def)
   return owner ~= nil and namespace ~= nil and namespace ~= "" and namespace ~= owner

@@ -1,5 +1,5 @@
 -- Calls from a module to one that is built on it. Modules form layers: each names the ones below it in @uses, and the
--- bundler refuses circles. Three calls go the other way; the upper module registers them here while the library loads.
+-- bundler refuses cycles. Three calls go the other way; the upper module registers them here while the library loads.
 --
 --   finish(x, now, ending, set)  by lib/record/terminal.lua: end an execution. The end of a member moves its flow
 --                                (terminal -> advance -> join, cascade), and the flow ends further members.

@@ -44,7 +44,7 @@ local function make(tag, at, name, packed, now, ended)
   return #rows
 end
 
--- Does nothing stand between this plain execution and a worker: no queue before it, no limits, a lane with room?
+-- Can this plain execution go straight to a worker: no queue before it, no limits, a lane with room?
 local function is_next(x)
   local queue, limits = index_key.lane(x, "eligible"), limit_scopes.key(x.tag)
   if redis.call("EXISTS", queue, limits, lanes.config_key(x.tag, x.lane_id)) == 0 then return true end
@@ -52,8 +52,8 @@ local function is_next(x)
   return not admission.lane_obstacle(x, true) and (lanes.free(x) or 1) > 0
 end
 
--- A parked claim that can have this execution, which stands in no queue yet: {at, name, request}; or nil. Items of a
--- batch, members of flows and records that are not plain take the general way, over the queue.
+-- A parked claim that can take this execution, which is in no queue yet: {at, name, request}; or nil. Items of a
+-- batch, members of flows and records that are not plain go through the queue.
 function M.taker(x)
   if not x.is_plain or x.flow_id or x.writes and not x.is_alone then return nil end
   local at = parked_claims.key(x.tag, x.lane_id)

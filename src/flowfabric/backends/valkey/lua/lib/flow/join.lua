@@ -32,7 +32,7 @@ local function release_child_flow(run, f, x)
   end
 end
 
--- The join of a member is satisfied, or it has none: the member may go on. in_place: see lib/flow/promotion.lua.
+-- The join of a member is satisfied, or it has none: the member may continue. in_place: see lib/flow/promotion.lua.
 function M.promote(run, f, x, in_place)
   local may_go_on = x and x.lifecycle_phase == "runnable" and not f.staged and not flow.has_ended(f)
   if may_go_on and not x.child_flow_id and x.eligibility_state == "blocked_by_dependencies" then

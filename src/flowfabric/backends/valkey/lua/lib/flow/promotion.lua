@@ -1,6 +1,5 @@
--- Promotion: a blocked execution goes on. This module alone writes the event "unblocked" for
--- executions that waited for dependencies or were held back; lib/claim/key_turns.lua does so for
--- concurrency keys.
+-- Promotion: unblock an execution. Only this module writes the event "unblocked" for executions that waited for
+-- dependencies or were blocked; lib/claim/key_turns.lua does so for concurrency keys.
 --
 -- A call that also claims work holds plain members back until it knows all of them, because its
 -- worker may start them at once (lib/claim/direct_start.lua). `ready` in the writes of such a call
@@ -33,9 +32,8 @@ local function unblock_plain(x, now, starts)
   x.writes.promoted[x.id] = x
 end
 
--- A member whose dependencies are met goes on: eligible, or delayed for the rest of its delay. f:
--- its flow. in_place: the member replaces one that has just ended, so the number of moving members
--- stays.
+-- Release a member whose dependencies are met: eligible, or delayed for the rest of its delay. f: its
+-- flow. in_place: the member replaces one that has just ended, so the number of moving members stays.
 function M.promote(f, x, now, in_place)
   if not x.is_plain or not x.writes then
     if in_place then flow.add(f, "moving_count", -1) end
@@ -63,8 +61,8 @@ end
 -- A member that is held back starts in this step.
 function M.start(x, now) unblock_plain(x, now, true) end
 
--- A block ends: the execution goes on, or waits for the dependencies or the delay that it had before. set: fields to
--- set in the same step.
+-- End a block: the execution is eligible, or waits for its dependencies or its delay again. set: fields to set in the
+-- same step.
 function M.release(x, now, set)
   transition.apply(x, now, dependency.open_count(x) > 0 and DEPENDENT or after_block(x, now), set)
 end

@@ -1,6 +1,5 @@
--- Flows advance by a run of tasks with one budget: each task is small, nothing recurses, and the
--- rest goes on the work list of the partition (G8). A task: kind, f (its flow), uuid (a member, or
--- "-"), from (a position).
+-- Flows advance by a run of tasks with one budget: each task is small, nothing recurses, and the rest is put on the
+-- work list of the partition (G8). A task: kind, f (its flow), uuid (a member, or "-"), from (a position).
 -- @uses batch flow member promotion record writes
 local M = {}
 

@@ -1,4 +1,4 @@
--- Executions that a limit, a route, an operator or a lane holds back; lib/flow/promotion.lua lets them go on.
+-- Executions blocked by a limit, a route, an operator or a lane; lib/flow/promotion.lua unblocks them.
 local M = {}
 
 local HELD_BACK = {

@@ -32,7 +32,7 @@ function M.give(x, slot)
   redis.call("HSET", x.core, "permit", x.permit)
 end
 
--- The same for the slot of another execution, when the record says so already.
+-- The same for the slot of another execution; the record already has the permit.
 function M.take_over(x, slot)
   x.permit = M.text(slot)
   redis.call("HSET", M.key(x.tag), M.name(slot.owner, slot.ticket), x.id)

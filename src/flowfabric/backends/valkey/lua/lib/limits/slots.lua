@@ -49,8 +49,7 @@ function M.admit(q, suffix, id, ticket, is_resume, now)
   return "ADMITTED"
 end
 
--- Mark a ticket as released and answer what it had: the suffix, or false. A repeated release
--- answers the same; is_again says so.
+-- Mark a ticket as released and return its suffix, or false. A repeated release returns the same and true.
 local function close(q, who)
   local key = guard(q, who)
   local found = redis.call("GET", key)

@@ -21,7 +21,7 @@ local function plain(A, created_at)
 end
 
 -- {fields, state, labels, deadline, payload, policy, concurrency_key}, or nil and a refusal. fields: names and values
--- in turn; "" where nothing is said. A: the arguments of create.
+-- in turn; "" for an absent value. A: the arguments of create.
 function M.read(A, now, created_at)
   if A.is_plain then return plain(A, created_at) end
   local digest, refusal = policy.digest(A.policy_json)

@@ -37,7 +37,7 @@ local function check_name(s, w, A)
   local wanted = wanted_by(s)
   if condition.takes(wanted, w.waitpoint_key, A.signal_name) then return nil end
   local names = table.concat(condition.names(wanted, w.waitpoint_key), ", ")
-  return reply.invalid("signal_name", "a name that is waited for here (" .. names .. ")", A.signal_name)
+  return reply.invalid("signal_name", "one of the names this waitpoint waits for (" .. names .. ")", A.signal_name)
 end
 
 -- The waitpoints that take a signal: where the execution waits for this name, else the pending

@@ -1,7 +1,7 @@
--- The secrets that waitpoint tokens are signed with; each partition has a copy. One is current and signs; older ones
--- are known by their kid and verify until their grace is over. Fields: current_kid, and of each kid secret:, algorithm:
--- (absent: sha1) and expires_at: (absent: the current one). What may be known of them stands beside them, with a mark
--- in place of each secret: the server checks a function's commands by the rights of its caller, and few need more.
+-- The secrets that sign waitpoint tokens; each partition has a copy. The current one signs; older ones, found by their
+-- kid, verify until their grace is over. Fields: current_kid, and for each kid secret:, algorithm: (absent: sha1) and
+-- expires_at: (absent: the current one). A public key beside them holds the same fields with a mark in place of each
+-- secret: the server checks a function's commands by the rights of its caller, and few callers may read the secrets.
 -- @uses bounds hmac reply
 local M = {}
 
@@ -63,7 +63,7 @@ end
 -- Distinguishes a secret from a later one of the same kid, and cannot be reversed.
 function M.mark(secret_hex) return redis.sha1hex(secret_hex):sub(1, 8) end
 
--- key: of the secrets, which were changed, or may have been written before there was anything beside them.
+-- Write the public part. key: of the secrets, which have changed or may be older than the public part.
 function M.publish(key)
   local flat, set = redis.call("HGETALL", key), {}
   for i = 1, #flat, 2 do
@@ -86,8 +86,8 @@ local function read(call, key, what, kid)
   return {current_kid = found[1], mark = found[2], expires_at = found[3], algorithm = found[4]}
 end
 
--- Of a kid: {current_kid, mark, expires_at, algorithm}, false where it has none. nil when the partition has no secrets,
--- or none that the caller may know of: those that another program wrote have nothing beside them.
+-- Facts about a kid: {current_kid, mark, expires_at, algorithm}, false for a missing one. nil if the partition has no
+-- secrets, or none that the caller may read: secrets written by another program have no public part.
 local function known(tag, kid)
   local found = read(redis.call, public_key(tag), "mark:", kid)
   if found then return found end
@@ -98,7 +98,7 @@ end
 
 local function length_of(found) return found.algorithm == "sha256" and 64 or 40 end
 
--- The current kid with its mark and how long its digests are, or nil and a refusal.
+-- The current kid with its mark and the length of its digests, or nil and a refusal.
 function M.signing(tag)
   local any = known(tag, "")
   local found = any and known(tag, any.current_kid)
@@ -106,9 +106,8 @@ function M.signing(tag)
   return {kid = found.current_kid, mark = found.mark, length = length_of(found)}
 end
 
--- The mark of the secret by which tokens of this kid are accepted now, false when none are; how long their digests
--- are; and the mark of the secret although its time may be over. Or nil, nil, nil and a refusal, which depends on the
--- keystore alone.
+-- The mark of the secret that verifies tokens of this kid now, or false; the length of their digests; and the mark of
+-- the secret even if its grace is over. Or nil, nil, nil and a refusal, which depends only on the secrets.
 function M.verifies(tag, kid, now)
   local found = known(tag, kid)
   if not found then return nil, nil, nil, reply.refuse("hmac_secret_not_initialized") end
