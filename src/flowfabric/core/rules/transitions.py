@@ -310,10 +310,10 @@ AUTOMATIC = frozenset({
     "mark_lease_expired_if_due", "promote_delayed", "reclaim_execution",
 })  # fmt: skip
 
-# Ways out that need a decision, and whose it is.
+# Steps that need a decision, and its owner.
 OPERATORS = {
-    **dict.fromkeys(BLOCKED, "unblock_execution, by whoever blocked it"),
-    _S.SUSPENDED: "deliver_signal or signal_execution, by whom it waits for; its time-out, if it has one; "
+    **dict.fromkeys(BLOCKED, "unblock_execution, by the caller that blocked it"),
+    _S.SUSPENDED: "deliver_signal or signal_execution, by the sender it waits for; its timeout, if it has one; "
     "resume_execution or close_waitpoint, by an operator",
     _S.ESCALATED: "resume_execution, close_waitpoint or cancel_execution, by an operator; the signals it waits for",
     **dict.fromkeys(_DEPENDENT, "the end of its upstreams, or cancel_execution"),
