@@ -34,10 +34,10 @@ def state_machine() -> str:
     lines = [
         "# The state machine",
         "",
-        "Printed from `flowfabric.core.rules.transitions`; `make docs` writes it, `make lint` compares it, and",
-        "`tests/conformance/execution/test_state_table.py` calls every operation in every situation.",
+        "Printed from `flowfabric.core.rules.transitions`. `make docs` writes this page, `make lint` compares",
+        "it, and `tests/conformance/execution/test_state_table.py` calls every operation in every situation.",
         "",
-        "## What the public sees",
+        "## Public states",
         "",
         "```mermaid",
         "stateDiagram-v2",
@@ -59,20 +59,20 @@ def _situations() -> list[str]:
         f"| {v.blocking_reason} | {v.attempt_state} |"
         for name, v in SITUATIONS.items()
     ]
-    reasons = (
-        f"The reason of `{Situation.SUSPENDED}` is what its worker says it waits for, and `waiting_for_signal` is the "
-        f"usual one; `{Situation.ESCALATED}` is a suspension whose time-out asked for a human."
-    )
-    return ["## The situations", "", head, "|" + "---|" * 7, *rows, "", reasons]
+    reasons = [
+        f"The worker chooses the reason of `{Situation.SUSPENDED}`; `waiting_for_signal` is the usual one.",
+        f"`{Situation.ESCALATED}` is a suspension whose timeout asked for an operator.",
+    ]
+    return ["## The situations", "", head, "|" + "---|" * 7, *rows, "", *reasons]
 
 
 def _table() -> list[str]:
-    intro = (
-        "For each operation: where it leads. Everything that is not listed is refused with the code in the last "
-        "column, or changes nothing where the column says so. `operation:variant` is one of several ways an operation "
-        "can go, by its arguments or by what it finds."
-    )
-    lines = ["## The operations", "", intro, "", "| operation | moves | otherwise |", "|---|---|---|"]
+    intro = [
+        "The moves of each operation. In all other situations it is refused with a code of the last column,",
+        "or changes nothing, as that column says. `operation:variant` is one of several outcomes of an",
+        "operation, which its arguments or the state of the store decide.",
+    ]
+    lines = ["## The operations", "", *intro, "", "| operation | moves | otherwise |", "|---|---|---|"]
     for operation, row in TRANSITIONS.items():
         leads = [f"{start} → {effect.to}" for start, effect in row.items() if isinstance(effect, Move)]
         codes = sorted({f"`{effect.code}`" for effect in row.values() if isinstance(effect, Refuse)})
@@ -85,7 +85,7 @@ def _table() -> list[str]:
 
 
 def _operators() -> list[str]:
-    lines = ["## Ways out that need a decision", "", "| situation | way out |", "|---|---|"]
+    lines = ["## Situations that need a decision", "", "| situation | way out |", "|---|---|"]
     lines += [f"| {situation} | {way} |" for situation, way in OPERATORS.items()]
     unused = ", ".join(sorted(set(PublicState) - {v.public_state for v in SITUATIONS.values()}))
     return [*lines, "", f"Public states that no operation of this release leads to: {unused}."]
@@ -95,8 +95,8 @@ def errors() -> str:
     lines = [
         "# Error codes",
         "",
-        "The same string in Lua, Python, REST and the CLI. The family decides the HTTP status and the exit code, the",
-        "class says what a caller should do. Printed from `flowfabric.errors`.",
+        "The same string in Lua, Python, REST and the CLI. The family decides the HTTP status and the exit",
+        "code, the class says what a caller should do. Printed from `flowfabric.errors`.",
         "",
         "| code | family | class | meaning |",
         "|---|---|---|---|",
@@ -110,9 +110,10 @@ def functions() -> str:
     lines = [
         "# Server functions",
         "",
-        "Printed from the headers of `lua/fn/*.lua`. Keys in brackets are derived by the function: at the end they may",
-        "be left out, and before that any key of the same slot does. Arguments: `?` may be empty, `=x` is the default",
-        "of an absent one. Replies are `{1, status, fields...}` or `{0, code, details...}`, all fields text.",
+        "Printed from the headers of `lua/fn/<noun>/*.lua`. The function derives keys in brackets: leave them",
+        "out at the end, and elsewhere pass any key of the same slot. Arguments: `?` may be empty, `=x` is the",
+        "default of an absent one. Replies are `{1, status, fields...}` or `{0, code, details...}`, all fields",
+        "text.",
         "",
     ]
     for spec in bundle().functions.values():
