@@ -21,10 +21,6 @@ class Hit(NamedTuple):
     line: int
     phrase: str
 
-    @property
-    def folder(self) -> str:
-        return str(self.path.parent)
-
 
 def pattern(phrases: list[str]) -> re.Pattern[str]:
     """All phrases as one pattern, the longest first, so that a hit names the whole phrase."""
@@ -52,9 +48,8 @@ def found(words: re.Pattern[str]) -> Iterator[Hit]:
 
 
 def main() -> int:
-    rules = tomllib.loads(LIST.read_text())
-    better: dict[str, str] = rules["words"]
-    problems = [hit for hit in found(pattern(list(better))) if hit.folder not in rules["not_yet"]]
+    better: dict[str, str] = tomllib.loads(LIST.read_text())["words"]
+    problems = list(found(pattern(list(better))))
     for hit in problems:
         sys.stdout.write(f'{hit.path}:{hit.line}: "{hit.phrase}": {better[hit.phrase]}\n')
     return 1 if problems else 0

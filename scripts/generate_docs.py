@@ -7,7 +7,7 @@ from pathlib import Path
 
 from flowfabric.backends.valkey.library.bundle import bundle
 from flowfabric.cli import reference
-from flowfabric.core.rules.transitions import (
+from flowfabric.core.rules.execution.transitions import (
     OPERATORS,
     SITUATIONS,
     TERMINAL,
@@ -34,8 +34,9 @@ def state_machine() -> str:
     lines = [
         "# The state machine",
         "",
-        "Printed from `flowfabric.core.rules.transitions`. `make docs` writes this page, `make lint` compares",
-        "it, and `tests/conformance/execution/test_state_table.py` calls every operation in every situation.",
+        "Printed from `flowfabric.core.rules.execution.transitions`. `make docs` writes this page, `make lint`",
+        "compares it, and `tests/conformance/execution/test_state_table.py` calls every operation in every",
+        "situation.",
         "",
         "## Public states",
         "",

@@ -13,9 +13,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, run_state_mach
 from flowfabric.core import contracts as c
 from flowfabric.core.ids import AttemptId, LeaseId, Namespace
 from flowfabric.core.policy import ExecutionPolicy, FixedBackoff, RetryPolicy
-from flowfabric.core.rules import claims, due, lease, lifecycle, repeats
+from flowfabric.core.rules.execution import claims, due, lease, lifecycle, repeats
+from flowfabric.core.rules.execution.transitions import SITUATIONS, Situation
 from flowfabric.core.rules.outcome import Changes, Line, Refusal
-from flowfabric.core.rules.transitions import SITUATIONS, Situation
 from flowfabric.core.states import AttemptState, LifecyclePhase
 from flowfabric.errors import FlowFabricError
 from tests.conformance.driver import INSTANCE, LANE, WORKER, Driver, Subject

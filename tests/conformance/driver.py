@@ -22,7 +22,7 @@ from flowfabric.core.ids import (
 )
 from flowfabric.core.partition import Partition, lane_partitions
 from flowfabric.core.policy import ExecutionPolicy, FixedBackoff, RetryPolicy
-from flowfabric.core.rules.transitions import Situation
+from flowfabric.core.rules.execution.transitions import Situation
 from flowfabric.core.states import BlockingReason, StateVector
 from tests.stores.probe import Probe
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from flowfabric.core import contracts as c
-from flowfabric.core.rules import flow_cascade, flow_replay, flow_steps
-from flowfabric.core.rules.flow_steps import Graph, NewMember
-from flowfabric.core.rules.flow_work import Edge as EdgeRow
-from flowfabric.core.rules.flow_work import FlowWork
-from flowfabric.core.rules.flows import HELD, Flow
+from flowfabric.core.rules.flows import cascade, replay, steps
+from flowfabric.core.rules.flows.flow import HELD, Flow
+from flowfabric.core.rules.flows.steps import Graph, NewMember
+from flowfabric.core.rules.flows.work import Edge as EdgeRow
+from flowfabric.core.rules.flows.work import FlowWork
 from flowfabric.core.states import LifecyclePhase, TerminalOutcome
 
 LIVE = ("blocked", "waiting", "active")
@@ -57,9 +57,9 @@ class FlowModel:
         self.work.budget = self.budget
         if self.work.flows.get(self.flow) is None:
             policy = c.FailurePolicy.FAIL_FAST if self.fail_fast else c.FailurePolicy.CONTINUE
-            flow_steps.create_flow(self.work, self.flow, Flow(failure_policy=policy, parent=self.parent), graph)
+            steps.create_flow(self.work, self.flow, Flow(failure_policy=policy, parent=self.parent), graph)
         else:
-            flow_steps.grow_flow(self.work, self.flow, graph)
+            steps.grow_flow(self.work, self.flow, graph)
         self.carry_out()
 
     @property
@@ -96,7 +96,7 @@ class FlowModel:
         return {name: PUBLIC[state] for name, state in self.nodes.items()}
 
     def start(self, name: str) -> None:
-        flow_steps.start_member(self.work, self.key(name))
+        steps.start_member(self.work, self.key(name))
         self.carry_out()
 
     def end(self, name: str, outcome: str) -> None:
@@ -104,19 +104,19 @@ class FlowModel:
         self.carry_out()
 
     def cancel_flow(self, policy: c.CancellationPolicy) -> None:
-        flow_cascade.cancel_flow(self.work, self.flow, policy, None)
+        cascade.cancel_flow(self.work, self.flow, policy, None)
         self.carry_out()
 
     def replay(self, name: str) -> None:
-        assert flow_replay.replay(self.work, self.key(name)) is None
+        assert replay.replay(self.work, self.key(name)) is None
         self.carry_out()
 
     def carry_out(self) -> None:
         """Drive the step, and then what it put on the work list, step by step."""
         self.work.budget = self.budget
-        flow_steps.drive(self.work)
+        steps.drive(self.work)
         while due := [task for task, at in self.work.put_off.items() if at <= self.work.now]:
             self.work.budget = self.budget
             for task in due:
-                flow_steps.take_up(self.work, task)
-            flow_steps.drive(self.work)
+                steps.take_up(self.work, task)
+            steps.drive(self.work)

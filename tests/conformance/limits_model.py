@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from flowfabric.core import contracts as c
-from flowfabric.core.rules import budgets, periods, reservations
-from flowfabric.core.rules.budgets import Spend
+from flowfabric.core.rules.limits import budgets, periods, reservations
+from flowfabric.core.rules.limits.budgets import Spend
+from flowfabric.core.rules.limits.periods import Ledger
+from flowfabric.core.rules.limits.reservations import Hold, Settlement
 from flowfabric.core.rules.outcome import Changes, Refusal
-from flowfabric.core.rules.periods import Ledger
-from flowfabric.core.rules.reservations import Hold, Settlement
 
 R = TypeVar("R")
 MANY = 10**6

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from flowfabric.core.ids import WaitpointId, WaitpointToken
-from flowfabric.core.rules import due
+from flowfabric.core.rules.execution import due
+from flowfabric.core.rules.execution.record import ExecutionRecord
 from flowfabric.core.rules.outcome import Changes, Line, Refusal
-from flowfabric.core.rules.record import ExecutionRecord
 from flowfabric.core.states import LifecyclePhase, StateVector
 
 

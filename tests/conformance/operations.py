@@ -9,7 +9,7 @@ from flowfabric.core import contracts as c
 from flowfabric.core.conditions import ByName, Single
 from flowfabric.core.ids import SignalId, WaitpointId, WaitpointKey, WaitpointToken
 from flowfabric.core.policy import TimeoutBehavior
-from flowfabric.core.rules.transitions import TRANSITIONS
+from flowfabric.core.rules.execution.transitions import TRANSITIONS
 from flowfabric.core.states import BlockingReason, TerminalOutcome
 from tests.conformance.driver import ATTEMPT_TIMEOUT, BACKOFF, DEADLINE_IN, TTL, Driver, Subject
 from tests.conformance.linking import apply_edge, resolve_edge

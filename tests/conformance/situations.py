@@ -8,7 +8,14 @@ from flowfabric.core import contracts as c
 from flowfabric.core.conditions import ByName, Single
 from flowfabric.core.ids import WaitpointKey
 from flowfabric.core.policy import TimeoutBehavior
-from flowfabric.core.rules.transitions import BLOCKED, OF_MEMBERS, SITUATIONS, SUSPENDED, UNATTEMPTED, Situation
+from flowfabric.core.rules.execution.transitions import (
+    BLOCKED,
+    OF_MEMBERS,
+    SITUATIONS,
+    SUSPENDED,
+    UNATTEMPTED,
+    Situation,
+)
 from tests.conformance.driver import BACKOFF, DEADLINE_IN, RETRYING, TTL, Driver, Subject
 from tests.conformance.linking import apply_edge, link
 from tests.conformance.suspending import KID, SECRET, Suspender

@@ -14,9 +14,10 @@ from flowfabric.core.conditions import Delivery, ResumeCondition, TimeoutOnly, r
 from flowfabric.core.ids import ExecutionId, SignalId, WaitpointId, WaitpointKey, WaitpointToken
 from flowfabric.core.partition import PartitionConfig
 from flowfabric.core.policy import TimeoutBehavior
-from flowfabric.core.rules import lease, signals, suspension
+from flowfabric.core.rules.execution import lease
+from flowfabric.core.rules.execution.record import WaitpointRecord
 from flowfabric.core.rules.outcome import Refusal
-from flowfabric.core.rules.record import WaitpointRecord
+from flowfabric.core.rules.waits import signals, suspension
 from flowfabric.core.states import EligibilityState, LifecyclePhase
 from tests.conformance.acts import BACKOFF, TIMEOUT, Acts, Refused
 from tests.conformance.driver import Subject

@@ -7,8 +7,8 @@ from collections import Counter
 from flowfabric.backends.valkey.library.calls import flat_to_dict
 from flowfabric.backends.valkey.wire.client import Client
 from flowfabric.core import contracts as c
-from flowfabric.core.rules.graph import EdgeGroupState, EdgeState
-from flowfabric.core.rules.joins import Join, decide
+from flowfabric.core.rules.flows.graph import EdgeGroupState, EdgeState
+from flowfabric.core.rules.flows.joins import Join, decide
 from flowfabric.core.states import StateVector
 from tests.valkey.invariants import dump
 
@@ -116,4 +116,6 @@ class _Flow:
 
 
 def _policy(variant: str, k: int) -> c.EdgeDependencyPolicy:
-    return {"all_of": c.AllOfEdges(), "any_of": c.AnyOfEdges()}.get(variant) or c.QuorumOfEdges(k=k)
+    if variant == "quorum":
+        return c.QuorumOfEdges(k=k)
+    return c.AnyOfEdges() if variant == "any_of" else c.AllOfEdges()

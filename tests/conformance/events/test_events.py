@@ -6,7 +6,7 @@ import pytest
 
 from flowfabric.core import contracts as c
 from flowfabric.core.ids import ExecutionId
-from flowfabric.core.rules.transitions import TRANSITIONS, Move, Situation
+from flowfabric.core.rules.execution.transitions import TRANSITIONS, Move, Situation
 from flowfabric.errors import FlowFabricError
 from tests.conformance.driver import RETRYING, Driver
 from tests.conformance.operations import OPERATIONS

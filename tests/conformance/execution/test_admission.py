@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from flowfabric.core import contracts as c
-from flowfabric.core.rules.transitions import BLOCKED, SITUATIONS, Situation
+from flowfabric.core.rules.execution.transitions import BLOCKED, SITUATIONS, Situation
 from flowfabric.core.states import BlockingReason, EligibilityState, PublicState
 from flowfabric.errors import Conflict, InvalidInput
 from tests.conformance.driver import BACKOFF, Driver

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from flowfabric.core import contracts as c
-from flowfabric.core.rules.transitions import TERMINAL, Situation
+from flowfabric.core.rules.execution.transitions import TERMINAL, Situation
 from flowfabric.core.states import AttemptRecordState, PublicState
 from flowfabric.errors import ExecutionNotActive, FlowFabricError, LeaseExpired, StaleLease
 from tests.conformance.driver import TTL, Driver, made_up_fence

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from flowfabric.core import contracts as c
-from flowfabric.core.rules.transitions import Situation
+from flowfabric.core.rules.execution.transitions import Situation
 from flowfabric.core.states import AttemptRecordState, PublicState
 from flowfabric.errors import ExecutionNotActive
 from tests.conformance.driver import ATTEMPT_TIMEOUT, Driver

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from flowfabric.core import contracts as c
 from flowfabric.core.ids import ExecutionId
-from flowfabric.core.rules.transitions import Situation
+from flowfabric.core.rules.execution.transitions import Situation
 from flowfabric.core.states import AttemptRecordState, PublicState
 from tests.conformance.driver import ATTEMPT_TIMEOUT, BACKOFF, DEADLINE_IN, RETRYING, TTL, Driver, Subject
 

@@ -4,7 +4,7 @@ import pytest
 
 from flowfabric.core import contracts as c
 from flowfabric.core.policy import ExecutionPolicy, ExponentialBackoff, FixedBackoff, RetryPolicy
-from flowfabric.core.rules.retry import backoff_delay_ms
+from flowfabric.core.rules.execution.retry import backoff_delay_ms
 from flowfabric.core.states import AttemptRecordState, PublicState
 from flowfabric.errors import ExecutionNotActive, InvalidInput
 from tests.conformance.driver import BACKOFF, RETRYING, Driver

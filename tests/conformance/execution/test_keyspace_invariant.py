@@ -11,7 +11,7 @@ from flowfabric.core import contracts as c
 from flowfabric.core.conditions import Count, CountKind
 from flowfabric.core.ids import WaitpointKey
 from flowfabric.core.policy import ExecutionPolicy, RoutingRequirements, TimeoutBehavior
-from flowfabric.core.rules.transitions import SITUATIONS, TERMINAL, Situation
+from flowfabric.core.rules.execution.transitions import SITUATIONS, TERMINAL, Situation
 from tests.conformance.driver import DEADLINE_IN, RETRYING, Driver, Subject
 from tests.conformance.suspending import KID, SECRET, Suspender, fresh
 

@@ -4,7 +4,7 @@ import pytest
 
 from flowfabric.core import contracts as c
 from flowfabric.core.policy import ExecutionPolicy, TimeoutPolicy
-from flowfabric.core.rules.transitions import Situation
+from flowfabric.core.rules.execution.transitions import Situation
 from flowfabric.core.states import AttemptRecordState, AttemptType, PublicState
 from flowfabric.errors import Limited
 from tests.conformance.driver import Driver

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from flowfabric.core import contracts as c
-from flowfabric.core.rules.transitions import (
+from flowfabric.core.rules.execution.transitions import (
     AUTOMATIC,
     CREATED,
     KEEPS_ATTEMPT_STATE,

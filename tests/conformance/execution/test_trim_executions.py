@@ -9,7 +9,7 @@ import pytest
 from flowfabric.core import contracts as c
 from flowfabric.core.ids import ExecutionId, LaneId
 from flowfabric.core.policy import ExecutionPolicy, StreamPolicy
-from flowfabric.core.rules.transitions import TERMINAL, Situation
+from flowfabric.core.rules.execution.transitions import TERMINAL, Situation
 from flowfabric.core.states import LifecyclePhase
 from flowfabric.errors import ExecutionNotFound, InvalidInput
 from tests.conformance.driver import LANE, Driver, Subject

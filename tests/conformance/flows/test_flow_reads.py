@@ -6,7 +6,7 @@ import uuid
 
 from flowfabric.core import contracts as c
 from flowfabric.core.ids import EdgeId, FlowId
-from flowfabric.core.rules.graph import Timing, critical_path
+from flowfabric.core.rules.flows.graph import Timing, critical_path
 from tests.conformance.driver import Driver
 from tests.conformance.flowing import Graph
 

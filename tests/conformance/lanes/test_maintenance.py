@@ -11,7 +11,7 @@ from flowfabric.core import contracts as c
 from flowfabric.core.ids import LaneId
 from flowfabric.core.partition import Partition, PartitionFamily, lane_partitions
 from flowfabric.core.policy import ExecutionPolicy, RoutingRequirements
-from flowfabric.core.rules.transitions import Situation
+from flowfabric.core.rules.execution.transitions import Situation
 from flowfabric.core.states import BlockingReason, EligibilityState, PublicState
 from flowfabric.errors import InvalidInput
 from tests.conformance.driver import ATTEMPT_TIMEOUT, BACKOFF, DEADLINE_IN, LANE, TTL, Driver, Subject

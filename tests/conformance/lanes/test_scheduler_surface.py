@@ -11,7 +11,7 @@ from flowfabric.core import contracts as c
 from flowfabric.core.ids import ExecutionId, LaneId, WorkerId, WorkerInstanceId
 from flowfabric.core.partition import Partition, lane_partitions
 from flowfabric.core.policy import ExecutionPolicy, RoutingRequirements
-from flowfabric.core.rules.transitions import Situation
+from flowfabric.core.rules.execution.transitions import Situation
 from flowfabric.core.states import BlockingReason, LaneState, PublicState
 from flowfabric.errors import Conflict, InvalidInput
 from tests.conformance.driver import INSTANCE, LANE, WORKER, Driver, Subject

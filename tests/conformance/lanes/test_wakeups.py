@@ -15,7 +15,7 @@ from flowfabric.core.contracts import batch as b
 from flowfabric.core.ids import LaneId
 from flowfabric.core.partition import Partition, PartitionFamily, lane_partitions
 from flowfabric.core.policy import ExecutionPolicy, RoutingRequirements
-from flowfabric.core.rules.transitions import Situation
+from flowfabric.core.rules.execution.transitions import Situation
 from flowfabric.errors import BackendUnavailable, InvalidCapabilities, InvalidInput
 from tests.conformance.driver import BACKOFF, LANE, TTL, Driver, Subject
 from tests.stores.probe import Probe

@@ -10,7 +10,7 @@ from flowfabric.core import contracts as c
 from flowfabric.core.contracts import batch as b
 from flowfabric.core.ids import ExecutionId, LaneId, Namespace, WorkerInstanceId
 from flowfabric.core.policy import ExecutionPolicy, RoutingRequirements
-from flowfabric.core.rules.transitions import Situation
+from flowfabric.core.rules.execution.transitions import Situation
 from flowfabric.core.states import AttemptRecordState, AttemptType, LaneState, PublicState
 from flowfabric.errors import ExecutionNotFound, FlowFabricError, InvalidInput, StaleLease
 from tests.conformance.driver import (

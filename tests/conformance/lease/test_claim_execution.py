@@ -6,7 +6,7 @@ from flowfabric.core import contracts as c
 from flowfabric.core.ids import AttemptId, LeaseId, WorkerId
 from flowfabric.core.lease_handle import HandleKind, decode_handle
 from flowfabric.core.policy import ExecutionPolicy, RoutingRequirements, TimeoutPolicy
-from flowfabric.core.rules.transitions import Situation
+from flowfabric.core.rules.execution.transitions import Situation
 from flowfabric.core.states import AttemptType, LaneState
 from flowfabric.errors import CapabilityMismatch, Conflict, FlowFabricError
 from tests.conformance.driver import LANE, TTL, Driver

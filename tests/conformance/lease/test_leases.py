@@ -6,7 +6,7 @@ import pytest
 
 from flowfabric.core import contracts as c
 from flowfabric.core.ids import LeaseId
-from flowfabric.core.rules.transitions import Situation
+from flowfabric.core.rules.execution.transitions import Situation
 from flowfabric.errors import LeaseExpired, LeaseRevoked, StaleLease
 from tests.conformance.driver import TTL, Driver, made_up_fence
 

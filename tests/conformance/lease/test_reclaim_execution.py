@@ -8,7 +8,7 @@ from flowfabric.core import contracts as c
 from flowfabric.core.ids import WorkerInstanceId
 from flowfabric.core.lease_handle import HandleKind
 from flowfabric.core.policy import ExecutionPolicy, RoutingRequirements
-from flowfabric.core.rules.transitions import Situation
+from flowfabric.core.rules.execution.transitions import Situation
 from flowfabric.core.states import AttemptRecordState, AttemptType, PublicState
 from flowfabric.errors import CapabilityMismatch, ExecutionNotFound, StaleLease
 from tests.conformance.driver import TTL, Driver, Subject

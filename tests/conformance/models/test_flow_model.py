@@ -11,7 +11,7 @@ import pytest
 from flowfabric.core import contracts as c
 from flowfabric.core.ids import ExecutionId, FlowId
 from flowfabric.core.partition import flow_partition
-from flowfabric.core.rules.flow_work import FlowWork
+from flowfabric.core.rules.flows.work import FlowWork
 from tests.conformance.driver import Driver, Subject
 from tests.conformance.flow_model import LIVE, Edge, FlowModel
 from tests.conformance.flowing import Graph

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, multiple, rule
 
 from flowfabric.core import contracts as c
-from flowfabric.core.rules.transitions import BLOCKED
+from flowfabric.core.rules.execution.transitions import BLOCKED
 from tests.conformance.acts import BACKOFF, DEADLINE, TIMEOUT, TTL, Acts, agree
 from tests.conformance.driver import Subject
 from tests.soaking import examples

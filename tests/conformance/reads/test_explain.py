@@ -10,7 +10,7 @@ from flowfabric.core import contracts as c
 from flowfabric.core.explain import explain
 from flowfabric.core.ids import Namespace, WorkerId, WorkerInstanceId
 from flowfabric.core.policy import ExecutionPolicy, RoutingRequirements
-from flowfabric.core.rules.transitions import SITUATIONS, Situation
+from flowfabric.core.rules.execution.transitions import SITUATIONS, Situation
 from flowfabric.core.states import BlockingReason, LaneState
 from flowfabric.errors import ExecutionNotFound
 from tests.conformance.driver import BACKOFF, INSTANCE, LANE, TTL, Driver, Subject

@@ -11,7 +11,7 @@ import pytest
 from flowfabric.core import contracts as c
 from flowfabric.core.ids import ExecutionId, LaneId, Namespace
 from flowfabric.core.policy import ExecutionPolicy, RoutingRequirements
-from flowfabric.core.rules.transitions import Situation
+from flowfabric.core.rules.execution.transitions import Situation
 from flowfabric.core.states import PublicState
 from flowfabric.errors import InvalidInput
 from tests.conformance.driver import Driver, Subject

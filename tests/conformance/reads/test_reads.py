@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from flowfabric.core.rules.transitions import Situation
+from flowfabric.core.rules.execution.transitions import Situation
 from flowfabric.core.states import PublicState
 from flowfabric.errors import ExecutionNotFound, InvalidInput
 from tests.conformance.driver import INSTANCE, TTL, Driver

@@ -6,7 +6,7 @@ import pytest
 
 from flowfabric.backends.valkey.library import generated
 from flowfabric.core import limits
-from flowfabric.core.rules.transitions import SITUATIONS, Situation
+from flowfabric.core.rules.execution.transitions import SITUATIONS, Situation
 
 
 def test_a_vector_names_what_differs_from_the_usual() -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from flowfabric.core.contracts.flows.edges import AllOfEdges, AnyOfEdges, EdgeDependencyPolicy, QuorumOfEdges
-from flowfabric.core.rules.graph import (
+from flowfabric.core.rules.flows.graph import (
     DependencyKind,
     EdgeGroupState,
     EdgeState,
@@ -18,7 +18,7 @@ from flowfabric.core.rules.graph import (
     find_cycle,
     topological_order,
 )
-from flowfabric.core.rules.joins import Join, decide
+from flowfabric.core.rules.flows.joins import Join, decide
 from flowfabric.core.states import TerminalOutcome
 from flowfabric.errors import InvalidInput
 

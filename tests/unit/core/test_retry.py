@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flowfabric.core.policy import ExponentialBackoff, FixedBackoff, RetryPolicy
-from flowfabric.core.rules.retry import backoff_delay_ms, jitter_fraction, retry_delay_ms, should_retry
+from flowfabric.core.rules.execution.retry import backoff_delay_ms, jitter_fraction, retry_delay_ms, should_retry
 from flowfabric.errors import InvalidInput
 
 DAY = 86_400_000

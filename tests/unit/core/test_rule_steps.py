@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from flowfabric.core.rules.execution.steps import decide, moves, situation_of
+from flowfabric.core.rules.execution.transitions import SITUATIONS, TERMINAL, TRANSITIONS, Keep, Move, Refuse, Situation
 from flowfabric.core.rules.outcome import Refusal
-from flowfabric.core.rules.steps import decide, moves, situation_of
-from flowfabric.core.rules.transitions import SITUATIONS, TERMINAL, TRANSITIONS, Keep, Move, Refuse, Situation
 from flowfabric.core.states import AttemptState, StateVector
 
 

@@ -8,11 +8,11 @@ from dataclasses import replace
 from typing import Any
 
 from flowfabric.core import contracts as c
-from flowfabric.core.rules import budgets, periods, reservations
-from flowfabric.core.rules.budgets import Budget, Limit, Spend
+from flowfabric.core.rules.limits import budgets, periods, reservations
+from flowfabric.core.rules.limits.budgets import Budget, Limit, Spend
+from flowfabric.core.rules.limits.periods import Ledger
+from flowfabric.core.rules.limits.reservations import Hold, Settlement
 from flowfabric.core.rules.outcome import Changes, Refusal
-from flowfabric.core.rules.periods import Ledger
-from flowfabric.core.rules.reservations import Hold, Settlement
 from tests.valkey.equality.vm import NOW, RuleVm
 from tests.valkey.wire.wire import Reply
 

@@ -18,9 +18,9 @@ from flowfabric.core.policy import (
     TimeoutBehavior,
     policy_to_json,
 )
+from flowfabric.core.rules.execution.record import ExecutionRecord, SuspensionRecord
+from flowfabric.core.rules.execution.transitions import SITUATIONS, Situation
 from flowfabric.core.rules.outcome import Changes
-from flowfabric.core.rules.record import ExecutionRecord, SuspensionRecord
-from flowfabric.core.rules.transitions import SITUATIONS, Situation
 from flowfabric.core.states import EligibilityState, LifecyclePhase, StateVector
 from tests.valkey.equality.vm import NOW, RuleVm
 

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from flowfabric.core import contracts as c
 from flowfabric.core.ids import BudgetId
-from flowfabric.core.rules import budgets
-from flowfabric.core.rules.budgets import Budget, Limit
+from flowfabric.core.rules.limits import budgets
+from flowfabric.core.rules.limits.budgets import Budget, Limit
+from flowfabric.core.rules.limits.periods import next_due
 from flowfabric.core.rules.outcome import Refusal
-from flowfabric.core.rules.periods import next_due
 from flowfabric.errors import InvalidInput
 from tests.servers import TestServer
 from tests.valkey.equality.budget_twins import Twins

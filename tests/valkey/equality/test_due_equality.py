@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 from flowfabric.core import limits
 from flowfabric.core.contracts.waits.suspension import ResumePolicy
-from flowfabric.core.rules import due, lease, suspension
+from flowfabric.core.rules.execution import due, lease
+from flowfabric.core.rules.execution.record import ExecutionRecord
+from flowfabric.core.rules.execution.transitions import SUSPENDED, Situation
 from flowfabric.core.rules.outcome import Changes
-from flowfabric.core.rules.record import ExecutionRecord
-from flowfabric.core.rules.transitions import SUSPENDED, Situation
+from flowfabric.core.rules.waits import suspension
 from tests.servers import TestServer
 from tests.valkey.equality.execution_twins import CORE, GLUE, ID, PARTITION, TAG, compare, put, records
 from tests.valkey.equality.vm import MANY, NOW, RuleVm, rule_vm

@@ -11,10 +11,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from flowfabric.core import contracts as c
-from flowfabric.core.rules import flows, graph, joins
-from flowfabric.core.rules.flows import BUILDING, HELD, Flow, Member
-from flowfabric.core.rules.graph import DependencyKind, EdgeGroupState, EdgeState
-from flowfabric.core.rules.joins import Join, Tally
+from flowfabric.core.rules.flows import flow, graph, joins
+from flowfabric.core.rules.flows.flow import BUILDING, HELD, Flow, Member
+from flowfabric.core.rules.flows.graph import DependencyKind, EdgeGroupState, EdgeState
+from flowfabric.core.rules.flows.joins import Join, Tally
 from flowfabric.core.rules.outcome import Changes
 from flowfabric.core.states import BlockingReason, EligibilityState, LifecyclePhase, TerminalOutcome
 from tests.servers import TestServer
@@ -187,7 +187,7 @@ def test_the_state_of_a_flow_follows_from_the_same_counts(
     if staged:
         fields["staged"] = staged
     found = vm.call("glue.flow_state", fields, str(uuid.uuid4()))
-    assert found == flows.flow_state(row, is_started=is_started)
+    assert found == flow.flow_state(row, is_started=is_started)
 
 
 def test_the_same_members_move(vm: RuleVm) -> None:
@@ -196,7 +196,7 @@ def test_the_same_members_move(vm: RuleVm) -> None:
         if released:
             record["child_released_at"] = "1"
         member = Member("f", phase, eligibility, BlockingReason.NONE, is_released=released)
-        assert bool(vm.call("member.is_moving", record)) == flows.is_moving(member)
+        assert bool(vm.call("member.is_moving", record)) == flow.is_moving(member)
 
 
 _PAIRS = st.lists(st.tuples(st.sampled_from("abcdef"), st.sampled_from("abcdef")), max_size=9, unique=True)

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from flowfabric.core import contracts as c
 from flowfabric.core.codec import to_msgpack
-from flowfabric.core.rules import admission, quotas
-from flowfabric.core.rules.admission import Limits
+from flowfabric.core.rules.limits import admission, quotas
+from flowfabric.core.rules.limits.admission import Limits
+from flowfabric.core.rules.limits.quotas import Counts, Quota, Slot
 from flowfabric.core.rules.outcome import Refusal
-from flowfabric.core.rules.quotas import Counts, Quota, Slot
 from tests.servers import TestServer
 from tests.valkey.equality.vm import MANY, NOW, SOME, RuleVm, rule_vm
 

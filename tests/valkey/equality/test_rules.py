@@ -17,11 +17,12 @@ from flowfabric.core.condition_json import condition_to_json
 from flowfabric.core.conditions import AllOf, Count, Delivery, ResumeCondition
 from flowfabric.core.ids import AttemptId, ExecutionId, LaneId, LeaseId, SignalId, WaitpointId, WaitpointKey
 from flowfabric.core.partition import PartitionConfig
-from flowfabric.core.rules import claims, idempotency, lease, order, tally
-from flowfabric.core.rules.record import ExecutionRecord
-from flowfabric.core.rules.steps import moves
-from flowfabric.core.rules.suspension import blocking_reason
-from flowfabric.core.rules.transitions import SITUATIONS, Situation
+from flowfabric.core.rules.execution import claims, idempotency, lease, order
+from flowfabric.core.rules.execution.record import ExecutionRecord
+from flowfabric.core.rules.execution.steps import moves
+from flowfabric.core.rules.execution.transitions import SITUATIONS, Situation
+from flowfabric.core.rules.waits import tally
+from flowfabric.core.rules.waits.suspension import blocking_reason
 from flowfabric.core.states import AttemptState, AttemptType, OwnershipState, StateVector
 from tests.conformance.random_conditions import KEYS, NAMES, SOURCES, condition
 from tests.valkey.equality.conftest import Call

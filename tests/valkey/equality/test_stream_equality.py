@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from flowfabric.core import limits
 from flowfabric.core.rules import streams
+from flowfabric.core.rules.execution.transitions import SITUATIONS, TERMINAL, Situation
 from flowfabric.core.rules.outcome import Refusal
 from flowfabric.core.rules.streams import BestEffort, Ended, Numbered, Rate
-from flowfabric.core.rules.transitions import SITUATIONS, TERMINAL, Situation
 from tests.servers import TestServer
 from tests.valkey.equality.vm import MANY, NOW, SOME, RuleVm, rule_vm
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from flowfabric.core.contracts.execution import DuplicateMode
 from flowfabric.core.ids import ExecutionId, LaneId
 from flowfabric.core.partition import PartitionConfig
-from flowfabric.core.rules.idempotency import Submit, meet_duplicate
+from flowfabric.core.rules.execution.idempotency import Submit, meet_duplicate
+from flowfabric.core.rules.execution.record import ExecutionRecord
 from flowfabric.core.rules.outcome import Refusal
-from flowfabric.core.rules.record import ExecutionRecord
 from tests.servers import TestServer
 from tests.valkey.equality.execution_twins import CORE, GLUE, ID, TAG, put, records
 from tests.valkey.equality.vm import MANY, RuleVm, rule_vm

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from flowfabric.backends.valkey.library.bundle import build
 from flowfabric.core.policy import ExponentialBackoff, FixedBackoff, RetryPolicy
-from flowfabric.core.rules import retry
+from flowfabric.core.rules.execution import retry
 from flowfabric.core.states import (
     PHASE_DEFAULTS,
     WAITING_CHILDREN_DEFAULTS,

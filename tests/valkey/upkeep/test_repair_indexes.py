@@ -15,7 +15,7 @@ from flowfabric.core import contracts as c
 from flowfabric.core.ids import LaneId, WorkerInstanceId
 from flowfabric.core.partition import Partition, lane_partitions
 from flowfabric.core.policy import ExecutionPolicy, RoutingRequirements, StreamPolicy
-from flowfabric.core.rules.transitions import SITUATIONS, Situation
+from flowfabric.core.rules.execution.transitions import SITUATIONS, Situation
 from flowfabric.core.states import PublicState
 from tests.conformance.driver import ATTEMPT_TIMEOUT, LANE, TTL, Subject
 from tests.soaking import examples

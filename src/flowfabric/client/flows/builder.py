@@ -14,7 +14,7 @@ from flowfabric.core import limits
 from flowfabric.core.contracts import FailurePolicy, OnSatisfied
 from flowfabric.core.ids import ExecutionId, FlowId
 from flowfabric.core.partition import PartitionConfig, PartitionKey
-from flowfabric.core.rules.graph import DependencyKind
+from flowfabric.core.rules.flows.graph import DependencyKind
 from flowfabric.errors import InvalidInput
 
 A = TypeVar("A")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from flowfabric.core import contracts as c
 from flowfabric.core.ids import ExecutionId
-from flowfabric.core.rules.graph import DependencyKind
+from flowfabric.core.rules.flows.graph import DependencyKind
 from flowfabric.core.states import PublicState
 
 if TYPE_CHECKING:

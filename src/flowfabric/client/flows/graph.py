@@ -12,7 +12,7 @@ from flowfabric.client.tasks.submission import Submitter
 from flowfabric.core import contracts as c
 from flowfabric.core import limits
 from flowfabric.core.ids import EdgeId, ExecutionId, FlowId
-from flowfabric.core.rules.graph import DependencyKind, topological_order
+from flowfabric.core.rules.flows.graph import DependencyKind, topological_order
 from flowfabric.errors import InvalidInput
 
 # A claim carries the results of all upstreams.

@@ -11,7 +11,7 @@ from flowfabric.client.flows.result_refs import Path, Place
 from flowfabric.client.tasks.task import Task
 from flowfabric.core.contracts import OnSatisfied
 from flowfabric.core.ids import ExecutionId
-from flowfabric.core.rules.graph import DependencyKind
+from flowfabric.core.rules.flows.graph import DependencyKind
 from flowfabric.errors import InvalidInput
 
 if TYPE_CHECKING:

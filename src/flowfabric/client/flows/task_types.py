@@ -10,7 +10,7 @@ import msgspec
 from flowfabric.client.flows.nodes import Given, Join, Upstream
 from flowfabric.client.tasks import payloads
 from flowfabric.client.tasks.task import Call
-from flowfabric.core.rules.graph import DependencyKind
+from flowfabric.core.rules.flows.graph import DependencyKind
 
 A_contra = TypeVar("A_contra", contravariant=True)
 B_contra = TypeVar("B_contra", contravariant=True)

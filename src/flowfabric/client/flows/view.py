@@ -14,7 +14,7 @@ from flowfabric.backends.ports import EngineBackend
 from flowfabric.client.flows.drawing import dot, mermaid, text_tree
 from flowfabric.core import contracts as c
 from flowfabric.core.ids import ExecutionId, FlowId
-from flowfabric.core.rules.graph import Timing, critical_path, topological_order
+from flowfabric.core.rules.flows.graph import Timing, critical_path, topological_order
 from flowfabric.core.states import PublicState
 
 _PAGE = 1_000

@@ -119,7 +119,7 @@ from flowfabric.core.contracts.workers import (
     MarkWorkerDeadResult, RegisterWorkerArgs, RegisterWorkerResult, WorkerInfo, WorkerMarkedDead, WorkerNotRegistered,
     WorkerRefreshed, WorkerRegistered,
 )
-from flowfabric.core.rules.graph import DependencyKind, EdgeGroupState, EdgeState
+from flowfabric.core.rules.flows.graph import DependencyKind, EdgeGroupState, EdgeState
 # isort: on
 
 __all__ = [

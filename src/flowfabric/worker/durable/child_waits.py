@@ -21,7 +21,7 @@ from flowfabric.client.handle import Handle
 from flowfabric.core import contracts as c
 from flowfabric.core.contracts.events import ENDINGS
 from flowfabric.core.ids import EdgeId, ExecutionId, FlowId
-from flowfabric.core.rules.graph import DependencyKind
+from flowfabric.core.rules.flows.graph import DependencyKind
 from flowfabric.errors import FlowFabricError, InvalidInput
 from flowfabric.worker.durable.journal import Journal
 

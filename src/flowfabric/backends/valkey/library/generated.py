@@ -12,9 +12,9 @@ from msgspec.structs import asdict
 
 from flowfabric.core import limits, states
 from flowfabric.core.contracts.waits.suspension import SuspensionReasonCode
-from flowfabric.core.rules import steps
-from flowfabric.core.rules.suspension import blocking_reason
-from flowfabric.core.rules.transitions import BLOCKED, SITUATIONS, Situation
+from flowfabric.core.rules.execution import steps
+from flowfabric.core.rules.execution.transitions import BLOCKED, SITUATIONS, Situation
+from flowfabric.core.rules.waits.suspension import blocking_reason
 from flowfabric.core.states import (
     PHASE_DEFAULTS,
     WAITING_CHILDREN_DEFAULTS,

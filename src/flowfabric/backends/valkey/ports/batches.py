@@ -22,7 +22,7 @@ from flowfabric.core.codec import to_msgpack
 from flowfabric.core.contracts import batch as b
 from flowfabric.core.ids import ExecutionId, LaneId
 from flowfabric.core.partition import Partition, PartitionConfig, lane_partitions
-from flowfabric.core.rules import repeats
+from flowfabric.core.rules.execution import repeats
 from flowfabric.core.states import PublicState
 from flowfabric.errors import BadReply, ExecutionNotActive, FlowFabricError, InvalidInput
 

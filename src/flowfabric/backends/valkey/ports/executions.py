@@ -10,7 +10,7 @@ from flowfabric.core import limits
 from flowfabric.core.codec import to_json
 from flowfabric.core.ids import ExecutionId
 from flowfabric.core.policy import policy_to_json
-from flowfabric.core.rules import repeats
+from flowfabric.core.rules.execution import repeats
 from flowfabric.core.states import PublicState
 from flowfabric.errors import BadReply, ExecutionNotActive
 

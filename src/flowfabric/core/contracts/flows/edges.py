@@ -11,7 +11,7 @@ from flowfabric.core import limits
 from flowfabric.core.contracts.events import Cursor
 from flowfabric.core.contracts.fields import Checked, Outcome, Rule, ScanLimit
 from flowfabric.core.ids import EdgeId, ExecutionId, FlowId, TimestampMs
-from flowfabric.core.rules.graph import DependencyKind, EdgeGroupState, EdgeState
+from flowfabric.core.rules.flows.graph import DependencyKind, EdgeGroupState, EdgeState
 from flowfabric.core.states import TerminalOutcome
 from flowfabric.errors import InvalidInput
 

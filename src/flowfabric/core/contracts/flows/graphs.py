@@ -13,7 +13,7 @@ from flowfabric.core.contracts.fields import Checked, Outcome, Rule
 from flowfabric.core.contracts.flows.edges import DataPassingRef, GraphRevision, JoinPolicy
 from flowfabric.core.contracts.flows.flow import FailurePolicy, FlowKind, FlowState
 from flowfabric.core.ids import EdgeId, ExecutionId, FlowId, Namespace
-from flowfabric.core.rules.graph import DependencyKind, topological_order
+from flowfabric.core.rules.flows.graph import DependencyKind, topological_order
 from flowfabric.core.states import TerminalOutcome
 from flowfabric.errors import InvalidInput
 

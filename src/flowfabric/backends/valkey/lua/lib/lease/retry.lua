@@ -1,5 +1,5 @@
--- Whether and when a failed attempt is retried. Pure arithmetic; flowfabric.core.rules.retry is the
--- same rule in Python.
+-- Whether and when a failed attempt is retried. Pure arithmetic; core/rules/execution/retry.py is
+-- the same rule in Python.
 -- @uses bounds
 local M = {}
 

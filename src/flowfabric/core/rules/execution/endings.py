@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from flowfabric.core.contracts.events import EventKind
-from flowfabric.core.rules import waits
+from flowfabric.core.rules.execution.record import ExecutionRecord
+from flowfabric.core.rules.execution.steps import ended
 from flowfabric.core.rules.outcome import Changes, Line
-from flowfabric.core.rules.record import ExecutionRecord
-from flowfabric.core.rules.steps import ended
+from flowfabric.core.rules.waits import waitpoints
 from flowfabric.core.states import TerminalOutcome
 
 _GONE: dict[str, Any] = {
@@ -23,5 +23,5 @@ _GONE: dict[str, Any] = {
 def end(record: ExecutionRecord, outcome: TerminalOutcome, now: int, *, closes_wait_as: str = "") -> Changes:
     """any live state -> terminal. An open suspension closes with it, with the outcome as the default reason."""
     state = ended(record.state, outcome)
-    fields = _GONE | {"state": state, "completed_at": now} | waits.closed(record, closes_wait_as or outcome)
+    fields = _GONE | {"state": state, "completed_at": now} | waitpoints.closed(record, closes_wait_as or outcome)
     return Changes(fields, (Line(EventKind(state.public_state), outcome),))

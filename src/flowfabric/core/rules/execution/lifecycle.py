@@ -19,15 +19,15 @@ from flowfabric.core.contracts.execution import (
 from flowfabric.core.contracts.scheduling import BlockExecutionArgs, UnblockExecutionArgs
 from flowfabric.core.limits import DEFAULT_MAX_REPLAY_COUNT
 from flowfabric.core.policy import RetryPolicy, retry_policy_from_json
-from flowfabric.core.rules import order
-from flowfabric.core.rules.endings import end
-from flowfabric.core.rules.lease import NO_LEASE, check_fence, check_held, is_owner, not_active
+from flowfabric.core.rules.execution import order
+from flowfabric.core.rules.execution.endings import end
+from flowfabric.core.rules.execution.lease import NO_LEASE, check_fence, check_held, is_owner, not_active
+from flowfabric.core.rules.execution.record import ExecutionRecord
+from flowfabric.core.rules.execution.retry import jitter_fraction, retry_delay_ms, should_retry
+from flowfabric.core.rules.execution.steps import decide
+from flowfabric.core.rules.execution.transitions import SITUATIONS, Situation
 from flowfabric.core.rules.outcome import Changes, Line, Refusal
-from flowfabric.core.rules.record import ExecutionRecord
-from flowfabric.core.rules.retry import jitter_fraction, retry_delay_ms, should_retry
-from flowfabric.core.rules.steps import decide
-from flowfabric.core.rules.transitions import SITUATIONS, Situation
-from flowfabric.core.rules.waits import close_waitpoints
+from flowfabric.core.rules.waits.waitpoints import close_waitpoints
 from flowfabric.core.states import LifecyclePhase, StateVector, TerminalOutcome
 
 _UNFENCED = frozenset(CancelSource) - {CancelSource.LEASE_HOLDER}

@@ -10,19 +10,20 @@ from typing import Any, NamedTuple
 
 from flowfabric.core.contracts.flows.edges import EdgeDependencyPolicy
 from flowfabric.core.contracts.flows.flow import FlowState
-from flowfabric.core.rules import flow_cascade, flow_ends, flow_replay, flows, joins
-from flowfabric.core.rules.flow_work import ABANDONED_MS, MUST_BE_DONE, QUEUED, Edge, FlowWork, Task
-from flowfabric.core.rules.flow_work import TaskKind as Kind
-from flowfabric.core.rules.flows import BUILDING, HELD, Flow, Member
+from flowfabric.core.rules.flows import cascade, ends, joins, replay
+from flowfabric.core.rules.flows import flow as flows
+from flowfabric.core.rules.flows.flow import BUILDING, HELD, Flow, Member
+from flowfabric.core.rules.flows.work import ABANDONED_MS, MUST_BE_DONE, QUEUED, Edge, FlowWork, Task
+from flowfabric.core.rules.flows.work import TaskKind as Kind
 from flowfabric.core.rules.outcome import Changes
 from flowfabric.core.states import LifecyclePhase, TerminalOutcome
 
 _TASKS: Mapping[Kind, Callable[[FlowWork, Task], None]] = {
-    Kind.ENDED: flow_ends.ended, Kind.SIBLINGS: flow_cascade.siblings, Kind.CANCEL: flow_cascade.cancel,
-    Kind.RELEASE: flow_cascade.release, Kind.CANCEL_CHILD: flow_cascade.cancel_child,
-    Kind.ABANDON: flow_cascade.abandon, Kind.ORPHAN: flow_cascade.orphan, Kind.REOPEN: flow_replay.reopen,
-    Kind.REOPEN_SKIPPED: flow_replay.reopen, Kind.REOPEN_CANCELLED: flow_replay.reopen,
-    Kind.REVIVE: flow_replay.revive,
+    Kind.ENDED: ends.ended, Kind.SIBLINGS: cascade.siblings, Kind.CANCEL: cascade.cancel,
+    Kind.RELEASE: cascade.release, Kind.CANCEL_CHILD: cascade.cancel_child,
+    Kind.ABANDON: cascade.abandon, Kind.ORPHAN: cascade.orphan, Kind.REOPEN: replay.reopen,
+    Kind.REOPEN_SKIPPED: replay.reopen, Kind.REOPEN_CANCELLED: replay.reopen,
+    Kind.REVIVE: replay.revive,
 }  # fmt: skip
 # The outcome of the member that stands for a flow.
 _PARENT_ENDINGS: Mapping[FlowState, tuple[TerminalOutcome, dict[str, Any]]] = {

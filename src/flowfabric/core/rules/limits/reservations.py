@@ -11,8 +11,8 @@ from typing import NamedTuple, TypeAlias
 
 from flowfabric.core import limits
 from flowfabric.core.contracts.limits import budgets as c
-from flowfabric.core.rules import budgets
-from flowfabric.core.rules.budgets import Amounts, Budget, Spend
+from flowfabric.core.rules.limits import budgets
+from flowfabric.core.rules.limits.budgets import Amounts, Budget, Spend
 from flowfabric.core.rules.outcome import Changes, Refusal
 
 MEASURED = ("wall_time_ms", "attempts")  # counted by the store itself on budgets that limit them

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from flowfabric.core.rules.outcome import Refusal
-from flowfabric.core.rules.transitions import (
+from flowfabric.core.rules.execution.transitions import (
     KEEPS_ATTEMPT_STATE,
     SITUATIONS,
     TERMINAL,
@@ -14,6 +13,7 @@ from flowfabric.core.rules.transitions import (
     Refuse,
     Situation,
 )
+from flowfabric.core.rules.outcome import Refusal
 from flowfabric.core.states import AttemptState, LifecyclePhase, StateVector, TerminalOutcome
 
 _STARTED = (AttemptState.RUNNING_ATTEMPT, AttemptState.ATTEMPT_INTERRUPTED)

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 from flowfabric.core import limits
 from flowfabric.core.contracts.flows.flow import CancellationPolicy, FailurePolicy, FlowState
-from flowfabric.core.rules.graph import EdgeGroupState
-from flowfabric.core.rules.joins import CASCADE, Join
+from flowfabric.core.rules.flows.graph import EdgeGroupState
+from flowfabric.core.rules.flows.joins import CASCADE, Join
 from flowfabric.core.rules.outcome import Changes, Refusal
 from flowfabric.core.states import BlockingReason, EligibilityState, LifecyclePhase, TerminalOutcome
 

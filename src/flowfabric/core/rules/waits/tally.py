@@ -21,7 +21,7 @@ from flowfabric.core.conditions import (
 )
 from flowfabric.core.contracts.waits.signals import SignalEffect
 from flowfabric.core.ids import WaitpointId, WaitpointKey
-from flowfabric.core.rules.record import Arrival
+from flowfabric.core.rules.execution.record import Arrival
 
 Keys = Mapping[WaitpointId, WaitpointKey]
 

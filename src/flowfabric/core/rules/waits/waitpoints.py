@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from flowfabric.core.contracts.waits.waitpoints import WaitpointState
-from flowfabric.core.rules.record import ExecutionRecord, WaitpointRecord
+from flowfabric.core.rules.execution.record import ExecutionRecord, WaitpointRecord
 
 
 def closed(record: ExecutionRecord, reason: str, signals: tuple[str, ...] = ()) -> dict[str, Any]:

@@ -15,11 +15,11 @@ from flowfabric.core.contracts.lease import (
     RevokeLeaseArgs,
 )
 from flowfabric.core.ids import AttemptId
-from flowfabric.core.rules.endings import end
+from flowfabric.core.rules.execution.endings import end
+from flowfabric.core.rules.execution.record import ExecutionRecord
+from flowfabric.core.rules.execution.steps import decide, moves
+from flowfabric.core.rules.execution.transitions import SITUATIONS, Situation
 from flowfabric.core.rules.outcome import Changes, Line, Refusal
-from flowfabric.core.rules.record import ExecutionRecord
-from flowfabric.core.rules.steps import decide, moves
-from flowfabric.core.rules.transitions import SITUATIONS, Situation
 from flowfabric.core.states import AttemptType, OwnershipState, StateVector
 
 RECLAIM_CAP_REASON, RECLAIM_CAP_CATEGORY = "max_reclaims_exceeded", "infra_crash"

@@ -15,12 +15,12 @@ from flowfabric.core.contracts.execution import CancelSource
 from flowfabric.core.contracts.waits.signals import SignalEffect
 from flowfabric.core.contracts.waits.waitpoints import CreatePendingWaitpointArgs, WaitpointState
 from flowfabric.core.ids import SignalId, WaitpointId, WaitpointKey
-from flowfabric.core.rules import tally
-from flowfabric.core.rules.lease import check_fence
+from flowfabric.core.rules.execution.lease import check_fence
+from flowfabric.core.rules.execution.record import Arrival, ExecutionRecord, SuspensionRecord, WaitpointRecord
 from flowfabric.core.rules.outcome import Changes, Line, Refusal
-from flowfabric.core.rules.record import Arrival, ExecutionRecord, SuspensionRecord, WaitpointRecord
-from flowfabric.core.rules.suspension import signals_of, wake
-from flowfabric.core.rules.waits import close_waitpoints
+from flowfabric.core.rules.waits import tally
+from flowfabric.core.rules.waits.suspension import signals_of, wake
+from flowfabric.core.rules.waits.waitpoints import close_waitpoints
 from flowfabric.core.states import LifecyclePhase
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from flowfabric.core.rules import budgets
-from flowfabric.core.rules.budgets import Amounts, Budget
+from flowfabric.core.rules.limits import budgets
+from flowfabric.core.rules.limits.budgets import Amounts, Budget
 from flowfabric.core.rules.outcome import Changes
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from flowfabric.core.contracts.events import EventKind
 from flowfabric.core.contracts.lease import ClaimExecutionArgs, ClaimResumedExecutionArgs, IssueGrantAndClaimArgs
-from flowfabric.core.rules.lease import held_by, started
+from flowfabric.core.rules.execution.lease import held_by, started
+from flowfabric.core.rules.execution.record import ExecutionRecord
+from flowfabric.core.rules.execution.steps import decide
 from flowfabric.core.rules.outcome import Changes, Line, Refusal
-from flowfabric.core.rules.record import ExecutionRecord
-from flowfabric.core.rules.steps import decide
 from flowfabric.core.states import AttemptState, AttemptType
 
 _NEXT = {

@@ -6,11 +6,12 @@
 from __future__ import annotations
 
 from flowfabric.core.contracts.flows.flow import FailurePolicy, FlowState
-from flowfabric.core.rules import flows, joins
-from flowfabric.core.rules.flow_work import ABANDONED_MS, FlowWork, Task, TaskKind
-from flowfabric.core.rules.flows import HELD, Member
-from flowfabric.core.rules.graph import EdgeGroupState, EdgeState
-from flowfabric.core.rules.joins import Tally
+from flowfabric.core.rules.flows import flow as flows
+from flowfabric.core.rules.flows import joins
+from flowfabric.core.rules.flows.flow import HELD, Member
+from flowfabric.core.rules.flows.graph import EdgeGroupState, EdgeState
+from flowfabric.core.rules.flows.joins import Tally
+from flowfabric.core.rules.flows.work import ABANDONED_MS, FlowWork, Task, TaskKind
 from flowfabric.core.states import EligibilityState, LifecyclePhase, TerminalOutcome
 
 

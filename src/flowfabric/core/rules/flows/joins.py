@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from flowfabric.core.contracts.flows.edges import AllOfEdges, EdgeDependencyPolicy, OnSatisfied
-from flowfabric.core.rules.graph import DependencyKind, EdgeGroupState, EdgeState, edge_state
+from flowfabric.core.rules.flows.graph import DependencyKind, EdgeGroupState, EdgeState, edge_state
 from flowfabric.core.rules.outcome import Changes
 from flowfabric.core.states import TerminalOutcome
 

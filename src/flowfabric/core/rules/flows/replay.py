@@ -6,11 +6,12 @@
 from __future__ import annotations
 
 from flowfabric.core.contracts.flows.flow import FlowState
-from flowfabric.core.rules import flow_ends, flows, joins
-from flowfabric.core.rules.flow_work import FlowWork, Task, TaskKind
-from flowfabric.core.rules.flows import Flow, Member
-from flowfabric.core.rules.graph import EdgeGroupState, EdgeState, edge_state
-from flowfabric.core.rules.joins import Tally
+from flowfabric.core.rules.flows import ends, joins
+from flowfabric.core.rules.flows import flow as flows
+from flowfabric.core.rules.flows.flow import Flow, Member
+from flowfabric.core.rules.flows.graph import EdgeGroupState, EdgeState, edge_state
+from flowfabric.core.rules.flows.joins import Tally
+from flowfabric.core.rules.flows.work import FlowWork, Task, TaskKind
 from flowfabric.core.rules.outcome import Refusal
 from flowfabric.core.states import LifecyclePhase, TerminalOutcome
 
@@ -50,7 +51,7 @@ def reopen_flow(work: FlowWork, flow_id: str) -> None:
 def _task_of(member: Member) -> TaskKind:
     if member.outcome is TerminalOutcome.SKIPPED:
         return TaskKind.REOPEN_SKIPPED
-    is_cancelled = member.outcome is TerminalOutcome.CANCELLED and flow_ends.fails(member)
+    is_cancelled = member.outcome is TerminalOutcome.CANCELLED and ends.fails(member)
     return TaskKind.REOPEN_CANCELLED if is_cancelled else TaskKind.REOPEN
 
 
@@ -95,7 +96,7 @@ def reopen(work: FlowWork, task: Task) -> None:
             if _take_back(work, each, task.kind):
                 _hold(work, edge.down)
             if work.members[task.member].has_ended:
-                flow_ends.resolve(work, [each], task.member)
+                ends.resolve(work, [each], task.member)
 
 
 def _hold(work: FlowWork, member_id: str) -> None:
@@ -119,7 +120,7 @@ def revive(work: FlowWork, task: Task) -> None:
     if flow.work_count > 0:
         work.defer(task)
     elif flow.failures:
-        flow_ends.fail_fast(work, task.flow_id)
+        ends.fail_fast(work, task.flow_id)
     else:
         for each in work.page(task, work.members_of[task.flow_id]):
             if work.members[each].has_ended:
@@ -129,7 +130,7 @@ def revive(work: FlowWork, task: Task) -> None:
 def _revive_member(work: FlowWork, flow: Flow, member_id: str) -> None:
     member = work.members[member_id]
     if member.fell_with_flow and member.child_flow_id:  # a stand-in is not restored, so its flow has failed
-        flow_ends.fail_flow(work, member.flow_id, f"member {member_id}", member_id)
+        ends.fail_flow(work, member.flow_id, f"member {member_id}", member_id)
     elif member.fell_with_flow:
         if work.join(member_id).state is not EdgeGroupState.IMPOSSIBLE:
             work.bring_back(member_id, waits=work.join(member_id).is_open)

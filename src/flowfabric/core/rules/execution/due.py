@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from flowfabric.core.contracts.events import EventKind
-from flowfabric.core.rules import lease, lifecycle, suspension
+from flowfabric.core.rules.execution import lease, lifecycle
+from flowfabric.core.rules.execution.record import ExecutionRecord
+from flowfabric.core.rules.execution.steps import decide, moves
 from flowfabric.core.rules.outcome import Changes, Line
-from flowfabric.core.rules.record import ExecutionRecord
-from flowfabric.core.rules.steps import decide, moves
+from flowfabric.core.rules.waits import suspension
 from flowfabric.core.states import LifecyclePhase
 
 

@@ -14,13 +14,13 @@ from flowfabric.core.contracts.execution import CancelSource
 from flowfabric.core.contracts.waits.suspension import SuspendExecutionArgs, SuspensionReasonCode
 from flowfabric.core.contracts.waits.waitpoints import FreshWaitpoint, WaitpointBinding, WaitpointState
 from flowfabric.core.policy import TimeoutBehavior
-from flowfabric.core.rules import tally
-from flowfabric.core.rules.endings import end
-from flowfabric.core.rules.lease import NO_LEASE, check_fence
+from flowfabric.core.rules.execution.endings import end
+from flowfabric.core.rules.execution.lease import NO_LEASE, check_fence
+from flowfabric.core.rules.execution.record import Arrival, ExecutionRecord, SuspensionRecord, WaitpointRecord
+from flowfabric.core.rules.execution.steps import decide, moves
 from flowfabric.core.rules.outcome import Changes, Line, Refusal
-from flowfabric.core.rules.record import Arrival, ExecutionRecord, SuspensionRecord, WaitpointRecord
-from flowfabric.core.rules.steps import decide, moves
-from flowfabric.core.rules.waits import closed
+from flowfabric.core.rules.waits import tally
+from flowfabric.core.rules.waits.waitpoints import closed
 from flowfabric.core.states import BlockingReason, LifecyclePhase, StateVector
 
 # The visible blocking reason by the suspension's reason code; all others wait for a signal.

@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from flowfabric.core.rules.flows import Flow, Member, is_moving
-from flowfabric.core.rules.graph import DependencyKind, EdgeState
-from flowfabric.core.rules.joins import Join
+from flowfabric.core.rules.flows.flow import Flow, Member, is_moving
+from flowfabric.core.rules.flows.graph import DependencyKind, EdgeState
+from flowfabric.core.rules.flows.joins import Join
 from flowfabric.core.rules.outcome import Changes, Line
 from flowfabric.core.states import BlockingReason, EligibilityState, LifecyclePhase, TerminalOutcome
 

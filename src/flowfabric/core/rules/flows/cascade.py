@@ -6,12 +6,12 @@
 from __future__ import annotations
 
 from flowfabric.core.contracts.flows.flow import CancellationPolicy, FlowState
-from flowfabric.core.rules.flow_ends import promote
-from flowfabric.core.rules.flow_work import FlowWork, Task
-from flowfabric.core.rules.flow_work import TaskKind as Kind
-from flowfabric.core.rules.flows import BUILDING, FLOW_FAILED, Flow
-from flowfabric.core.rules.graph import EdgeGroupState, EdgeState
-from flowfabric.core.rules.joins import CASCADE
+from flowfabric.core.rules.flows.ends import promote
+from flowfabric.core.rules.flows.flow import BUILDING, FLOW_FAILED, Flow
+from flowfabric.core.rules.flows.graph import EdgeGroupState, EdgeState
+from flowfabric.core.rules.flows.joins import CASCADE
+from flowfabric.core.rules.flows.work import FlowWork, Task
+from flowfabric.core.rules.flows.work import TaskKind as Kind
 from flowfabric.core.states import BlockingReason, EligibilityState, LifecyclePhase, TerminalOutcome
 
 # A sibling with more edges than this is assumed to be needed: checking would cost too much.

@@ -1,0 +1,1 @@
+"""The rules of one execution: its lease, its attempts, its end."""

@@ -1,0 +1,1 @@
+"""The rules of flows: edges, joins, cascades, replay."""

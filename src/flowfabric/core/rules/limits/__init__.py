@@ -1,0 +1,1 @@
+"""The rules of budgets, quotas and admission."""

@@ -1,0 +1,1 @@
+"""The rules of suspensions, waitpoints and signals."""
