@@ -221,7 +221,7 @@ def test_a_damaged_file_of_tokens_leaves_those_known(
         tokens.path.write_text(damage)
     clock.now = 2
     assert _is_known(found, tokens.texts["root"])
-    assert "those known stay" in caplog.text
+    assert "keeping the current tokens" in caplog.text
 
 
 def test_a_server_does_not_start_on_a_damaged_file_of_tokens(tmp_path: Path) -> None:

@@ -18,8 +18,8 @@ function M.hides(namespace)
   return scope ~= nil and not scope[M.name(namespace)]
 end
 
--- The namespace that owns a budget or quota policy: the one it names, or that of its scope. nil: the store itself, whose
--- limits no tenant may name.
+-- The namespace that owns a budget or quota policy: the one it names, or that of its scope. nil: the store itself; no
+-- tenant may name its limits.
 function M.owner(def)
   if def.namespace and def.namespace ~= "" then return def.namespace end
   return def.scope_type == "namespace" and def.scope_id or nil

@@ -40,7 +40,7 @@ function M.open_of(x)
   return M.is_open(s) and s or nil
 end
 
--- The reason of its end; "" while it is open. The record has `resumed` for every resume: without signals, an operator's.
+-- The reason of its end; "" while it is open. The record has `resumed` for every resume, also by an operator.
 function M.ending(s)
   local reason = s.close_reason or ""
   return reason == "resumed" and not s.all_satisfier_signals and "resumed_by_operator" or reason
