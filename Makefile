@@ -8,7 +8,7 @@ PIP    := pip install --quiet --disable-pip-version-check
 OLD_TOOLS := -W default::pytest.PytestUnraisableExceptionWarning
 # Compiled modules are kept, whatever the shell says: hundreds of tests start a process, and each would compile again.
 unexport PYTHONDONTWRITEBYTECODE
-PYTEST := python -m pytest -q --numprocesses auto --maxprocesses 4 --dist loadfile
+PYTEST := python -m pytest -q --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo pictures unit t test lowest lint format docs constraints soak bench clean

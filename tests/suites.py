@@ -1,15 +1,17 @@
-"""The table at the end of a run: which suite ran on which topology, how it went, and what did not run."""
+"""The order of a parallel run, and the table at its end: which suite ran on which topology, and how it went."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import NoReturn
 
 import pytest
 
 from scripts.ci import in_ci
 
+TESTS = Path(__file__).parent
 _NOT_RUN = "not run: "
 _TOPOLOGIES = ("embedded", "batched", "cluster", "three_nodes", "http", "standalone")
 _SUITES = {
@@ -39,6 +41,34 @@ _SUITES = {
     "unit/": "unit",
 }
 
+# The files that take longest, longest first. A file runs in one process: a long one that starts last runs alone.
+LONGEST = (
+    "cli/test_cli_dev.py",
+    "conformance/models/test_flow_model.py",
+    "conformance/models/test_model.py",
+    "conformance/flows/test_flow_work.py",
+    "integration/test_many_suspended.py",
+    "valkey/keys/test_key_names.py",
+    "integration/test_testing_kit.py",
+    "integration/crash/test_quota_kills.py",
+    "integration/examples/test_examples.py",
+    "server/test_schemathesis.py",
+    "integration/examples/test_example_approval.py",
+    "conformance/models/test_budget_accounting.py",
+    "dashboard/test_views.py",
+    "dashboard/test_flows_and_inbox.py",
+    "dashboard/test_executions.py",
+    "dashboard/test_demo.py",
+    "conformance/models/test_limits_model.py",
+    "conformance/models/test_model_waits.py",
+    "cli/test_cli_serving.py",
+    "cli/test_cli_bench.py",
+    "integration/store/test_embedded.py",
+    "integration/examples/test_example_llm_stream.py",
+    "tools/test_client_typing.py",
+    "tools/test_worker_typing.py",
+)
+
 
 def not_run(reason: str) -> NoReturn:
     """Say that the machine lacks what the test needs. The table shows it; in CI it is a failure."""
@@ -52,6 +82,14 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "needs(capability): left out on a store that lacks it; see tests/stores/probe.py"
     )
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Every process of a parallel run sorts alike; `--no-loadscope-reorder` keeps the order."""
+    if hasattr(config, "workerinput"):
+        turns = {TESTS / file: turn for turn, file in enumerate(LONGEST)}
+        items.sort(key=lambda item: turns.get(item.path, len(turns)))
 
 
 class Row:

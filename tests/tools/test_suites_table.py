@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.suites import LONGEST, TESTS
+
 ROOT = Path(__file__).resolve().parents[2]
 NEEDS_A_BROWSER = """
 import pytest
@@ -71,3 +73,7 @@ def test_in_ci_a_suite_that_could_not_run_is_a_failure(folder: Path, monkeypatch
     assert "not run: no browser; in CI everything runs" in ended.stdout
     assert "2 error" in ended.stdout.splitlines()[-3]
     assert ended.returncode == 1
+
+
+def test_the_files_that_start_first_exist() -> None:
+    assert [file for file in LONGEST if not (TESTS / file).is_file()] == []
