@@ -136,9 +136,12 @@ def put(vm: RuleVm, record: ExecutionRecord, **more: str) -> None:
 
 
 def _stored(suspension: SuspensionRecord) -> dict[str, Any]:
+    """As Lua keeps it: the usual behaviour at its timeout is absent."""
+    behavior = suspension.timeout_behavior
     fields = {
         "suspension_id": suspension.suspension_id, "waitpoint_id": WAITPOINT, "unwritten_key": KEY,
-        "created_at": NOW - 10, "timeout_at": suspension.timeout_at, "timeout_behavior": suspension.timeout_behavior,
+        "created_at": NOW - 10, "timeout_at": suspension.timeout_at,
+        "timeout_behavior": behavior if behavior is not TimeoutBehavior.FAIL else None,
     }  # fmt: skip
     return _without_none(fields)
 

@@ -116,7 +116,7 @@ _DEEDS = st.one_of(
     st.tuples(st.just("admit"), _WHO, _TICKETS, st.booleans(), _LANES),
     st.tuples(st.just("admit"), _WHO, _TICKETS, st.just(False), _LANES),
     st.tuples(st.just("release"), _WHO, _TICKETS, st.booleans(), st.sampled_from([None, None, "", ":lane:a"])),
-    st.tuples(st.just("pass_time"), st.sampled_from([1, 30_000, 60_000, 61_000, 600_001])),
+    st.tuples(st.just("pass_time"), st.sampled_from([1, 30_000, 60_000, 61_000, 600_000, 600_001])),
 )
 _QUOTAS = st.builds(
     Quota, rate=st.integers(0, 3), cap=st.integers(0, 3), window_seconds=st.sampled_from([60, 90]),
