@@ -173,7 +173,7 @@ def test_partitions_that_fail_are_reported(cli: Cli) -> None:
     ran = cli("secrets", "rotate", "--kid", "x", "--json", code=4)
     assert (ran.json["rotated"], [each["partition"] for each in ran.json["failed"]]) == (255, [partition.tag])
     assert ran.error["code"] == ran.json["failed"][0]["code"] == "rotation_conflict"
-    assert f"({partition.tag}: rotate_waitpoint_hmac_secret: the kid was used before; " in ran.error["message"]
+    assert f"({partition.tag}: rotate_waitpoint_hmac_secret: the kid was already used; " in ran.error["message"]
     shown = cli("secrets", "rotate", "--kid", "x", code=4)
     assert [line.split()[:3] for line in shown.stdout.splitlines()[-2:]] == [
         ["PARTITIONS", "FIRST", "CODE"],
