@@ -37,6 +37,12 @@ def tokens(tmp_path: Path) -> TokenFile:
     return file
 
 
+@pytest.fixture(autouse=True)
+def still(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time of the rates stands still: on a busy machine a bucket would fill between two calls."""
+    monkeypatch.setattr("flowfabric.server.access.rates.monotonic", lambda: 1_000.0)
+
+
 # Who calls.
 
 

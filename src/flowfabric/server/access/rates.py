@@ -16,12 +16,12 @@ class Rates:
     """Buckets by caller; a rate of 0 means no limit."""
 
     def __init__(
-        self, per_second: int, burst: int, clock: Callable[[], float] = monotonic, what: str = "calls"
+        self, per_second: int, burst: int, clock: Callable[[], float] | None = None, what: str = "calls"
     ) -> None:
         self._per_second = per_second
         self._what = what
         self._burst = burst
-        self._clock = clock
+        self._clock = clock or monotonic
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()  # the tokens left, and when
 
     def take(self, caller: str) -> None:
