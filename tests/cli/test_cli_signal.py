@@ -174,7 +174,7 @@ def test_a_wrong_token_is_refused_and_not_shown(cli: Cli) -> None:
     forged = f"k1:{'9' * 64}"
     ran = cli("signal", one.id, "approved", "--waitpoint", one.waitpoint, "--token", forged, code=2)
     assert ran.stderr.startswith("flowfabric: invalid_token: ")
-    assert "999" not in ran.stderr
+    assert "9" * 16 not in ran.stderr  # ids are random, and may hold a few
     assert state(cli, one.id) == "suspended"
 
 
