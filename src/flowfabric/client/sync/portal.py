@@ -26,6 +26,7 @@ class Portal:
         self._loop = asyncio.new_event_loop()
         self._lock = threading.Lock()  # no call is sent to the loop after it was stopped
         self._closed = False
+        self._is_exiting = False
         # A daemon, because the interpreter joins other threads before atexit handlers can close this one.
         self._thread = threading.Thread(target=self._serve, name="flowfabric-portal", daemon=True)
         self._thread.start()
@@ -73,6 +74,7 @@ class Portal:
     def work_without_threads(self) -> None:
         """Run blocking work in the loop's own thread: at interpreter exit thread pools accept no more work."""
         if self.is_open:
+            self._is_exiting = True
             self._loop.call_soon_threadsafe(self._loop.set_default_executor, _Inline())
 
     def _check_caller(self) -> None:
@@ -91,7 +93,8 @@ class Portal:
                 task.cancel()
             self._loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
             self._loop.run_until_complete(self._loop.shutdown_asyncgens())
-            self._loop.run_until_complete(self._loop.shutdown_default_executor())
+            if not self._is_exiting:  # it starts a thread, which Python 3.12 refuses at interpreter exit
+                self._loop.run_until_complete(self._loop.shutdown_default_executor())
         finally:
             self._loop.close()
 
