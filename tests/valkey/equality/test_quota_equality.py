@@ -133,6 +133,15 @@ def test_every_step_of_a_quota_is_the_same(vm: RuleVm, row: Quota, deeds: list[t
         twins.compare()
 
 
+@pytest.mark.parametrize("late_by", [0, 1])
+def test_a_ticket_is_late_after_the_same_time(vm: RuleVm, late_by: int) -> None:
+    """At exactly ten minutes it still counts."""
+    twins = Twins(vm, Quota(cap=1))
+    twins.pass_time(quotas.LATE_MS + late_by)
+    twins.admit("x", NOW, False, "a")
+    assert bool(twins.slots) is (late_by == 0)
+
+
 @MANY
 @given(last=st.integers(0, NOW + 10), now=st.integers(NOW - 10, NOW + 10))
 def test_a_ticket_is_a_time_and_larger_than_the_last(vm: RuleVm, last: int, now: int) -> None:

@@ -9,8 +9,8 @@ from flowfabric.backends.valkey.wire.client import Client
 from flowfabric.core import contracts as c
 from flowfabric.core.ids import LaneId
 from flowfabric.core.partition import PartitionConfig, lane_partitions
+from flowfabric.core.rules.execution.turns import lane_shares
 from flowfabric.core.states import LaneState
-from flowfabric.errors import InvalidInput
 
 _SETTLED_PER_CALL = 100
 
@@ -86,22 +86,9 @@ class ValkeyLanes:
 
 
 def _shares(args: c.ConfigureLaneArgs, partitions: PartitionConfig) -> dict[str, int]:
-    """Split a lane's concurrency limit over its shards.
-
-    A shard without a share would block its executions forever, so a limit below the number of shards is refused.
-    """
-    total = args.max_concurrency
-    if total is None:
+    if args.max_concurrency is None:
         return {}
-    shards = lane_partitions(args.lane_id, partitions)
-    if total < len(shards):
-        problem = (
-            f"must be at least {len(shards)}, one for each shard of the lane (lane_shards); "
-            "for fewer, submit the executions with one concurrency_key"
-        )
-        raise InvalidInput("max_concurrency", total, problem)
-    each, rest = divmod(total, len(shards))
-    return {shard.tag: each + (1 if at < rest else 0) for at, shard in enumerate(shards)}
+    return lane_shares(args.max_concurrency, [shard.tag for shard in lane_partitions(args.lane_id, partitions)])
 
 
 def _number(found: dict[str, str], name: str) -> int | None:
