@@ -6,11 +6,18 @@ import os
 
 import pytest
 
+from tests.stores.probe import Store
+
 SOAK = os.environ.get("FLOWFABRIC_SOAK") == "1"  # noqa: TID251 - tests decide their own length
 
 
 def examples(short: int, *, soak: int) -> int:
     return soak if SOAK else short
+
+
+def lives(store: Store, short: int, *, soak: int) -> int:
+    """How many random lives a test runs on this kind of store."""
+    return max(1, examples(short, soak=soak) // store.nth_life)
 
 
 def tell(capsys: pytest.CaptureFixture[str], text: str) -> None:

@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack, suppress
 
 import httpx
 
-from examples.demo.agents import LANE, plan, publish, review, search, send_letter, worker, write
+from examples.demo.agents import LANE, Pace, plan, publish, review, search, send_letter, worker, write
 from flowfabric import Engine, Fabric, Flow
 from flowfabric.cli.dev.serving import serve
 from flowfabric.cli.show.output import Output
@@ -92,6 +92,8 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--port", type=int, help="where the dashboard is; by default 9090, or any free port")
     parser.add_argument("--unattended", action="store_true", help="approve by itself, and end")
+    parser.add_argument("--speed", type=float, default=1.0, help="how many times as fast the agents speak")
     given = parser.parse_args()
+    Pace.speed = given.speed
     with suppress(KeyboardInterrupt):
         asyncio.run(main(given.port, attended=sys.stdin.isatty() and not given.unattended))

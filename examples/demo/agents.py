@@ -14,6 +14,12 @@ WORDS = ("tides", "rise", "and", "fall", "while", "the", "moon", "pulls", "water
 worker = Worker([LANE, LETTERS], concurrency=32)
 
 
+class Pace:
+    """How many times as fast as usual the agents speak."""
+
+    speed = 1.0
+
+
 @dataclass
 class Decision:
     approved: bool
@@ -28,7 +34,7 @@ async def speak(ctx: Context, words: int, pause: float) -> str:
         await ctx.use(tokens=1)
         await ctx.emit(f"{word} ", type="token")
         said.append(word)
-        await asyncio.sleep(pause)
+        await asyncio.sleep(pause / Pace.speed)
     return " ".join(said)
 
 

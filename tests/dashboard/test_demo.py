@@ -46,7 +46,7 @@ async def playing() -> AsyncIterator[Demo]:
     """The demo at a terminal, so it waits for a person."""
     ours, theirs = pty.openpty()
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "examples.demo", "--port", "0"),
+        *(sys.executable, "-m", "examples.demo", "--port", "0", "--speed", "4"),
         cwd=ROOT, stdin=theirs, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
     )  # fmt: skip
     os.close(theirs)

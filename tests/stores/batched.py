@@ -72,6 +72,7 @@ class BatchedBackend(ValkeyBackend):
 
 class BatchedStore(EmbeddedStore):
     name = "batched"
+    nth_life: ClassVar[int] = 2
     lacks: ClassVar[Mapping[str, str]] = {"chosen_ids": "a claim of several executions makes the ids itself"}
     backend = BatchedBackend
 

@@ -8,6 +8,7 @@ from tests.valkey.started import StartedStore
 
 class ClusterStore(StartedStore):
     name = "cluster"
+    nth_life = 2
     starter = staticmethod(start_one_node_cluster)
 
 

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from flowfabric.backends.http.backend import HttpBackend
 from flowfabric.config import Settings
+from flowfabric.core import contracts as c
 from tests.http_server import HttpServer
 from tests.stores.embedded import EmbeddedStore
 from tests.valkey.probe import ValkeyInside, ValkeyProbe
@@ -33,6 +34,11 @@ class HttpProbe(ValkeyInside):
         await self.backend.close()
         await super().close()
 
+    async def cut(self) -> None:
+        """Cut the server's connections, and return when it has new ones: a write that it loses is not repeated."""
+        await super().cut()
+        await self.backend.list_lanes(c.ListLanesArgs())
+
 
 async def _connected(server: HttpServer) -> HttpBackend:
     return await HttpBackend.open(Settings(url=server.url))
@@ -40,6 +46,7 @@ async def _connected(server: HttpServer) -> HttpBackend:
 
 class HttpStore:
     name: ClassVar[str] = "http"
+    nth_life: ClassVar[int] = 3
     lacks: ClassVar[Mapping[str, str]] = {
         "chosen_namespaces": "the server knows the namespaces of a token; a client cannot choose them",
         "own_process": "the ports work in the server's process",

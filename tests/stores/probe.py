@@ -119,6 +119,7 @@ class Store(Protocol):
 
     name: ClassVar[str]
     lacks: ClassVar[Mapping[str, str]]
+    nth_life: ClassVar[int]  # of random lives, every nth runs here
 
     def start(self, directory: Path) -> None: ...
 

@@ -8,6 +8,7 @@ from tests.valkey.started import StartedStore
 
 class ThreeNodesStore(StartedStore):
     name = "three_nodes"
+    nth_life = 2
     starter = staticmethod(start_three_node_cluster)
 
 

@@ -171,6 +171,7 @@ class ValkeyStore:
 
     name: ClassVar[str]
     lacks: ClassVar[Mapping[str, str]] = {}
+    nth_life: ClassVar[int] = 1
     backend: ClassVar[type[ValkeyBackend]] = ValkeyBackend
     url: str
 

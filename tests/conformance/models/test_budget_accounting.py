@@ -18,7 +18,7 @@ from flowfabric.core.ids import ReservationId
 from flowfabric.core.partition import Partition, PartitionFamily
 from tests.conformance.driver import BACKOFF, Driver, Subject
 from tests.conformance.limiting import Limits
-from tests.soaking import examples
+from tests.soaking import lives
 from tests.stores.batched import partition_of
 from tests.stores.probe import Store
 
@@ -225,7 +225,7 @@ def test_the_totals_are_the_sums_of_what_was_accepted(store: Store) -> None:
     run_state_machine_as_test(
         machine,
         settings=settings(
-            max_examples=examples(30, soak=600),
+            max_examples=lives(store, 30, soak=600),
             stateful_step_count=40,
             deadline=None,
             suppress_health_check=list(HealthCheck),

@@ -12,7 +12,7 @@ from flowfabric.core import contracts as c
 from flowfabric.core.rules.execution.transitions import BLOCKED
 from tests.conformance.acts import BACKOFF, DEADLINE, TIMEOUT, TTL, Acts, agree
 from tests.conformance.driver import Subject
-from tests.soaking import examples
+from tests.soaking import lives
 from tests.stores.probe import Store
 
 pytestmark = pytest.mark.every_store
@@ -47,4 +47,4 @@ class Lives(Acts):
 
 
 def test_the_store_agrees_with_the_model(store: Store) -> None:
-    agree(Lives, store, max_examples=examples(30, soak=600), step_count=40)
+    agree(Lives, store, max_examples=lives(store, 30, soak=600), step_count=40)

@@ -19,7 +19,7 @@ from tests.conformance.acts import BACKOFF, DEADLINE, TIMEOUT, TTL, agree
 from tests.conformance.driver import Subject
 from tests.conformance.random_conditions import KEYS, NAMES, SOURCES, condition
 from tests.conformance.waiting_acts import Plan, Said, WaitingActs
-from tests.soaking import examples
+from tests.soaking import lives
 from tests.stores.probe import Store
 
 pytestmark = pytest.mark.every_store
@@ -129,4 +129,4 @@ ACTS: dict[str, tuple[int, Act]] = {
 
 
 def test_the_store_agrees_with_the_model_of_waits(store: Store) -> None:
-    agree(Waits, store, max_examples=examples(15, soak=600), step_count=40)
+    agree(Waits, store, max_examples=lives(store, 15, soak=600), step_count=40)

@@ -28,7 +28,7 @@ from flowfabric.errors import Conflict
 from tests.conformance.driver import Driver, Subject
 from tests.conformance.random_conditions import KEYS, NAMES, SOURCES, tree
 from tests.conformance.suspending import KID, SECRET, Suspender
-from tests.soaking import examples
+from tests.soaking import lives
 from tests.stores.probe import Store
 
 pytestmark = pytest.mark.every_store
@@ -157,7 +157,7 @@ class Trial:
 
 
 def test_the_store_evaluates_as_plain_readings_do(store: Store) -> None:
-    @settings(max_examples=examples(150, soak=3_000), deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=lives(store, 150, soak=3_000), deadline=None, suppress_health_check=list(HealthCheck))
     @given(seed=st.binary(min_size=8, max_size=8))
     def check(seed: bytes) -> None:
         rng = Random(seed)

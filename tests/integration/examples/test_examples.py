@@ -33,7 +33,7 @@ def test_the_quickstart_fits_on_a_page() -> None:
 
 
 def test_the_demo_approves_itself_where_nobody_sits() -> None:
-    done = run("-m", "examples.demo", "--port", "0", "--unattended")
+    done = run("-m", "examples.demo", "--port", "0", "--unattended", "--speed", "20")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "waits for an approval" in done.stdout
     assert "Published: A report of 5 findings." in done.stdout
