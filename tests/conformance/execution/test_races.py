@@ -24,7 +24,7 @@ from tests.stores.probe import Clock, Probe
 pytestmark = pytest.mark.every_store
 
 CLIENTS = 4
-SEEDS = range(examples(5, soak=100))
+SEEDS = range(examples(5, soak=40))
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from tests.stores.probe import Clock, Probe
 pytestmark = pytest.mark.every_store
 
 CLIENTS = 4
-REPETITIONS = examples(20, soak=200)
+REPETITIONS = examples(20, soak=80)
 
 
 @pytest.fixture

@@ -225,7 +225,7 @@ def test_the_totals_are_the_sums_of_what_was_accepted(store: Store) -> None:
     run_state_machine_as_test(
         machine,
         settings=settings(
-            max_examples=lives(store, 30, soak=600),
+            max_examples=lives(store, 30, soak=200),
             stateful_step_count=40,
             deadline=None,
             suppress_health_check=list(HealthCheck),

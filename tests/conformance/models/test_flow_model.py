@@ -19,7 +19,7 @@ from tests.soaking import examples
 
 pytestmark = pytest.mark.every_store
 
-SEEDS = range(examples(6, soak=300))
+SEEDS = range(examples(6, soak=80))
 KINDS = [c.DependencyKind.SUCCESS_ONLY] * 6 + [c.DependencyKind.ANY_TERMINAL] * 2 + [c.DependencyKind.ON_FAILURE]
 MOST_REPLAYS = 9
 

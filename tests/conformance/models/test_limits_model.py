@@ -214,7 +214,7 @@ class LimitedLives(LimitedActs):
             assert not stream.frames or page.closed_reason == stream.closed
 
 
-@pytest.mark.parametrize("seed", range(examples(6, soak=150)))
+@pytest.mark.parametrize("seed", range(examples(6, soak=40)))
 async def test_limits_go_as_the_model_says(driver: Driver, seed: int) -> None:
     lives, said = LimitedLives(driver, random.Random(seed)), list[str]()
     await lives.begin()

@@ -47,4 +47,4 @@ class Lives(Acts):
 
 
 def test_the_store_agrees_with_the_model(store: Store) -> None:
-    agree(Lives, store, max_examples=lives(store, 30, soak=600), step_count=40)
+    agree(Lives, store, max_examples=lives(store, 30, soak=200), step_count=40)

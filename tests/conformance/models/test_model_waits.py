@@ -129,4 +129,4 @@ ACTS: dict[str, tuple[int, Act]] = {
 
 
 def test_the_store_agrees_with_the_model_of_waits(store: Store) -> None:
-    agree(Waits, store, max_examples=lives(store, 15, soak=600), step_count=40)
+    agree(Waits, store, max_examples=lives(store, 15, soak=150), step_count=40)

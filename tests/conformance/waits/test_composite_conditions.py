@@ -157,7 +157,7 @@ class Trial:
 
 
 def test_the_store_evaluates_as_plain_readings_do(store: Store) -> None:
-    @settings(max_examples=lives(store, 150, soak=3_000), deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=lives(store, 150, soak=1_000), deadline=None, suppress_health_check=list(HealthCheck))
     @given(seed=st.binary(min_size=8, max_size=8))
     def check(seed: bytes) -> None:
         rng = Random(seed)

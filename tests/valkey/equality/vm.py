@@ -17,8 +17,8 @@ from tests.valkey.wire.wire import Reply, decode
 
 NOW = 1_700_000_000_000
 # Drawn cases of one rule.
-SOME = settings(max_examples=examples(60, soak=1000), deadline=None)
-MANY = settings(max_examples=examples(250, soak=5000), deadline=None)
+SOME = settings(max_examples=examples(60, soak=400), deadline=None)
+MANY = settings(max_examples=examples(250, soak=2000), deadline=None)
 
 _CALL = """
 local glue = {}

@@ -21,7 +21,7 @@ from tests.valkey.driver import Driver
 from tests.valkey.faults.mortals import LEASE_MS, Killed, MortalWorker, mortal
 
 # On each of four topologies, and each with seeds of its own: 500 in a long run.
-SEEDS = examples(3, soak=125)
+SEEDS = examples(3, soak=40)
 TOPOLOGIES = ("embedded", "batched", "cluster", "three_nodes")
 FLOWS = 4
 MOST_ROUNDS = 3_000
