@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-_NEEDED = ("rich", "typer")
+from flowfabric.errors.packages import EXTRAS
 
 
 def main() -> None:
@@ -12,7 +12,7 @@ def main() -> None:
     try:
         from flowfabric.cli.app import app  # noqa: PLC0415 - a missing extra gets a clear message
     except ModuleNotFoundError as error:
-        if error.name not in _NEEDED:
+        if EXTRAS.get(error.name or "") != "cli":
             raise
         sys.exit(f"flowfabric: the command line needs {error.name}: pip install 'flowfabric[cli]'")
     app(prog_name="flowfabric")

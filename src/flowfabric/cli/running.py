@@ -19,13 +19,12 @@ from flowfabric.cli.show.output import Output
 from flowfabric.client.fabric import Fabric
 from flowfabric.config import Settings
 from flowfabric.errors import InvalidInput
+from flowfabric.errors.packages import explained
 
 # `flowfabric dev` keeps its data here; other commands in the same directory find it.
 DEV_DIRECTORY: Final = ".flowfabric"
 DEV_URL: Final = f"embedded://{DEV_DIRECTORY}"
 THROW_AWAY: Final = "embedded://"
-
-_EXTRAS: Final = {"httptools": "server", "httpx": "remote", "starlette": "server", "uvicorn": "server"}
 
 # A person waits at the prompt, so give up on an unreachable store sooner than a service would.
 _PATIENCE_MS: Final = 2_000
@@ -73,10 +72,11 @@ def impatient(settings: Settings) -> Settings:
 def on_store(url: str | None, as_json: bool, body: Body, *, namespace: str = "default") -> None:
     """Connect and run the body; an error becomes one line and an exit code."""
     with reporting(as_json) as out:
-        asyncio.run(_connected(impatient(store_settings(url)), out, body, namespace))
+        asyncio.run(connected(impatient(store_settings(url)), out, body, namespace))
 
 
-async def _connected(settings: Settings, out: Output, body: Body, namespace: str) -> None:
+async def connected(settings: Settings, out: Output, body: Body, namespace: str) -> None:
+    """Run the body on the store of the settings."""
     async with Fabric.connect(settings, namespace=namespace) as fabric:
         await body(fabric, out)
 
@@ -117,16 +117,10 @@ def reporting(as_json: bool) -> Iterator[Output]:
     except Exception as error:
         if _Debugging.show_traceback:
             traceback.print_exc()
-        shown = _explained(error)
+        # A missing optional package is not a bug: name the extra to install.
+        shown = explained(error) if isinstance(error, ModuleNotFoundError) else error
         out.error(shown)
         raise typer.Exit(exit_code(shown)) from None
-
-
-def _explained(error: Exception) -> Exception:
-    """A missing optional package is not a bug: name the extra to install."""
-    if not isinstance(error, ModuleNotFoundError) or error.name not in _EXTRAS:
-        return error
-    return InvalidInput("package", error.name, f"is missing: pip install 'flowfabric[{_EXTRAS[error.name]}]'")
 
 
 def list_by_default(ctx: typer.Context, url: str | None, as_json: bool, listing: Callable[[], None]) -> None:

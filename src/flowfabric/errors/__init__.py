@@ -5,6 +5,7 @@
       Conflict         ExecutionNotActive StaleLease LeaseExpired LeaseRevoked      execution.py
                        CapabilityMismatch                                           execution.py
       Invalid          InvalidInput InvalidPolicy InvalidCapabilities InvalidToken  inputs.py
+                       MissingPackage                                               packages.py
       Limited          BudgetExceeded                                               limits.py
       Unavailable      BackendUnavailable BackendTimeout                            store.py
                        UnsupportedServer PartitionMismatch                          store.py
@@ -40,6 +41,7 @@ from flowfabric.errors.families import CodeInfo, ErrorClass, Family
 from flowfabric.errors.inputs import InvalidCapabilities, InvalidInput, InvalidPolicy, InvalidToken
 from flowfabric.errors.limits import BudgetExceeded
 from flowfabric.errors.lookup import error_class_for
+from flowfabric.errors.packages import MissingPackage
 from flowfabric.errors.store import (
     BackendTimeout,
     BackendUnavailable,
@@ -76,6 +78,7 @@ __all__ = [
     "LeaseExpired",
     "LeaseRevoked",
     "Limited",
+    "MissingPackage",
     "NotFound",
     "PartitionMismatch",
     "ScriptFault",

@@ -6,10 +6,15 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
 
-from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
-from starlette.middleware import Middleware
-from starlette.middleware.cors import CORSMiddleware
+from flowfabric.errors.packages import explained
+
+try:
+    from starlette.applications import Starlette
+    from starlette.exceptions import HTTPException
+    from starlette.middleware import Middleware
+    from starlette.middleware.cors import CORSMiddleware
+except ModuleNotFoundError as error:
+    raise explained(error) from None
 
 from flowfabric.backends.ports import EngineBackend
 from flowfabric.engine import Engine

@@ -7,7 +7,6 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Any, Final, NamedTuple, TypeAlias
 from urllib.parse import quote, urlsplit
 
-import httpx
 import msgspec
 
 from flowfabric.backends.http.lifetime import Lifetime
@@ -15,6 +14,12 @@ from flowfabric.backends.http.problems import Problem
 from flowfabric.backends.http.shapes import reader
 from flowfabric.config import Settings
 from flowfabric.errors import BackendTimeout, BackendUnavailable, BadReply, FlowFabricError, InvalidInput
+from flowfabric.errors.packages import explained
+
+try:
+    import httpx
+except ModuleNotFoundError as error:
+    raise explained(error) from None
 
 _FIRST_PAUSE_S: Final = 0.05
 _LONGEST_PAUSE_S: Final = 2.0

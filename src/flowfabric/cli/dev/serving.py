@@ -9,8 +9,9 @@ from typing import Final
 
 from flowfabric.backends.ports import EngineBackend
 from flowfabric.cli.show.output import Output
+from flowfabric.errors.packages import EXTRAS
 
-_PACKAGES: Final = ("starlette", "uvicorn")
+_PACKAGES: Final = tuple(package for package, extra in EXTRAS.items() if extra == "server")
 _HOST: Final = "127.0.0.1"
 _PORT: Final = 9090
 

@@ -9,14 +9,20 @@ from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from typing import Any
 
-import uvicorn
-from starlette.applications import Starlette
-
 from flowfabric.backends.ports import EngineBackend
 from flowfabric.engine import Engine
 from flowfabric.errors import InvalidInput
+from flowfabric.errors.packages import explained
+
+try:
+    import uvicorn
+    from starlette.applications import Starlette
+
+    from flowfabric.server.http.connection import Connection
+except ModuleNotFoundError as error:
+    raise explained(error) from None
+
 from flowfabric.server.app import create_app
-from flowfabric.server.http.connection import Connection
 from flowfabric.server.http.connections import Connections
 from flowfabric.server.service import Service
 from flowfabric.server.settings import ServerSettings

