@@ -108,11 +108,6 @@ def test_a_store_that_is_not_there_ends_with_6(url: str, monkeypatch: pytest.Mon
     assert "secret" not in ran.stderr
 
 
-def test_waiting_too_long_ends_with_7(cli: Cli) -> None:
-    ran = cli("submit", "greet", "--wait", "--wait-timeout", "50ms", code=7)
-    assert ran.stderr.startswith("flowfabric: timed_out: Handle('greet'")
-
-
 def test_a_bug_ends_with_1_and_shows_its_traceback_on_request(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object, **__: object) -> None:
         raise RuntimeError("broken\non two lines")

@@ -67,7 +67,8 @@ def test_submit_prints_the_id_and_wait_prints_the_result(cli: Cli, project: Path
 def test_submit_takes_every_option_of_an_execution(cli: Cli) -> None:
     submitted = cli.submit(
         *("greet", "1", "--lane", "reports", "--priority", "7", "--delay", "1h", "--retries", "2"),
-        *("--timeout", "30s", "--deadline", "2h", "--capability", "gpu", "--tag", "team.a=1", "--tag", "team.b=2"),
+        *("--attempt-timeout", "30s", "--deadline", "2h", "--capability", "gpu"),
+        *("--tag", "team.a=1", "--tag", "team.b=2"),
         *("--idempotency-key", "k", "--concurrency-key", "c", "--namespace", "acme"),
     )
     found = cli("show", submitted, "--json", "--input").json

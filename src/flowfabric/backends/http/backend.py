@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final, Self
@@ -113,13 +114,13 @@ class HttpBackend(HttpPorts):
 
     async def _wait(self, port: str, timeout_ms: int, **named: Any) -> Any:
         """Wait with several requests, because no single request waits for longer than the server allows."""
-        operation = BY_PORT[port]
-        read, left = reader(port), timeout_ms
+        operation, read = BY_PORT[port], reader(port)
+        until = _now_ms() + timeout_ms
         while True:
-            turn = min(left, _LONGEST_WAIT_MS)
-            request = operation.signature.request(timeout_ms=turn, **named)
-            found, left = read(await self.call(operation, request)), left - turn
-            if found is not None or left <= 0:
+            left = max(0, round(until - _now_ms()))
+            request = operation.signature.request(timeout_ms=min(left, _LONGEST_WAIT_MS), **named)
+            found = read(await self.call(operation, request))
+            if found is not None or _now_ms() >= until:
                 return found
 
     def tail_events(self, execution_id: ExecutionId, *, cursor: str | None = None) -> AsyncIterator[c.Event]:
@@ -159,6 +160,10 @@ class HttpBackend(HttpPorts):
     async def listen_for_budgets(self) -> AsyncIterator[Ear[Partition]]:
         async with Ear(self._transport.events(f"{PREFIX}/engine/budget-wakeups"), _partitions) as ear:
             yield ear
+
+
+def _now_ms() -> float:
+    return asyncio.get_running_loop().time() * 1000
 
 
 def _partitions(data: bytes) -> set[Partition]:

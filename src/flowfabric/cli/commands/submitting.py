@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import dataclass
 from typing import Annotated, Any, TypeAlias
 
 from typer import Argument, Option
 
 from flowfabric.cli import parsing
+from flowfabric.cli.deadline import within
 from flowfabric.cli.options import AsJson, Url
-from flowfabric.cli.running import on_store
+from flowfabric.cli.running import connected, impatient, reporting, store_settings
 from flowfabric.cli.show.output import Output
 from flowfabric.client.fabric import Fabric
 from flowfabric.client.handle import Handle
 from flowfabric.client.tasks.task import named
 from flowfabric.core.contracts import DuplicateMode
+from flowfabric.errors import InvalidInput
 
 Text: TypeAlias = str | None
 Texts: TypeAlias = list[str] | None
@@ -27,7 +31,7 @@ Lane: TypeAlias = Annotated[str, Option(metavar="LANE", help="The lane.")]
 Priority: TypeAlias = Annotated[int, Option(metavar="N", help="0 to 9000; higher starts first.")]
 Delay: TypeAlias = Annotated[Text, Option(metavar="DURATION", help="Start after this long: 30s, 5m, 2h.")]
 Retries: TypeAlias = Annotated[int | None, Option(metavar="N", help="How often to retry when it fails.")]
-Timeout: TypeAlias = Annotated[Text, Option(metavar="DURATION", help="How long one attempt may take.")]
+AttemptTimeout: TypeAlias = Annotated[Text, Option(metavar="DURATION", help="How long one attempt may take.")]
 Deadline: TypeAlias = Annotated[Text, Option(metavar="DURATION", help="How long it may take in all.")]
 Capabilities: TypeAlias = Annotated[
     Texts, Option(metavar="TOKEN", help="A capability that the worker must offer. Repeatable.")
@@ -46,8 +50,8 @@ Quotas: TypeAlias = Annotated[
 ]
 Namespace: TypeAlias = Annotated[str, Option(metavar="NAME", help="The namespace.")]
 Wait: TypeAlias = Annotated[bool, Option("--wait", help="Wait for the end and print the result.")]
-WaitTimeout: TypeAlias = Annotated[
-    Text, Option(metavar="DURATION", help="Stop waiting after this long; the execution continues.")
+Timeout: TypeAlias = Annotated[
+    Text, Option(metavar="DURATION", help="With --wait, end this command after this long; the execution continues.")
 ]
 
 
@@ -59,7 +63,7 @@ def submit(
     priority: Priority = 0,
     delay: Delay = None,
     retries: Retries = None,
-    timeout: Timeout = None,
+    attempt_timeout: AttemptTimeout = None,
     deadline: Deadline = None,
     capability: Capabilities = None,
     tag: Tags = None,
@@ -70,7 +74,7 @@ def submit(
     quota: Quotas = None,
     namespace: Namespace = "default",
     wait: Wait = False,
-    wait_timeout: WaitTimeout = None,
+    timeout: Timeout = None,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
@@ -83,7 +87,7 @@ def submit(
             priority=priority,
             delay=parsing.optional_duration("--delay", delay),
             retry=retries,
-            timeout=parsing.optional_duration("--timeout", timeout),
+            timeout=parsing.optional_duration("--attempt-timeout", attempt_timeout),
             deadline=parsing.optional_duration("--deadline", deadline),
             capabilities=capability or (),
             tags=parsing.tags("--tag", tag or ()),
@@ -93,18 +97,47 @@ def submit(
             budgets=budget or (),
             quotas=quota or (),
         )
-        seconds = parsing.optional_duration("--wait-timeout", wait_timeout)
         values, by_name = parsing.json_list("JSON", args or ()), parsing.json_object("--kwargs", kwargs)
-        await _answer(await fabric.submit(task, *values, **by_name), out, wait=wait, seconds=seconds)
+        course.is_sent = True
+        course.handle = await fabric.submit(task, *values, **by_name)
+        await _answer(course.handle, out, wait=wait)
 
-    on_store(url, as_json, body, namespace=namespace)
+    with reporting(as_json) as out:
+        course = _Course(_seconds(timeout, wait))
+        settings = impatient(store_settings(url))
+        asyncio.run(within(course.seconds, connected(settings, out, body, namespace), out, course.situation))
 
 
-async def _answer(handle: Handle[Any], out: Output, *, wait: bool, seconds: float | None) -> None:
+def _seconds(timeout: str | None, wait: bool) -> float | None:
+    if timeout is not None and not wait:
+        problem = "needs --wait: it bounds this command; --attempt-timeout bounds an attempt, --deadline the execution"
+        raise InvalidInput("--timeout", timeout, problem)
+    return parsing.optional_duration("--timeout", timeout)
+
+
+@dataclass
+class _Course:
+    """How far the command got, for the message of a timeout."""
+
+    seconds: float | None
+    is_sent: bool = False
+    handle: Handle[Any] | None = None
+
+    def situation(self) -> str:
+        after = f"after {self.seconds:g} seconds"
+        if self.handle is not None:
+            return f"{self.handle!r} has not ended {after}; it continues. See it with: flowfabric show {self.handle.id}"
+        if self.is_sent:
+            again = "submit it again with the same --idempotency-key to be sure"
+            return f"the store has not replied {after}; it may have been submitted: {again}"
+        return f"the store has not replied {after}; nothing was submitted"
+
+
+async def _answer(handle: Handle[Any], out: Output, *, wait: bool) -> None:
     """Print the id; with `wait` the result instead, or as JSON both."""
     answer: dict[str, Any] = {"execution_id": handle.id, "submission": handle.submission}
     if wait:
-        answer["result"] = await handle.result(seconds)
+        answer["result"] = await handle.result()
     if out.as_json:
         out.json(answer)
     elif wait:
