@@ -16,6 +16,7 @@ import typer
 from flowfabric.backends.valkey.wire.url import parse_url
 from flowfabric.cli.exits import ExitCode, exit_code
 from flowfabric.cli.show.output import Output
+from flowfabric.cli.show.unknown_names import warn_of_unknown_lane
 from flowfabric.client.fabric import Fabric
 from flowfabric.config import Settings
 from flowfabric.errors import InvalidInput
@@ -87,8 +88,9 @@ def then_show(
     change: Change,
     read: Callable[[Fabric], Awaitable[T]],
     show: Callable[[T, Output], None],
+    lane: str | None = None,
 ) -> None:
-    """Make a change, then print the state after it."""
+    """Make a change, then print the state after it, and warn if it concerns a lane that nobody uses."""
 
     async def body(fabric: Fabric, out: Output) -> None:
         await change(fabric)
@@ -97,6 +99,7 @@ def then_show(
             out.json(found)
         else:
             show(found, out)
+        await warn_of_unknown_lane(fabric, lane, out)
 
     on_store(url, as_json, body)
 

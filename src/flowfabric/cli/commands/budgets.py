@@ -13,6 +13,7 @@ from flowfabric.cli.commands.limits import After, LimitId, OfExecution, OfFlow, 
 from flowfabric.cli.options import AsJson, Limit, Url
 from flowfabric.cli.running import Change, list_by_default, no_change, on_store, then_show
 from flowfabric.cli.show.output import Cell, Output, Styled
+from flowfabric.cli.show.unknown_names import warn_of_unknown_lane
 from flowfabric.client.fabric import Fabric
 from flowfabric.core.contracts import BudgetStatus, OnHardLimit
 
@@ -80,6 +81,7 @@ def create(
             out.json({"budget_id": made})
         else:
             out.line(made)
+        await warn_of_unknown_lane(fabric, lane, out)
 
     on_store(url, as_json, body)
 
@@ -123,8 +125,8 @@ def limit_budget(
     _then_show(budget_id, change, url, as_json)
 
 
-def _then_show(budget_id: str, change: Change, url: str | None, as_json: bool) -> None:
-    then_show(url, as_json, change, lambda fabric: fabric.budgets.status(budget_id), _print)
+def _then_show(budget_id: str, change: Change, url: str | None, as_json: bool, lane: str | None = None) -> None:
+    then_show(url, as_json, change, lambda fabric: fabric.budgets.status(budget_id), _print, lane)
 
 
 shared.add_scope_commands(app, "budget", lambda fabric: fabric.budgets, _then_show)

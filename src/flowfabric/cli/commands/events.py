@@ -12,6 +12,7 @@ from flowfabric.cli.options import AsJson, Cursor, KindFilter, LaneFilter, Limit
 from flowfabric.cli.parsing import time_text
 from flowfabric.cli.running import on_store
 from flowfabric.cli.show.output import Output, Styled, coloured
+from flowfabric.cli.show.unknown_names import warn_of_unknown_lane
 from flowfabric.client.fabric import Fabric
 from flowfabric.core import contracts as c
 from flowfabric.core.contracts.events import END, EventKind
@@ -55,9 +56,13 @@ def events(
             limit=limit,
         )
         if follow:
+            await warn_of_unknown_lane(fabric, lane, out)
             await _follow(fabric, out, args)
-        else:
-            _print_page(await _page(fabric, args), out)
+            return
+        page = await _page(fabric, args)
+        _print_page(page, out)
+        if not page.events:
+            await warn_of_unknown_lane(fabric, lane, out)
 
     on_store(url, as_json, body)
 

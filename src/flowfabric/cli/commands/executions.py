@@ -16,6 +16,7 @@ from flowfabric.cli.parsing import age_text, span_text, time_text
 from flowfabric.cli.running import on_store
 from flowfabric.cli.show.output import Cell, Output, coloured
 from flowfabric.cli.show.paging import all_workers, collected, print_page
+from flowfabric.cli.show.unknown_names import warn_of_unknown_lane
 from flowfabric.client.fabric import Fabric
 from flowfabric.client.tasks.payloads import ENCODING, as_json, to_json
 from flowfabric.core import contracts as c
@@ -68,6 +69,8 @@ def ls(
         )
         found, next_cursor = await collected(read, lambda page: page.executions, cursor=cursor, limit=limit)
         _print_page(c.ListExecutionsPage(executions=found, next_cursor=next_cursor), out)
+        if not found:
+            await warn_of_unknown_lane(fabric, lane, out)
 
     on_store(url, as_json, body)
 

@@ -109,7 +109,7 @@ def _ageing(text: str | None, now_ms: int | None) -> float | None:
 
 
 def _change(lane: str, change: Change, url: str | None, as_json: bool) -> None:
-    then_show(url, as_json, change, lambda fabric: fabric.describe_lane(lane), _print_settings)
+    then_show(url, as_json, change, lambda fabric: fabric.describe_lane(lane), _print_settings, lane)
 
 
 def _print_settings(now: c.LaneSettings, out: Output) -> None:

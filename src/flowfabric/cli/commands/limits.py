@@ -30,8 +30,8 @@ After: TypeAlias = Annotated[str | None, typer.Option("--after", metavar="ID", h
 Id = TypeVar("Id")
 Status = TypeVar("Status")
 
-# Make a change to a limit, then show the limit: its id, the change, --url and --json.
-ThenShow: TypeAlias = Callable[[str, Change, str | None, bool], None]
+# Make a change to a limit, then show the limit: its id, the change, --url, --json and --lane.
+ThenShow: TypeAlias = Callable[[str, Change, str | None, bool, str | None], None]
 
 
 class Attachable(Protocol):
@@ -77,7 +77,7 @@ def add_scope_commands(
             as_json: AsJson = False,
         ) -> None:
             where = scope(namespace, lane, flow, execution)
-            then_show(limit_id, lambda fabric: change(limits(fabric), limit_id, where), url, as_json)
+            then_show(limit_id, lambda fabric: change(limits(fabric), limit_id, where), url, as_json, lane)
 
     add("attach", f"Apply a {noun} to all executions of a scope, too.", lambda of, id_, at: of.attach(id_, **at))
     add("detach", f"Remove a {noun} from a scope.", lambda of, id_, at: of.detach(id_, **at))

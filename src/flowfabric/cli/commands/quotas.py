@@ -12,6 +12,7 @@ from flowfabric.cli.commands.limits import After, LimitId, OfExecution, OfFlow, 
 from flowfabric.cli.options import AsJson, Limit, Url
 from flowfabric.cli.running import Change, list_by_default, no_change, on_store, then_show
 from flowfabric.cli.show.output import Cell, Output
+from flowfabric.cli.show.unknown_names import warn_of_unknown_lane
 from flowfabric.client.fabric import Fabric
 from flowfabric.core.contracts import QuotaKey, QuotaStatus
 
@@ -69,6 +70,7 @@ def create(
             out.json({"quota_policy_id": made})
         else:
             out.line(made)
+        await warn_of_unknown_lane(fabric, lane, out)
 
     on_store(url, as_json, body)
 
@@ -76,11 +78,13 @@ def create(
 @app.command()
 def show(quota_policy_id: LimitId, key: Key = "", url: Url = None, as_json: AsJson = False) -> None:
     """Show a quota policy: its limits, running executions, and starts within the window."""
-    _then_show(quota_policy_id, no_change, url, as_json, key)
+    _then_show(quota_policy_id, no_change, url, as_json, key=key)
 
 
-def _then_show(quota_policy_id: str, change: Change, url: str | None, as_json: bool, key: str = "") -> None:
-    then_show(url, as_json, change, lambda fabric: fabric.quotas.status(quota_policy_id, key=key), _print)
+def _then_show(
+    quota_policy_id: str, change: Change, url: str | None, as_json: bool, lane: str | None = None, *, key: str = ""
+) -> None:
+    then_show(url, as_json, change, lambda fabric: fabric.quotas.status(quota_policy_id, key=key), _print, lane)
 
 
 shared.add_scope_commands(app, "quota policy", lambda fabric: fabric.quotas, _then_show)

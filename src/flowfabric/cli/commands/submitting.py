@@ -13,6 +13,7 @@ from flowfabric.cli.deadline import within
 from flowfabric.cli.options import AsJson, Url
 from flowfabric.cli.running import connected, impatient, reporting, store_settings
 from flowfabric.cli.show.output import Output
+from flowfabric.cli.show.unknown_names import warn_of_unknown_limits
 from flowfabric.client.fabric import Fabric
 from flowfabric.client.handle import Handle
 from flowfabric.client.tasks.task import named
@@ -100,6 +101,7 @@ def submit(
         values, by_name = parsing.json_list("JSON", args or ()), parsing.json_object("--kwargs", kwargs)
         course.is_sent = True
         course.handle = await fabric.submit(task, *values, **by_name)
+        await warn_of_unknown_limits(fabric, budget or (), quota or (), out)
         await _answer(course.handle, out, wait=wait)
 
     with reporting(as_json) as out:

@@ -14,6 +14,7 @@ from flowfabric.cli.parsing import age_text, time_text
 from flowfabric.cli.running import on_store
 from flowfabric.cli.show.output import Output
 from flowfabric.cli.show.paging import collected, print_page
+from flowfabric.cli.show.unknown_names import warn_of_unknown_lane
 from flowfabric.client.fabric import Fabric
 from flowfabric.client.handle import Handle
 from flowfabric.config import Settings
@@ -76,6 +77,8 @@ def suspended(
         read = partial(fabric.suspended, lane=lane, reason=reason)
         found, next_cursor = await collected(read, lambda page: page.entries, cursor=cursor, limit=limit)
         _print_page(c.ListSuspendedPage(entries=found, next_cursor=next_cursor), out)
+        if not found:
+            await warn_of_unknown_lane(fabric, lane, out)
 
     on_store(url, as_json, body)
 

@@ -10,6 +10,7 @@ from flowfabric.cli import parsing
 from flowfabric.cli.options import AsJson, LaneFilter, Url
 from flowfabric.cli.running import on_store
 from flowfabric.cli.show.output import Output
+from flowfabric.cli.show.unknown_names import warn_of_unknown_lane
 from flowfabric.client.fabric import Fabric
 
 OlderThan: TypeAlias = Annotated[
@@ -42,5 +43,7 @@ def trim(
             out.json({"deleted": deleted})
         else:
             out.line(f"{deleted} deleted")
+        if not deleted:
+            await warn_of_unknown_lane(fabric, lane, out)
 
     on_store(url, as_json, body)

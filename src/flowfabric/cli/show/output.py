@@ -105,6 +105,11 @@ class Output:
         """One line on stderr."""
         self.note(to_json({"error": described(error)}).decode() if self.as_json else f"flowfabric: {_one_line(error)}")
 
+    def warn(self, text: str, **details: str) -> None:
+        """A warning on stderr: the command has done what it was asked to."""
+        warning = {"warning": {"message": text, "details": details}}
+        self.note(to_json(warning).decode() if self.as_json else f"flowfabric: warning: {text}")
+
     def note(self, text: str) -> None:
         """A line on stderr, apart from the results."""
         sys.stderr.write(f"{text}\n")
