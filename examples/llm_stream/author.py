@@ -11,8 +11,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator
 
-from flowfabric import Context, RetryPolicy, Worker
-from flowfabric.core.policy import FixedBackoff
+from flowfabric import Context, FixedBackoff, RetryPolicy, Worker
 
 TOKENS = 2_000
 WORDS = ("tides", "rise", "and", "fall", "while", "the", "moon", "looks", "on", "slowly")
