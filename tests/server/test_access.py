@@ -37,6 +37,8 @@ def tokens(tmp_path: Path) -> TokenFile:
     file.add("stranger", [Scope.ADMIN], [THEIRS])
     for scope in Scope:
         file.add(f"all but {scope}", [each for each in Scope if each not in (scope, Scope.ADMIN)])
+    for scopes in {each.scopes for each in OPERATIONS if len(each.scopes) > 1}:
+        file.add(f"all but {scopes}", [each for each in Scope if each not in (*scopes, Scope.ADMIN)])
     return file
 
 
@@ -106,11 +108,22 @@ async def test_no_operation_answers_to_a_token_that_lacks_its_scope(
     http: httpx.AsyncClient, tokens: TokenFile, scope: Scope
 ) -> None:
     headers = tokens.headers(f"all but {scope}")
-    operations = [each for each in OPERATIONS if each.scope is scope]
+    operations = [each for each in OPERATIONS if each.scopes == (scope,)]
     answers = await _ask_each(http, operations, headers)
     assert operations
     assert not _passed(answers, 403)
     assert {answer.json()["details"]["scope"] for _, _, answer in answers} == {scope}
+
+
+async def test_no_operation_of_two_scopes_answers_to_a_token_that_lacks_both(
+    http: httpx.AsyncClient, tokens: TokenFile
+) -> None:
+    operations = [each for each in OPERATIONS if len(each.scopes) > 1]
+    assert operations
+    for operation in operations:
+        answers = await _ask_each(http, [operation], tokens.headers(f"all but {operation.scopes}"))
+        assert not _passed(answers, 403)
+        assert " or ".join(operation.scopes) in answers[0][2].json()["message"]
 
 
 async def _ours(backend: ValkeyBackend) -> dict[str, str]:

@@ -72,8 +72,8 @@ class Service:
         assert isinstance(service, cls)
         return service
 
-    def caller(self, request: Request, scope: Scope | None = None) -> Token:
-        """The caller, admitted if its token has the scope."""
+    def caller(self, request: Request, *scopes: Scope) -> Token:
+        """The caller, admitted if its token has one of the scopes, or if none is asked for."""
         if not self.settings.tokens:
             check_origin(request, self.settings.origins, self.peers)
         try:
@@ -83,8 +83,8 @@ class Service:
             raise
         if self.settings.rate_per_second:
             self.rates.take(self.name_of(request, token))
-        if scope is not None:
-            check_scope(token, scope)
+        if scopes:
+            check_scope(token, *scopes)
         return token
 
     def name_of(self, request: Request, token: Token) -> str:

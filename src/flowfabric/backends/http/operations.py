@@ -41,12 +41,19 @@ class Operation:
     """One row of the table."""
 
     def __init__(
-        self, method: str, path: str, port: str, scope: Scope, reach: Reach, *, takes_payloads: bool = False
+        self,
+        method: str,
+        path: str,
+        port: str,
+        scopes: tuple[Scope, ...],
+        reach: Reach,
+        *,
+        takes_payloads: bool = False,
     ) -> None:
         self.method = method
         self.path = PREFIX + path
         self.port = port
-        self.scope = scope
+        self.scopes = scopes  # any of them suffices
         self.reach = reach
         self.takes_payloads = takes_payloads  # its body may be large
         self.parameters = tuple(_PARAMETER.findall(path))
@@ -57,6 +64,11 @@ class Operation:
     @cached_property
     def signature(self) -> Signature:
         return signature(self.port)
+
+    @property
+    def scope(self) -> Scope:
+        """The scope that allows all of it; `work` may allow only what a handler does."""
+        return self.scopes[0]
 
     @property
     def has_body(self) -> bool:
@@ -74,12 +86,12 @@ class Operation:
 
 
 def _group(prefix: str, reach: Reach, rows: str) -> list[Operation]:
-    """Parse rows of method, path after the prefix, port and scope; a plus means that the body contains payloads."""
+    """Parse rows of method, path after the prefix, port and scopes; a plus means that the body contains payloads."""
     found = []
     for row in rows.strip().splitlines():
-        method, path, port, scope, *plus = row.split()
-        path = prefix + path.removeprefix(".")
-        found.append(Operation(method, path, port, Scope(scope), reach, takes_payloads=bool(plus)))
+        method, path, port, allowed, *plus = row.split()
+        path, scopes = prefix + path.removeprefix("."), tuple(map(Scope, allowed.split("|")))
+        found.append(Operation(method, path, port, scopes, reach, takes_payloads=bool(plus)))
     return found
 
 
@@ -107,7 +119,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         GET  /streams/{attempt_index}/summary  read_summary          read
         GET  /streams/{attempt_index}/frames   read_attempt_stream   read
         GET  /streams/{attempt_index}/tail     tail_attempt_stream   read
-        POST /cancel                 cancel_execution              operate
+        POST /cancel                 cancel_execution              operate|work
         POST /expire                 expire_execution              operate
         POST /replay                 replay_execution              operate
         POST /priority               change_priority               operate
@@ -162,7 +174,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         GET  /workers                list_workers                  read
         POST /workers                register_worker               work
         POST /workers/{worker_instance_id}/heartbeat  heartbeat_worker  work
-        POST /workers/{worker_instance_id}/dead       mark_worker_dead  operate
+        POST /workers/{worker_instance_id}/dead       mark_worker_dead  operate|work
         GET  /budgets                list_budgets                  read
         POST /budgets                create_budget                 operate
         GET  /budgets/{budget_id}    get_budget_status             read
@@ -191,7 +203,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         POST /engine/edges           resolve_dependency            admin
         POST /engine/due-work        run_due_work                  admin
         POST /engine/shares          hold_share                    admin
-        GET  /engine/partitions      partitions_in_use             admin
+        GET  /engine/partitions      partitions_in_use             work
         GET  /engine/budget-partitions  budget_partitions_in_use   admin
         POST /engine/next-due        next_due                      admin
         POST /engine/repairs         repair_indexes                admin
@@ -210,11 +222,11 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "",
         Reach.NAMESPACE,
         """
-        PUT  /executions             create_execution              submit +
-        POST /executions/batch       submit_executions             submit +
+        PUT  /executions             create_execution              submit|work +
+        POST /executions/batch       submit_executions             submit|work +
         GET  /executions             list_executions               read
         GET  /events                 read_events                   read
-        POST /flows                  submit_flow                   submit +
+        POST /flows                  submit_flow                   submit|work +
         PUT  /flows                  create_flow                   submit
         GET  /flows                  list_flows                    read
         """,
@@ -228,7 +240,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         GET  /members                list_flow_members             read
         GET  /edges                  list_edges                    read
         GET  /edges/{edge_id}        describe_edge                 read
-        POST /growth                 grow_flow                     submit +
+        POST /growth                 grow_flow                     submit|work +
         POST /members                add_execution_to_flow         submit
         POST /edges                  stage_dependency_edge         submit
         POST /edges/apply            apply_dependency_to_child     submit

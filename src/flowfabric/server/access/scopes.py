@@ -15,13 +15,19 @@ from flowfabric.core import contracts as c
 from flowfabric.core.forms import WAITPOINT_STEPS
 from flowfabric.core.ids import Namespace
 from flowfabric.errors import FlowFabricError
-from flowfabric.server.access.tokens import Token, check_namespace
+from flowfabric.server.access.tokens import Token, check_namespace, check_scope
 
 
 def enter(operation: Operation, token: Token) -> None:
     """Admit a call, or refuse it before its body is read."""
     if operation.reach is Reach.STORE:
         check_store(token)
+
+
+def check_hold(operation: Operation, token: Token, args: Any) -> None:
+    """A worker's token cancels what its worker holds: the call carries the fence of a lease."""
+    if operation.port == "cancel_execution" and args.fence is None:
+        check_scope(token, operation.scope)
 
 
 def narrowed(operation: Operation, token: Token, args: Any) -> Any:

@@ -168,12 +168,13 @@ def _unread(path: Path, error: OSError) -> InvalidInput:
     return InvalidInput("tokens", str(path), f"cannot be read: {error.strerror}; `flowfabric token new` makes it")
 
 
-def check_scope(token: Token, scope: Scope) -> None:
-    if not token.allows(scope):
+def check_scope(token: Token, *scopes: Scope) -> None:
+    """Refuse a token that has none of the scopes; the first is the one to ask for."""
+    if not any(map(token.allows, scopes)):
         has = ", ".join(token.scopes) or "none"
-        raise FlowFabricError(
-            f"the token {token.name!r} lacks the scope {scope}; it has: {has}", code="forbidden", scope=str(scope)
-        )
+        needed = " or ".join(scopes)
+        problem = f"the token {token.name!r} lacks the scope {needed}; it has: {has}"
+        raise FlowFabricError(problem, code="forbidden", scope=str(scopes[0]))
 
 
 def check_namespace(token: Token, namespace: str) -> None:

@@ -141,7 +141,7 @@ def _described(operation: Operation, schemas: dict[str, Any]) -> dict[str, Any]:
     described: dict[str, Any] = {
         "operationId": operation.port,
         "summary": operation.signature.summary.partition("\n")[0],
-        "description": f"Scope: `{operation.scope}`.",
+        "description": f"Scope: {' or '.join(f'`{each}`' for each in operation.scopes)}.",
         "tags": [operation.path.removeprefix(PREFIX).split("/")[1]],
         "parameters": [_parameter(request, name, "path") for name in operation.parameters],
         "responses": responses(_result(operation, schemas)),

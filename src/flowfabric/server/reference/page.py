@@ -77,10 +77,12 @@ def page() -> str:
         "|---|---|---|",
     ]
     lines += [f"| `{each.name}` | `{each.default!r}` | {_SETTINGS[each.name]} |" for each in fields(ServerSettings)]
-    lines += ["", "## Scopes", "", "A scope does not include another, except that `admin` includes all.", ""]
+    lines += ["", "## Scopes", "", "A scope does not include another, except that `admin` includes all."]
+    lines += ["An operation in two tables needs one of the two scopes. With `work` alone, `cancel_execution` needs"]
+    lines += ["the fence of a lease.", ""]
     for scope in Scope:
         lines += [f"### `{scope}`", "", "| method | address | operation |", "|---|---|---|"]
-        found = sorted((each.path, each.method, each.port) for each in OPERATIONS if each.scope is scope)
+        found = sorted((each.path, each.method, each.port) for each in OPERATIONS if scope in each.scopes)
         lines += [f"| {method} | `{path}` | `{port}` |" for path, method, port in found]
         lines.append("")
     lines += ["## Addresses that are no ports", "", "| method | address | scope | what it does |", "|---|---|---|---|"]

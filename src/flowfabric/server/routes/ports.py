@@ -13,7 +13,7 @@ from starlette.routing import Route
 from flowfabric.backends.http.operations import OPERATIONS, Operation
 from flowfabric.backends.http.shapes import FinishRequest
 from flowfabric.errors import CODES, FlowFabricError
-from flowfabric.server.access.scopes import enter, narrowed, without_tokens
+from flowfabric.server.access.scopes import check_hold, enter, narrowed, without_tokens
 from flowfabric.server.access.tokens import Token
 from flowfabric.server.http.decoding import request_of
 from flowfabric.server.http.disconnects import unless_left
@@ -55,15 +55,16 @@ def handler(operation: Operation) -> Handler:
 
     async def handle(request: Request) -> Response:
         service = Service.of(request)
-        token = service.caller(request, operation.scope)
+        token = service.caller(request, *operation.scopes)
         enter(operation, token)
         given = await request_of(operation, request, service.settings)
         service.charge(request, token, given)
+        check_hold(operation, token, given)
         args = narrowed(operation, token, given)
         result = await call(request, token, args)
         if operation.port == "read_steps":
             result = without_tokens(token, result)
-        if operation.is_audited:
+        if operation.is_audited and token.allows(operation.scope):
             service.audit(request, token, operation.port, **ids_of(args))
         if result is None and operation.port in _ABSENT:
             raise _absent(_ABSENT[operation.port], request)
