@@ -115,12 +115,12 @@ class HttpBackend(HttpPorts):
     async def _wait(self, port: str, timeout_ms: int, **named: Any) -> Any:
         """Wait with several requests, because no single request waits for longer than the server allows."""
         operation, read = BY_PORT[port], reader(port)
-        until = _now_ms() + timeout_ms
+        until, left = _now_ms() + timeout_ms, timeout_ms
         while True:
-            left = max(0, round(until - _now_ms()))
             request = operation.signature.request(timeout_ms=min(left, _LONGEST_WAIT_MS), **named)
             found = read(await self.call(operation, request))
-            if found is not None or _now_ms() >= until:
+            left = round(until - _now_ms())
+            if found is not None or left <= 0:
                 return found
 
     def tail_events(self, execution_id: ExecutionId, *, cursor: str | None = None) -> AsyncIterator[c.Event]:
