@@ -55,7 +55,7 @@ def test_what_the_state_does_not_allow_ends_with_4(cli: Cli) -> None:
         ("submit", "greet", "--kwargs", "[]"),
         ("submit", "greet", "--delay", "soon"),
         ("submit", "greet", "--tag", "no-equals"),
-        ("submit", "greet", "--tag", "nodot=1"),
+        ("submit", "greet", "--tag", "=1"),
         ("submit", "greet", "--priority", "9001"),
         ("ls", "--limit", "0"),
         ("ls", "--since", "yesterday"),

@@ -272,3 +272,12 @@ def _check(cli: Cli, name: str, arguments: tuple[str, ...]) -> None:
     ran = run(*name.split(), *arguments, "--json", "--url", cli.url)
     assert ran.stdout.count("\n") == 1
     assert has_shape(ran.json, GOLDEN[name])
+
+
+@pytest.mark.parametrize(("option", "tags"), [("Ticket-ID=A 1", {"Ticket-ID": "A 1"}), ('{"a=b": "c"}', {"a=b": "c"})])
+def test_a_tag_of_any_name_is_given_and_searched_for(cli: Cli, option: str, tags: dict[str, str]) -> None:
+    one = cli.submit("greet", "--tag", option)
+    cli.submit("greet", "--tag", "other=1")
+    assert cli("show", one, "--json").json["tags"] == tags
+    (found,) = cli("ls", "--tag", option, "--json").json["executions"]
+    assert found["execution_id"] == one

@@ -46,13 +46,16 @@ def moment(option: str, text: str | None) -> datetime | None:
 
 
 def tags(option: str, texts: Sequence[str]) -> dict[str, str]:
-    """`team.key=value` each."""
+    """`key=value` each, or a JSON object, for names that contain `=`."""
     found: dict[str, str] = {}
     for text in texts:
         key, equals, value = text.partition("=")
-        if not equals:
-            raise InvalidInput(option, text, "must look like team.key=value")
-        found[key] = value
+        if text.startswith("{"):
+            found |= json_object(option, text)
+        elif equals:
+            found[key] = value
+        else:
+            raise InvalidInput(option, text, 'must look like key=value, or be a JSON object like {"key": "value"}')
     return found
 
 

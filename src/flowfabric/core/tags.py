@@ -1,25 +1,20 @@
-"""Tags: the caller's labels, under the caller's own prefix (`team.ticket`), never the library's."""
+"""Tags: the caller's labels. Any printable name will do; `team.ticket` keeps those of several teams apart."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 from flowfabric.core import limits
+from flowfabric.core.rules.execution.tag_names import is_tag_name
 from flowfabric.errors import InvalidInput
-
-_KEY = re.compile(r"[a-z][a-z0-9_]*\.[a-z0-9_][a-z0-9_.]*")
 
 
 def tag_key(key: object, field: str = "tags") -> str:
-    """`key` if it has a prefix, a dot and a name; the library's record fields have no dot, so they never clash."""
-    if not isinstance(key, str) or not _KEY.fullmatch(key):
-        problem = "a tag key must look like team.key, in lower-case letters, digits, '_' and '.'"
-        raise InvalidInput(field, key, problem, code="invalid_tag_key")
-    if len(key) > limits.TAG_KEY_MAX_BYTES:
-        problem = f"a tag key must be at most {limits.TAG_KEY_MAX_BYTES} bytes long"
-        raise InvalidInput(field, key, problem, code="invalid_tag_key")
-    return key
+    """`key` if it is a short line of text."""
+    if isinstance(key, str) and is_tag_name(key):
+        return key
+    problem = f"a tag's name must be printable text of 1 to {limits.TAG_KEY_MAX_BYTES} bytes"
+    raise InvalidInput(field, key, problem, code="invalid_tag_key")
 
 
 def tag_map(tags: object, field: str = "tags") -> dict[str, str]:

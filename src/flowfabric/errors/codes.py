@@ -80,7 +80,7 @@ CODES: dict[str, CodeInfo] = {
     "invalid_args": CodeInfo(_F.INVALID, _C.TERMINAL, "an argument is missing"),
     "invalid_policy_json": CodeInfo(_F.INVALID, _C.TERMINAL, "the execution policy is malformed"),
     "invalid_capabilities": CodeInfo(_F.INVALID, _C.TERMINAL, "a capability token breaks the grammar"),
-    "invalid_tag_key": CodeInfo(_F.INVALID, _C.TERMINAL, "a tag key must look like `team.key`"),
+    "invalid_tag_key": CodeInfo(_F.INVALID, _C.TERMINAL, "a tag's name must be printable text of 1 to 128 bytes"),
     "payload_too_large": CodeInfo(_F.INVALID, _C.TERMINAL, "the payload is over its limit"),
     "unauthorized": CodeInfo(_F.INVALID, _C.TERMINAL, "not allowed"),
     "forbidden": CodeInfo(_F.INVALID, _C.TERMINAL, "the token does not permit this operation"),

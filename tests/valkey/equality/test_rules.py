@@ -20,6 +20,7 @@ from flowfabric.core.partition import PartitionConfig
 from flowfabric.core.rules.execution import claims, idempotency, lease, order
 from flowfabric.core.rules.execution.record import ExecutionRecord
 from flowfabric.core.rules.execution.steps import moves
+from flowfabric.core.rules.execution.tag_names import is_tag_name
 from flowfabric.core.rules.execution.transitions import SITUATIONS, Situation
 from flowfabric.core.rules.waits import tally
 from flowfabric.core.rules.waits.suspension import blocking_reason
@@ -189,3 +190,9 @@ def test_signals_have_the_same_effect_on_every_condition(vm: valkey.Valkey, seed
         if expected[-1] == c.SignalEffect.RESUMED:
             break
     assert _lua_effects(vm, wanted, keys, sent)[: len(expected)] == expected  # type: ignore[arg-type]
+
+
+@fast
+@given(st.text(max_size=12) | st.integers(120, 135).map("k".__mul__) | st.integers(60, 68).map("ü".__mul__))
+def test_the_names_of_tags(call: Call, name: str) -> None:
+    assert call("tags.is_key", name) == is_tag_name(name)

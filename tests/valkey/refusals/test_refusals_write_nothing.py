@@ -398,7 +398,7 @@ SCENARIOS: list[tuple[str, str, Step, Step]] = [
     ("replay_execution", "max_replays_exhausted", replayed_out, lambda x: x.replay()),
     ("set_execution_tags", "invalid_input", created, lambda x: x.set_tags("team.a")),
     ("set_execution_tags", "execution_not_found", nothing, lambda x: x.set_tags("team.a", "1")),
-    ("set_execution_tags", "invalid_tag_key", created, lambda x: x.set_tags("team.a", "1", "Bad", "2")),
+    ("set_execution_tags", "invalid_tag_key", created, lambda x: x.set_tags("team.a", "1", "bad\n", "2")),
     ("set_lane_state", "invalid_input", nothing,
      lambda x: x.fcall("ff_set_lane_state", [f"ff:lane:{x.tag}:default:config"], "asleep")),
     ("submit_batch", "invalid_input", created, partition_call("ff_submit_batch", b"\xc1")),

@@ -458,7 +458,7 @@ def test_tags(x: Execution) -> None:
     assert x.set_tags("team.a", "1", "team.b", "2") == [1, "OK", "2"]
     assert x.set_tags("team.a")[:2] == [0, "invalid_input"]
     assert x.set_tags()[:2] == [0, "invalid_input"]
-    assert x.set_tags("team.c", "3", "Bad", "4") == [0, "invalid_tag_key", "Bad"]
+    assert x.set_tags("team.c", "3", "two\nlines", "4") == [0, "invalid_tag_key", "two\nlines"]
     assert x.client.hgetall(x.exec("tags")) == {b"origin": b"web", b"team.a": b"1", b"team.b": b"2"}
 
 

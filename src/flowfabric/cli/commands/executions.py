@@ -29,7 +29,7 @@ StateFilter: TypeAlias = Annotated[
     PublicState | None, Option("--state", metavar="STATE", help=f"Only in this state: {', '.join(PublicState)}.")
 ]
 TagFilter: TypeAlias = Annotated[
-    list[str] | None, Option("--tag", metavar="KEY=VALUE", help="Only with this tag, like team.key=value. Repeatable.")
+    list[str] | None, Option("--tag", metavar="KEY=VALUE", help="Only with this tag, like team=red. Repeatable.")
 ]
 Since: TypeAlias = Annotated[
     str | None, Option(metavar="TIME", help="Created at or after this time: 2030-01-31T12:00, or 2h for two hours ago.")

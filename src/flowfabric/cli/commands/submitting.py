@@ -37,7 +37,7 @@ Deadline: TypeAlias = Annotated[Text, Option(metavar="DURATION", help="How long 
 Capabilities: TypeAlias = Annotated[
     Texts, Option(metavar="TOKEN", help="A capability that the worker must offer. Repeatable.")
 ]
-Tags: TypeAlias = Annotated[Texts, Option(metavar="KEY=VALUE", help="A tag like team.key=value. Repeatable.")]
+Tags: TypeAlias = Annotated[Texts, Option(metavar="KEY=VALUE", help="A tag like team=red. Repeatable.")]
 IdempotencyKey: TypeAlias = Annotated[
     Text, Option(metavar="KEY", help="Submitting again with this key returns the same execution.")
 ]

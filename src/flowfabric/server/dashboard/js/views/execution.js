@@ -6,6 +6,7 @@ import { live } from "../live.js";
 import { output } from "../output.js";
 import { badge, button, card, empty, facts, flowLink, heading, problem, when } from "../parts.js";
 import { payload } from "../payload.js";
+import { tagSearch } from "../tags.js";
 import { attemptsBar, timeline } from "../timeline.js";
 import { ENDED, number, plain, STATES, until } from "../words.js";
 import { actions } from "./actions.js";
@@ -77,7 +78,7 @@ function progress({ progress_pct: done, progress_message: message }) {
 function details({ info, snapshot }) {
   const lease = snapshot.current_lease;
   const tags = Object.entries(snapshot.tags).map(([key, value]) =>
-    h("a", { class: "tag", href: `#/executions?search=${encodeURIComponent(`${key}=${value}`)}` }, `${key}=${value}`));
+    h("a", { class: "tag", href: `#/executions?search=${encodeURIComponent(tagSearch(key, value))}` }, `${key}=${value}`));
   return card(null, facts([
     ["Lane", h("a", { href: `#/executions?lane=${encodeURIComponent(info.lane_id)}` }, info.lane_id)],
     ["Namespace", info.namespace],

@@ -5,6 +5,7 @@ import { ask, tell } from "../dialogs.js";
 import { h, show } from "../dom.js";
 import { live } from "../live.js";
 import { badge, button, card, empty, executionLink, heading, problem, table, when } from "../parts.js";
+import { tagsOf } from "../tags.js";
 import { ENDED, number, plural, STATES } from "../words.js";
 
 const EVERY_MS = 2000;
@@ -35,16 +36,16 @@ export function executions(main, { query, signal }) {
   }).catch(() => {}); // without the right to list lanes the filter has none
 }
 
-// What is searched for is a tag when it has `=`, else a kind; an id leads to its execution.
+// What is searched for are tags when it has `=` or is a JSON object, else a kind; an id leads to its execution.
 function filterOf(query) {
   const search = query.get("search") ?? "";
-  const [key, value] = search.includes("=") ? search.split(/=(.*)/s) : [];
+  const tags = tagsOf(search);
   return {
     public_state: query.get("state"),
     lane_id: query.get("lane"),
     namespace: query.get("namespace"),
-    execution_kind: key ? null : search.trim(),
-    tags: key ? JSON.stringify({ [key.trim()]: value.trim() }) : null,
+    execution_kind: tags ? null : search.trim(),
+    tags: tags && JSON.stringify(tags),
     limit: PAGE,
   };
 }

@@ -1,5 +1,5 @@
 -- Caller-owned tags of an execution.
--- @uses index_key reply
+-- @uses bounds index_key reply
 local M = {}
 
 -- Flat list of field and value from a JSON object of scalars; nested values and nulls are refused.
@@ -38,7 +38,10 @@ function M.clear(x)
   redis.call("DEL", key)
 end
 
--- Tags that are set later have the namespace of their owner: `team.key`.
-function M.is_key(text) return text:find("^[a-z][a-z0-9_]*%.[^.]") ~= nil end
+-- Whether a tag may have this name: a short line of text, without control characters (C0, DEL, C1 in UTF-8).
+function M.is_key(text)
+  if #text == 0 or #text > bounds.TAG_KEY_MAX_BYTES then return false end
+  return not (text:find("%c") or text:find("%z") or text:find("\194[\128-\159]"))
+end
 
 return M
