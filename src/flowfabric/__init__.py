@@ -58,6 +58,7 @@ from flowfabric.worker import (
     Suspended,
     Waitpoint,
     Worker,
+    current_context,
 )
 
 __version__ = "0.1.0"
@@ -116,6 +117,7 @@ __all__ = [
     "Wildcard",
     "Worker",
     "__version__",
+    "current_context",
     "named",
     "open_backend",
     "task",

@@ -5,6 +5,7 @@
       Conflict         ExecutionNotActive StaleLease LeaseExpired LeaseRevoked      execution.py
                        CapabilityMismatch                                           execution.py
       Invalid          InvalidInput InvalidPolicy InvalidCapabilities InvalidToken  inputs.py
+                       NoContext                                                    inputs.py
       Limited          BudgetExceeded                                               limits.py
       Unavailable      BackendUnavailable BackendTimeout                            store.py
                        UnsupportedServer PartitionMismatch                          store.py
@@ -37,7 +38,7 @@ from flowfabric.errors.execution import (
     StaleLease,
 )
 from flowfabric.errors.families import CodeInfo, ErrorClass, Family
-from flowfabric.errors.inputs import InvalidCapabilities, InvalidInput, InvalidPolicy, InvalidToken
+from flowfabric.errors.inputs import InvalidCapabilities, InvalidInput, InvalidPolicy, InvalidToken, NoContext
 from flowfabric.errors.limits import BudgetExceeded
 from flowfabric.errors.lookup import error_class_for
 from flowfabric.errors.store import (
@@ -76,6 +77,7 @@ __all__ = [
     "LeaseExpired",
     "LeaseRevoked",
     "Limited",
+    "NoContext",
     "NotFound",
     "PartitionMismatch",
     "ScriptFault",
