@@ -22,7 +22,7 @@ from flowfabric.engine.services.blocked_work import BlockedWork
 from flowfabric.engine.services.budgets import Budgets, OnBudgetNotice
 from flowfabric.engine.services.due_work import DueWork
 from flowfabric.engine.services.index_repair import IndexRepair
-from flowfabric.engine.services.listening import BudgetListening, Listening
+from flowfabric.engine.services.listening import BudgetListening, DueListening, Listening
 from flowfabric.engine.services.partitions import PartitionFinder
 from flowfabric.engine.services.rebroadcast import Rebroadcast
 from flowfabric.engine.services.reconcile import Reconcile
@@ -86,6 +86,7 @@ class Engine:
             PartitionFinder(self._around),
             self._due_work,
             Listening(self._around, self.hear),
+            DueListening(self._around, self.expect),
             admissions,
             budgets := Budgets(self._around, on_budget_notice),
             BudgetListening(self._around, budgets.name, budgets.hear),
@@ -142,6 +143,11 @@ class Engine:
         """Tell the engine that a partition has changed, so that it checks the partition sooner."""
         self._around.territory.add(partition)
         self._due_work.hear(partition)
+
+    def expect(self, partition: Partition, in_ms: float) -> None:
+        """Tell the engine that a timer of a partition is due in `in_ms`, so that it acts on time."""
+        self._around.territory.add(partition)
+        self._due_work.expect(partition, in_ms)
 
     def status(self) -> EngineStatus:
         territory = self._around.territory

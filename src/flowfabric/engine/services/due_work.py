@@ -36,6 +36,11 @@ class DueWork(PartitionService):
         self.looks.hear(partition)
         self.wake()
 
+    def expect(self, partition: Partition, in_ms: float) -> None:
+        """A timer of a partition is due in `in_ms`: check the partition then."""
+        if self.looks.expect(partition, self.now_ms() + in_ms):
+            self.wake()
+
     async def sweep(self, partitions: Iterable[Partition]) -> int:
         self._late_ms = None
         self._last = {each: self._last[each] for each in self.around.territory.own if each in self._last}
