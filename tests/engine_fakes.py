@@ -245,6 +245,10 @@ class FakeStore:
         await self._called("listen_for_budgets")
         yield FakeBudgetListener(self.budget_news)
 
+    async def read_watched_ends(self, partition: Partition, **_: Any) -> list[c.WatchedEnd]:
+        await self._called("read_watched_ends", partition)
+        return []
+
     @asynccontextmanager
     async def listen_for_due(self) -> AsyncIterator[FakeDueListener]:
         await self._called("listen_for_due")

@@ -71,7 +71,7 @@ class Looks:
     def expect(self, partition: Partition, at_ms: float) -> bool:
         """Work is due at that time, or earlier; return whether the next check must come sooner than planned.
 
-        It is noted in any case: a check that is under way may have missed it and replaces the plan.
+        It is noted in any case: a check in flight may have missed it and replaces the plan.
         """
         look = self._look(partition)
         is_sooner = at_ms < look.at_ms

@@ -28,6 +28,7 @@ from flowfabric.engine.services.rebroadcast import Rebroadcast
 from flowfabric.engine.services.reconcile import Reconcile
 from flowfabric.engine.services.retention import Retention
 from flowfabric.engine.services.share import ShareHolder
+from flowfabric.engine.services.watched_ends import WatchedEnds
 from flowfabric.engine.services.worker_expiry import WorkerExpiry
 from flowfabric.engine.settings import EngineSettings
 from flowfabric.engine.slots import Slots
@@ -80,7 +81,8 @@ class Engine:
         )
         self._share = ShareHolder(self._around)
         admissions = Admissions(self._around)
-        self._due_work = DueWork(self._around, admissions.expect)
+        watched_ends = WatchedEnds(self._around)
+        self._due_work = DueWork(self._around, admissions.expect, watched_ends.expect)
         self.services: tuple[Service, ...] = (
             self._share,
             PartitionFinder(self._around),
@@ -88,6 +90,7 @@ class Engine:
             Listening(self._around, self.hear),
             DueListening(self._around, self.expect),
             admissions,
+            watched_ends,
             budgets := Budgets(self._around, on_budget_notice),
             BudgetListening(self._around, budgets.name, budgets.hear),
             BlockedWork(self._around),

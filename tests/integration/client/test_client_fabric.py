@@ -631,4 +631,4 @@ def test_until_success_needs_a_key_and_no_other_mode() -> None:
     with pytest.raises(InvalidInput, match="idempotency: cannot be combined with on_duplicate reject"):
         research.with_options(idempotency_key="k", idempotency="until_success", on_duplicate="reject")
     with pytest.raises(InvalidInput, match="idempotency: must be one of always, until_success"):
-        research.with_options(idempotency="never")
+        research.with_options(idempotency="never")  # type: ignore[arg-type]

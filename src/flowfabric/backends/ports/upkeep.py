@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import NamedTuple, Protocol
 
@@ -37,6 +38,12 @@ class MaintenancePort(Protocol):
 
     async def next_due(self, partition: Partition) -> c.NextDue:
         """The time of the earliest lease expiry, delay, timeout or deadline in the partition."""
+        ...
+
+    async def read_watched_ends(
+        self, partition: Partition, *, done: Sequence[c.WatchedEnd] = (), limit: int = 100
+    ) -> list[c.WatchedEnd]:
+        """Ended executions whose watchers must be signalled, oldest first. `done` ones are removed before reading."""
         ...
 
     def listen_for_due(self) -> AbstractAsyncContextManager[DueListener]:

@@ -97,7 +97,7 @@ class TaskOptions:
 
     @property
     def duplicate_mode(self) -> DuplicateMode:
-        """`on_duplicate`, or until_success if `idempotency` says so."""
+        """`on_duplicate`, or what `idempotency` makes of it."""
         on_duplicate = DuplicateMode(self.on_duplicate)
         if self.idempotency not in get_args(Idempotency):
             raise InvalidInput("idempotency", self.idempotency, f"must be one of {', '.join(get_args(Idempotency))}")

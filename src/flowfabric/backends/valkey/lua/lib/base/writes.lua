@@ -49,7 +49,7 @@ function M.zadd(x, key, score)
   list.n = n + 2
 end
 
--- A timer: engines are told if it is due soon. Without `now` they are not told.
+-- A timer: engines are notified if it is due soon, unless `now` is left out.
 function M.zadd_timer(x, key, due, now)
   M.zadd(x, key, due)
   due = tonumber(due)

@@ -6,7 +6,7 @@ local SOON_MS = 5000
 
 function M.is_soon(due, now) return due - now <= SOON_MS end
 
--- The timer was added to the index at `key`. Only the first one of an index is told: an engine that
+-- The timer was added to the index at `key`. Only the first one of an index is announced: an engine that
 -- handles it looks for the next one.
 function M.tell(tag, key, due, now)
   local first = redis.call("ZRANGE", key, 0, 0, "WITHSCORES")[2]

@@ -1,5 +1,5 @@
 -- Accept executions: create for one, submit for many.
--- @uses content event index key_turns parked_handoff record replace reply state tags tenant update writes
+-- @uses content event index key_turns missed_key parked_handoff record replace reply state tags tenant update writes
 local M = {}
 
 -- The modes for an idempotency key that is taken; true: the mode needs a key.
@@ -118,15 +118,6 @@ local function replace_waiting(x, idempotency, A, existing, now)
   return replace.apply(other, new, now)
 end
 
--- The id that answers a submit until success; nil when its key is free because the last execution
--- missed. A repeated call of an execution that lost its key finds that execution.
-local function until_success(x, existing)
-  local other = record.load("ff:exec:" .. x.tag .. ":" .. existing .. ":core")
-  local has_missed = other and other.lifecycle_phase == "terminal" and other.terminal_outcome ~= "success"
-  if not has_missed then return existing end
-  return redis.call("EXISTS", x.core) == 1 and x.id or nil
-end
-
 -- x: record.at of the core key. idempotency: its key, or nil. A: the arguments of create. The same
 -- id again is the same call, whatever the mode (G3).
 function M.create(x, idempotency, A, now)
@@ -139,7 +130,7 @@ function M.create(x, idempotency, A, now)
   if existing and (mode == "return_existing" or existing == x.id) then return reply.duplicate(existing) end
   if existing and mode == "reject" then return reply.refuse("execution_already_exists", existing) end
   if existing and mode == "until_success" then
-    local answer = until_success(x, existing)
+    local answer = missed_key.answer(x, existing)
     if answer then return reply.duplicate(answer) end
   elseif existing then
     return replace_waiting(x, idempotency, A, existing, now)
