@@ -86,6 +86,7 @@ bench: setup ## run the benchmarks: cost of a job, throughput, latency, waits, s
 	$(BIN)/python -m benchmarks.throughput
 	$(BIN)/python -m benchmarks.latency
 	$(BIN)/python -m benchmarks.resume
+	$(BIN)/python -m benchmarks.timers
 	$(BIN)/python -m benchmarks.streams
 	$(BIN)/python -m benchmarks.http
 	$(BIN)/python -m benchmarks.flows

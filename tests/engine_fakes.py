@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any, cast
 
 from flowfabric.backends.ports import EngineBackend
+from flowfabric.backends.ports.upkeep import DueSoon
 from flowfabric.core import contracts as c
 from flowfabric.core.contracts import batch as b
 from flowfabric.core.ids import BudgetId, LaneId
@@ -107,6 +108,7 @@ class FakeStore:
         self.budgets_in: list[Partition] = []
         self.limits_in: dict[Partition, int] = {}  # how many slots each has to be released
         self.budget_news: asyncio.Queue[frozenset[Partition]] = asyncio.Queue()
+        self.due_news: asyncio.Queue[frozenset[DueSoon]] = asyncio.Queue()
         self.resets: dict[Partition, int] = {}  # when budgets are to be reset
         self.limits_due: dict[Partition, int] = {}  # when there is something to do with limits
 
@@ -243,6 +245,15 @@ class FakeStore:
         await self._called("listen_for_budgets")
         yield FakeBudgetListener(self.budget_news)
 
+    async def read_watched_ends(self, partition: Partition, **_: Any) -> list[c.WatchedEnd]:
+        await self._called("read_watched_ends", partition)
+        return []
+
+    @asynccontextmanager
+    async def listen_for_due(self) -> AsyncIterator[FakeDueListener]:
+        await self._called("listen_for_due")
+        yield FakeDueListener(self.due_news)
+
     async def list_workers(self, args: c.ListWorkersArgs) -> c.ListWorkersPage:
         await self._called("list_workers")
         start = int(args.cursor or 0)
@@ -264,6 +275,14 @@ class FakeBudgetListener:
         self._news = news
 
     async def wait(self) -> frozenset[Partition]:
+        return await self._news.get()
+
+
+class FakeDueListener:
+    def __init__(self, news: asyncio.Queue[frozenset[DueSoon]]) -> None:
+        self._news = news
+
+    async def wait(self) -> frozenset[DueSoon]:
         return await self._news.get()
 
 

@@ -11,7 +11,7 @@ import time
 from flowfabric import tracing
 from flowfabric.core.policy import FixedBackoff, RetryPolicy
 from flowfabric.errors import BudgetExceeded
-from flowfabric.worker import Context, Fail, Retry, Snooze, Worker, task
+from flowfabric.worker import Context, Fail, Retry, Snooze, Worker, current_context, task
 
 cpu_worker = Worker(lease_ttl_ms=3_000, processes=2, cancel_grace=20)
 
@@ -25,6 +25,11 @@ def power(base: int, exponent: int) -> int:
 def where(ctx: Context) -> tuple[int, int]:
     ctx.progress(50, "halfway")
     return os.getpid(), ctx.attempt_index
+
+
+@cpu_worker.task(cpu=True)
+def whoami() -> str:
+    return str(current_context().execution_id)
 
 
 @cpu_worker.task(cpu=True)

@@ -79,6 +79,7 @@ from flowfabric.worker import (
     Suspended,
     Waitpoint,
     Worker,
+    current_context,
 )
 
 __version__ = "0.1.0"
@@ -160,6 +161,7 @@ __all__ = [
     "Wildcard",
     "Worker",
     "__version__",
+    "current_context",
     "named",
     "open_backend",
     "task",

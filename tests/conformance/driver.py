@@ -244,6 +244,10 @@ class Driver:
         args = c.ChangePriorityArgs(execution_id=x.execution_id, new_priority=priority)
         return await self.backend.change_priority(args)
 
+    async def watch(self, x: Subject, watcher: ExecutionId | None = None) -> c.WatchExecutionResult:
+        args = c.WatchExecutionArgs(execution_id=x.execution_id, watcher_id=watcher or self.mint())
+        return await self.backend.watch_execution(args)
+
     async def set_tags(self, x: Subject, **tags: str) -> c.SetExecutionTagsResult:
         named = {name.replace("__", "."): value for name, value in tags.items()}
         args = c.SetExecutionTagsArgs(execution_id=x.execution_id, tags=named)

@@ -113,7 +113,7 @@ async def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterat
             refused.append(error.message)
             raise
 
-    original = service.check_scope
+    original = service.check_scope  # type: ignore[attr-defined]  # where the server looks it up
     monkeypatch.setattr(service, "check_scope", watched)
     settings = Settings(url=f"embedded://{tmp_path / 'store'}", waitpoint_secret="ab" * 32)
     direct = await open_backend(settings=settings)

@@ -35,7 +35,7 @@ _QUEUES = {
 # Due times depend on what the execution was given; lanes, capability sets and parked claims are lists of other things.
 _NOT_OF_STATE = (
     ":attempt_timeout", ":execution_deadline", ":lanes", ":capability_sets", ":parked", ":parked_lanes",
-    ":flow_index", ":flow_work",
+    ":flow_index", ":flow_work", ":watched_ends",
 )  # fmt: skip
 
 # What hangs on a waitpoint follows one more colon.

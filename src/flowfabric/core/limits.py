@@ -83,6 +83,7 @@ JSON_MAX_DEPTH = 100  # well within the stack of any reader
 # suspensions, waitpoints, signals
 MAX_COMPOSITE_DEPTH = 4  # levels of a resume condition; each is evaluated on every signal
 MAX_CONDITION_NODES = 256  # for the same reason
+MAX_WATCHERS = 10_000  # executions that wait for the end of one
 MAX_SUSPENSION_WAITPOINTS = 32  # each is signed in the one call that suspends: some 7 ms for all of them
 CONDITION_JSON_MAX_BYTES = 65_536
 CONTINUATION_POINTER_MAX_BYTES = 1_024

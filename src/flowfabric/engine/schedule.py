@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from math import inf
 from typing import NamedTuple
 
 from flowfabric.core.partition import Partition
@@ -23,10 +24,11 @@ class _Look:
     last_at_ms: float = 0.0
     regular_at_ms: float = 0.0
     due_at_ms: float = 0.0
+    told_at_ms: float = inf  # the earliest timer that was announced since the last check began
 
     @property
     def at_ms(self) -> float:
-        return min(self.regular_at_ms, self.due_at_ms)
+        return min(self.regular_at_ms, self.due_at_ms, self.told_at_ms)
 
 
 class Looks:
@@ -50,6 +52,10 @@ class Looks:
         """When the partition is checked next; a new partition is due at once."""
         return self._look(partition).at_ms
 
+    def begin(self, partition: Partition) -> None:
+        """A check begins: it finds every timer announced before."""
+        self._look(partition).told_at_ms = inf
+
     def plan(self, partition: Partition, found: Found, now_ms: float) -> None:
         """Record a check of the partition and schedule the next one."""
         look = self._look(partition)
@@ -62,10 +68,15 @@ class Looks:
         look = self._look(partition)
         look.regular_at_ms = min(look.regular_at_ms, look.last_at_ms + self._quick_ms)
 
-    def expect(self, partition: Partition, at_ms: float) -> None:
-        """Work is due at that time, or earlier."""
+    def expect(self, partition: Partition, at_ms: float) -> bool:
+        """Work is due at that time, or earlier; return whether the next check must come sooner than planned.
+
+        It is noted in any case: a check in flight may have missed it and replaces the plan.
+        """
         look = self._look(partition)
-        look.due_at_ms = min(look.due_at_ms, at_ms)
+        is_sooner = at_ms < look.at_ms
+        look.told_at_ms = min(look.told_at_ms, at_ms)
+        return is_sooner
 
     def _look(self, partition: Partition) -> _Look:
         return self._looks.setdefault(partition, _Look(self._quick_ms))

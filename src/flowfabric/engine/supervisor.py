@@ -22,12 +22,13 @@ from flowfabric.engine.services.blocked_work import BlockedWork
 from flowfabric.engine.services.budgets import Budgets, OnBudgetNotice
 from flowfabric.engine.services.due_work import DueWork
 from flowfabric.engine.services.index_repair import IndexRepair
-from flowfabric.engine.services.listening import BudgetListening, Listening
+from flowfabric.engine.services.listening import BudgetListening, DueListening, Listening
 from flowfabric.engine.services.partitions import PartitionFinder
 from flowfabric.engine.services.rebroadcast import Rebroadcast
 from flowfabric.engine.services.reconcile import Reconcile
 from flowfabric.engine.services.retention import Retention
 from flowfabric.engine.services.share import ShareHolder
+from flowfabric.engine.services.watched_ends import WatchedEnds
 from flowfabric.engine.services.worker_expiry import WorkerExpiry
 from flowfabric.engine.settings import EngineSettings
 from flowfabric.engine.slots import Slots
@@ -80,13 +81,16 @@ class Engine:
         )
         self._share = ShareHolder(self._around)
         admissions = Admissions(self._around)
-        self._due_work = DueWork(self._around, admissions.expect)
+        watched_ends = WatchedEnds(self._around)
+        self._due_work = DueWork(self._around, admissions.expect, watched_ends.expect)
         self.services: tuple[Service, ...] = (
             self._share,
             PartitionFinder(self._around),
             self._due_work,
             Listening(self._around, self.hear),
+            DueListening(self._around, self.expect),
             admissions,
+            watched_ends,
             budgets := Budgets(self._around, on_budget_notice),
             BudgetListening(self._around, budgets.name, budgets.hear),
             BlockedWork(self._around),
@@ -142,6 +146,11 @@ class Engine:
         """Tell the engine that a partition has changed, so that it checks the partition sooner."""
         self._around.territory.add(partition)
         self._due_work.hear(partition)
+
+    def expect(self, partition: Partition, in_ms: float) -> None:
+        """Tell the engine that a timer of a partition is due in `in_ms`, so that it acts on time."""
+        self._around.territory.add(partition)
+        self._due_work.expect(partition, in_ms)
 
     def status(self) -> EngineStatus:
         territory = self._around.territory

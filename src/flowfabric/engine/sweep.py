@@ -68,6 +68,7 @@ class PartitionService(Service):
         return sum(self._out.pop(partition).result() for partition in ended)
 
     async def _guarded(self, partition: Partition, deadline_ms: float) -> int:
+        self.looks.begin(partition)
         try:
             found = await self.step(partition, deadline_ms)
         except Exception as error:  # any error affects this partition only

@@ -6,6 +6,7 @@
                        CapabilityMismatch                                           execution.py
       Invalid          InvalidInput InvalidPolicy InvalidCapabilities InvalidToken  inputs.py
                        MissingPackage                                               packages.py
+                       NoContext                                                    inputs.py
       Limited          BudgetExceeded                                               limits.py
       Unavailable      BackendUnavailable BackendTimeout                            store.py
                        UnsupportedServer PartitionMismatch                          store.py
@@ -38,7 +39,7 @@ from flowfabric.errors.execution import (
     StaleLease,
 )
 from flowfabric.errors.families import CodeInfo, ErrorClass, Family
-from flowfabric.errors.inputs import InvalidCapabilities, InvalidInput, InvalidPolicy, InvalidToken
+from flowfabric.errors.inputs import InvalidCapabilities, InvalidInput, InvalidPolicy, InvalidToken, NoContext
 from flowfabric.errors.limits import BudgetExceeded
 from flowfabric.errors.lookup import error_class_for
 from flowfabric.errors.packages import MissingPackage
@@ -79,6 +80,7 @@ __all__ = [
     "LeaseRevoked",
     "Limited",
     "MissingPackage",
+    "NoContext",
     "NotFound",
     "PartitionMismatch",
     "ScriptFault",

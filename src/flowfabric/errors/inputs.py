@@ -29,6 +29,10 @@ class InvalidToken(Invalid):
     default_code = "invalid_token"
 
 
+class NoContext(Invalid, LookupError):
+    """`current_context()` was called where no handler runs."""
+
+
 def _shorten(value: object, limit: int = 80) -> str:
     text = repr(value)
     return text if len(text) <= limit else f"{text[:limit]}… ({len(text)} characters)"

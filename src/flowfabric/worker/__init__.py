@@ -3,6 +3,7 @@
 from flowfabric.client.tasks.task import Task, task
 from flowfabric.worker.attempts.outcomes import Cancel, Fail, Interrupted, Retry, Snooze, StepFailed, Suspended
 from flowfabric.worker.context.context import Context, Flag
+from flowfabric.worker.context.current import current_context
 from flowfabric.worker.context.spending import Held, Usage
 from flowfabric.worker.durable.signals import ResumedWithoutSignal, Signal, SignalTimeout, Waitpoint
 from flowfabric.worker.executors.dispatch import CallNext, Middleware
@@ -34,5 +35,6 @@ __all__ = [
     "Waitpoint",
     "Worker",
     "WorkerStats",
+    "current_context",
     "task",
 ]

@@ -244,3 +244,51 @@ async def test_what_cannot_be_meant_is_refused(driver: Driver, overrides: dict[s
         await driver.submit(**overrides)
     assert isinstance(caught.value, InvalidInput)
     assert caught.value.field == field
+
+
+MISSED = (Situation.FAILED, Situation.CANCELLED, Situation.EXPIRED)
+
+
+@pytest.mark.parametrize("situation", MISSED)
+async def test_until_success_a_missed_execution_loses_its_key_to_a_new_one(
+    driver: Driver, situation: Situation
+) -> None:
+    old = await driver.reach(situation, idempotency_key="once", input_payload=b"old")
+    new = await submit(driver, M.UNTIL_SUCCESS, input_payload=b"new")
+    assert isinstance(new, c.ExecutionCreated)
+    assert new.execution_id != old.execution_id
+    again = await submit(driver, M.UNTIL_SUCCESS)
+    assert again == c.ExecutionDuplicate(execution_id=new.execution_id)
+    assert (await driver.backend.read_execution_context(new.execution_id)).input_payload == b"new"
+    await driver.probe.check()
+
+
+@pytest.mark.parametrize("situation", [each for each in Situation if each not in (*MISSED, Situation.SKIPPED)])
+async def test_until_success_everything_else_keeps_its_key(driver: Driver, situation: Situation) -> None:
+    x = await driver.reach(situation, idempotency_key="once")
+    before = await driver.probe.dump()
+    assert await submit(driver, M.UNTIL_SUCCESS) == c.ExecutionDuplicate(execution_id=x.execution_id)
+    assert await driver.probe.dump() == before
+
+
+async def test_until_success_the_repeated_call_of_one_that_lost_its_key_finds_it(driver: Driver) -> None:
+    old = await driver.reach(Situation.FAILED, idempotency_key="once")
+    new = await submit(driver, M.UNTIL_SUCCESS)
+    await driver.cancel(Subject(new.execution_id))
+    again = await submit(driver, M.UNTIL_SUCCESS, execution_id=old.execution_id)
+    assert again == c.ExecutionDuplicate(execution_id=old.execution_id)
+
+
+async def test_until_success_of_many_at_once_starts_one(driver: Driver) -> None:
+    await driver.reach(Situation.FAILED, idempotency_key="once")
+    made = await asyncio.gather(*(submit(driver, M.UNTIL_SUCCESS) for _ in range(10)))
+    assert len({each.execution_id for each in made}) == 1
+    assert [type(each) for each in made].count(c.ExecutionCreated) == 1
+
+
+async def test_trimming_the_one_that_lost_its_key_leaves_the_key(driver: Driver) -> None:
+    await driver.reach(Situation.FAILED, idempotency_key="once")
+    new = await submit(driver, M.UNTIL_SUCCESS)
+    await driver.clock.advance(10)
+    await driver.backend.trim_executions(c.TrimExecutionsArgs(lane_id=LANE, older_than_ms=0))
+    assert await submit(driver, M.UNTIL_SUCCESS) == c.ExecutionDuplicate(execution_id=new.execution_id)

@@ -613,3 +613,22 @@ async def test_a_fabric_connects_by_url_and_settings_and_closes_once(tmp_path: A
 async def test_a_bad_namespace_is_refused_before_anything_is_opened() -> None:
     with pytest.raises(InvalidInput, match="namespace"):
         await Fabric.open("valkey://nowhere.invalid", namespace="")
+
+
+async def test_until_success_a_missed_execution_frees_its_key(fabric: Fabric) -> None:
+    once = research.with_options(idempotency_key="until", idempotency="until_success", delay=60)
+    first = await fabric.submit(once, "old")
+    assert (await fabric.submit(once, "again")).id == first.id
+    await first.cancel()
+    second = await fabric.submit(once, "new")
+    assert (second.id != first.id, second.submission) == (True, "created")
+    options = {"lane": once.options.lane, "idempotency_key": "until", "idempotency": "until_success", "delay": 60}
+    by_name = await fabric.submit("research", "new", **options)
+    assert (by_name.id, by_name.submission) == (second.id, "duplicate")
+
+
+def test_until_success_needs_a_key_and_no_other_mode() -> None:
+    with pytest.raises(InvalidInput, match="idempotency: cannot be combined with on_duplicate reject"):
+        research.with_options(idempotency_key="k", idempotency="until_success", on_duplicate="reject")
+    with pytest.raises(InvalidInput, match="idempotency: must be one of always, until_success"):
+        research.with_options(idempotency="never")  # type: ignore[arg-type]

@@ -39,7 +39,7 @@ NAMELESS = {
 }
 STORE_ROUTES = {
     ("GET", "/metrics"), ("GET", "/v1/overview"), ("GET", "/v1/inbox"), ("POST", "/v1/work/claim"),
-    ("GET", "/v1/work/wakeups"), ("GET", "/v1/engine/budget-wakeups"),
+    ("GET", "/v1/work/wakeups"), ("GET", "/v1/engine/budget-wakeups"), ("GET", "/v1/engine/due-wakeups"),
 }  # fmt: skip
 
 

@@ -7,7 +7,14 @@ from flowfabric.backends.http.operations import OPERATIONS
 from flowfabric.backends.ports import EngineBackend
 
 # What a client makes of other operations, or of streams of events.
-_MADE = {"follow_attempt_stream", "listen_for_budgets", "listen_for_work", "tail_events", "tail_flow_events"}
+_MADE = {
+    "follow_attempt_stream",
+    "listen_for_budgets",
+    "listen_for_due",
+    "listen_for_work",
+    "tail_events",
+    "tail_flow_events",
+}
 _LOCAL = {"close", "kept_secret", "partitions", "within"}
 
 

@@ -313,7 +313,7 @@ def test_a_moment_is_no_duration() -> None:
         ({"delay": datetime(1960, 1, 1, tzinfo=UTC)}, "delay"),
         ({"capabilities": "gpu"}, "capabilities"),
         ({"capabilities": ["a,b"]}, "capabilities"),
-        ({"tags": {"team": "x"}}, "tags"),
+        ({"tags": {"a\nb": "x"}}, "tags"),
         ({"tags": ["team.x"]}, "tags"),
         ({"idempotency_key": ""}, "idempotency_key"),
         ({"idempotency_window": 0}, "idempotency_window"),

@@ -180,6 +180,7 @@ VALUES: dict[str, Any] = {
     "waitpoint_key": "wpk:1",
     "waitpoint_token": "k1:" + "0" * 64,
     "waitpoints": [{"binding": "fresh", "waitpoint_id": UUID, "waitpoint_key": "wpk:1"}],
+    "watcher_id": OTHER,
     "window_seconds": 60,
     "worker_id": "w",
     "worker_instance_id": "w-1",

@@ -19,8 +19,8 @@ from flowfabric.errors import BackendUnavailable
 from tests.engine_fakes import FakeStore, ManualTimer, part, settle
 
 NAMES = [
-    "share", "partitions", "due_work", "listening", "admissions", "budgets", "budget_listening", "blocked_work",
-    "rebroadcast", "worker_expiry", "reconcile", "retention", "index_repair",
+    "share", "partitions", "due_work", "listening", "due_listening", "admissions", "watched_ends", "budgets",
+    "budget_listening", "blocked_work", "rebroadcast", "worker_expiry", "reconcile", "retention", "index_repair",
 ]  # fmt: skip
 
 
@@ -47,12 +47,12 @@ async def test_one_run_of_everything_goes_in_a_fixed_order() -> None:
     machine.store.in_use = [part(1)]
     machine.store.due_in(part(1), 0)
     machine.store.silent_workers = 3
-    done = [1, 1, 1, 0, 0, 0, 0, 0, 1, 3, 0, 0, 0]
+    done = [1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 1, 3, 0, 0, 0]
     assert list((await machine.engine.run_once()).items()) == list(zip(NAMES, done, strict=True))
     assert [name for name, _ in machine.store.calls] == [
         "hold_share", "partitions_in_use", "next_due", "run_due_work", "next_due", "drain_admissions",
-        "budget_partitions_in_use", "list_workers", "reevaluate_blocked", "announce_work", "expire_workers",
-        "forget_parked_claims", "limit_partitions_in_use", "trim_executions", "repair_indexes",
+        "read_watched_ends", "budget_partitions_in_use", "list_workers", "reevaluate_blocked", "announce_work",
+        "expire_workers", "forget_parked_claims", "limit_partitions_in_use", "trim_executions", "repair_indexes",
     ]  # fmt: skip
     await machine.engine.stop()
     assert machine.store.holds[-1].leave

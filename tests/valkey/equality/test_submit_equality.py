@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from flowfabric.core.contracts.execution import DuplicateMode
 from flowfabric.core.ids import ExecutionId, LaneId
 from flowfabric.core.partition import PartitionConfig
-from flowfabric.core.rules.execution.idempotency import Submit, meet_duplicate
+from flowfabric.core.rules.execution.idempotency import Submit, has_missed, meet_duplicate
 from flowfabric.core.rules.execution.record import ExecutionRecord
 from flowfabric.core.rules.outcome import Refusal
 from tests.servers import TestServer
@@ -57,3 +57,15 @@ def test_a_repeated_submit_has_the_same_end(
         assert reply == [0, decided.code, decided.details["existing_execution_id"]]
     else:
         assert reply[1:3] == [_STATUS[decided], submitted if decided is Submit.CREATE else ID]
+
+
+@MANY
+@given(record=records())
+def test_an_id_that_lost_its_key_is_found_again(vm: RuleVm, record: ExecutionRecord) -> None:
+    put(vm, record)
+    vm.client.copy(CORE, CORE.replace(ID, OTHER))
+    vm.client.set(KEY, ID)
+    mode = DuplicateMode.UNTIL_SUCCESS
+    assert meet_duplicate(mode, OTHER, ID, record.state, is_taken=True) is Submit.DUPLICATE
+    found = OTHER if has_missed(record.state) else ID
+    assert _submit(vm, OTHER, mode)[1:3] == ["DUPLICATE", found]

@@ -24,7 +24,7 @@ ODD = Names(
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _LEASE = re.compile(r"(ff:claim:\{[^}]*\}:).*")
 # Messages, and keys that are named but never written. Those of one call's own are gone when it ends.
-NOT_KEYS = ("ff:dag:completions", "ff:handover", "ff:budget", "ff:wake:*", "ff:hand:*", "ff:noop:*")
+NOT_KEYS = ("ff:dag:completions", "ff:handover", "ff:budget", "ff:due", "ff:wake:*", "ff:hand:*", "ff:noop:*")
 # Calls that leave keys which others take away again before the next look.
 PASSING = ("claim_batch", "complete_execution", "create_pending_waitpoint", "due_admissions", "issue_claim_grant")
 

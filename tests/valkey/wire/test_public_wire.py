@@ -462,6 +462,20 @@ def test_tags(x: Execution) -> None:
     assert x.client.hgetall(x.exec("tags")) == {b"origin": b"web", b"team.a": b"1", b"team.b": b"2"}
 
 
+def test_a_watched_execution_lists_its_watchers_after_its_end(x: Execution) -> None:
+    watcher = "{fp:0}:11111111-1111-4111-8111-111111111111"
+    assert x.watch(watcher) == [0, "execution_not_found"]
+    x.create()
+    assert x.watch(x.id)[:2] == [0, "invalid_input"]
+    assert x.watch(watcher) == [1, "OK", "watching", "waiting"]
+    partition = [f"ff:part:{x.tag}:events"]
+    assert x.fcall("ff_watched_ends", partition, 10) == [1, "OK", []]
+    x.cancel()
+    assert x.fcall("ff_watched_ends", partition, 10) == [1, "OK", [x.id, watcher]]
+    assert x.watch(watcher) == [1, "OK", "ended", "cancelled"]
+    assert x.fcall("ff_watched_ends", partition, 10) == [1, "OK", []]
+
+
 @pytest.mark.parametrize("tags", ["{", '"text"', '{"a":{"b":1}}', '{"a":null}', "[1]"])
 def test_create_refuses_malformed_tags(x: Execution, tags: str) -> None:
     assert x.create(tags=tags)[:2] == [0, "invalid_input"]

@@ -223,6 +223,9 @@ class Execution:
         keys = [self.core, self.lane_idx("terminal"), self.lane_idx("eligible"), self.exec("lease:history")]
         return self.fcall("ff_replay_execution", keys, self.id, 0)
 
+    def watch(self, watcher: str) -> Reply:
+        return self.fcall("ff_watch_execution", [self.core], watcher)
+
     def set_tags(self, *pairs: str) -> Reply:
         return self.fcall("ff_set_execution_tags", [self.core, self.exec("tags")], *pairs)
 

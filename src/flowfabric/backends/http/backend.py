@@ -16,6 +16,7 @@ from flowfabric.backends.http.operations import BY_PORT, PREFIX
 from flowfabric.backends.http.ports import HttpPorts
 from flowfabric.backends.http.transport import Query, Transport
 from flowfabric.backends.ports import OnHanded
+from flowfabric.backends.ports.upkeep import DueSoon
 from flowfabric.config import Settings
 from flowfabric.core import contracts as c
 from flowfabric.core.capability import capability_set
@@ -39,9 +40,15 @@ class _Where(msgspec.Struct, frozen=True, kw_only=True):
     partition: Partition
 
 
+class _Timer(msgspec.Struct, frozen=True, kw_only=True):
+    partition: Partition
+    in_ms: int
+
+
 _read_store: Final = shapes.reader(_Store)
 _read_event: Final = shapes.reader(c.Event)
 _read_work: Final = shapes.reader(list[_Where])
+_read_timers: Final = shapes.reader(list[_Timer])
 _read_partitions: Final = shapes.reader(list[Partition])
 
 
@@ -160,6 +167,15 @@ class HttpBackend(HttpPorts):
     async def listen_for_budgets(self) -> AsyncIterator[Ear[Partition]]:
         async with Ear(self._transport.events(f"{PREFIX}/engine/budget-wakeups"), _partitions) as ear:
             yield ear
+
+    @asynccontextmanager
+    async def listen_for_due(self) -> AsyncIterator[Ear[DueSoon]]:
+        async with Ear(self._transport.events(f"{PREFIX}/engine/due-wakeups"), _timers) as ear:
+            yield ear
+
+
+def _timers(data: bytes) -> set[DueSoon]:
+    return {DueSoon(each.partition, each.in_ms) for each in _read_timers(data)}
 
 
 def _now_ms() -> float:

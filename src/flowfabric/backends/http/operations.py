@@ -144,6 +144,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         POST /fail                   fail_execution                work
         POST /delay                  delay_execution               work
         POST /wait-for-children      move_to_waiting_children      work
+        POST /watchers               watch_execution               work
         POST /progress               update_progress               work
         POST /steps                  record_step                   work +
         POST /suspend                suspend_execution             work +
@@ -216,6 +217,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         POST /engine/limits          reconcile_limits              admin
         POST /engine/parked-claims   forget_parked_claims          admin
         POST /engine/budget-notices  read_budget_notices           admin
+        POST /engine/watched-ends    read_watched_ends             admin
         """,
     ),
     *_group(

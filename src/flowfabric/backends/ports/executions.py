@@ -50,6 +50,10 @@ class ExecutionPort(Protocol):
         """Record the progress of the running attempt."""
         ...
 
+    async def watch_execution(self, args: c.WatchExecutionArgs) -> c.WatchExecutionResult:
+        """Let another execution be signalled when this one has ended; the engine does it, at least once."""
+        ...
+
     async def set_execution_tags(self, args: c.SetExecutionTagsArgs) -> c.SetExecutionTagsResult:
         """Set tags of an execution."""
         ...

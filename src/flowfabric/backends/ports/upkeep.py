@@ -2,10 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import NamedTuple, Protocol
 
 from flowfabric.core import contracts as c
 from flowfabric.core.partition import Partition
+
+
+class DueSoon(NamedTuple):
+    """A partition got a timer that is due in `in_ms`."""
+
+    partition: Partition
+    in_ms: int
+
+
+class DueListener(Protocol):
+    """Notifies an engine of timers that are due soon."""
+
+    async def wait(self) -> frozenset[DueSoon]:
+        """Wait for timers since the last call. An empty set means that some may have been missed."""
+        ...
 
 
 class MaintenancePort(Protocol):
@@ -21,6 +38,19 @@ class MaintenancePort(Protocol):
 
     async def next_due(self, partition: Partition) -> c.NextDue:
         """The time of the earliest lease expiry, delay, timeout or deadline in the partition."""
+        ...
+
+    async def read_watched_ends(
+        self, partition: Partition, *, done: Sequence[c.WatchedEnd] = (), limit: int = 100
+    ) -> list[c.WatchedEnd]:
+        """Ended executions whose watchers must be signalled, oldest first. `done` ones are removed before reading."""
+        ...
+
+    def listen_for_due(self) -> AbstractAsyncContextManager[DueListener]:
+        """Subscribe to delays, timeouts and deadlines that are due within seconds. Messages count from entry on.
+
+        The first wait returns an empty set at once, and so does the first one after a lost connection.
+        """
         ...
 
     async def repair_indexes(self, args: c.RepairIndexesArgs) -> c.IndexesRepaired:

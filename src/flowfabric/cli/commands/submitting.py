@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, TypeAlias, cast
 
 from typer import Argument, Option
 
@@ -16,6 +16,7 @@ from flowfabric.cli.show.output import Output
 from flowfabric.cli.show.unknown_names import warn_of_unknown_limits
 from flowfabric.client.fabric import Fabric
 from flowfabric.client.handle import Handle
+from flowfabric.client.tasks import options
 from flowfabric.client.tasks.task import named
 from flowfabric.core.contracts import DuplicateMode
 from flowfabric.errors import InvalidInput
@@ -40,6 +41,9 @@ Capabilities: TypeAlias = Annotated[
 Tags: TypeAlias = Annotated[Texts, Option(metavar="KEY=VALUE", help="A tag like team=red. Repeatable.")]
 IdempotencyKey: TypeAlias = Annotated[
     Text, Option(metavar="KEY", help="Submitting again with this key returns the same execution.")
+]
+Idempotency: TypeAlias = Annotated[
+    str, Option(metavar="WHEN", help="until_success: a failed, expired or cancelled execution frees its key.")
 ]
 OnDuplicate: TypeAlias = Annotated[
     DuplicateMode, Option(metavar="MODE", help=f"What a known idempotency key does: {', '.join(DuplicateMode)}.")
@@ -69,6 +73,7 @@ def submit(
     capability: Capabilities = None,
     tag: Tags = None,
     idempotency_key: IdempotencyKey = None,
+    idempotency: Idempotency = "always",
     on_duplicate: OnDuplicate = DuplicateMode.RETURN_EXISTING,
     concurrency_key: ConcurrencyKey = None,
     budget: Budgets = None,
@@ -93,6 +98,7 @@ def submit(
             capabilities=capability or (),
             tags=parsing.tags("--tag", tag or ()),
             idempotency_key=idempotency_key,
+            idempotency=cast("options.Idempotency", idempotency),
             on_duplicate=on_duplicate,
             concurrency_key=concurrency_key,
             budgets=budget or (),

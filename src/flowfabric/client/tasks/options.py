@@ -18,7 +18,10 @@ from flowfabric.core.tags import tag_map
 from flowfabric.errors import InvalidInput
 
 Duration: TypeAlias = float | timedelta  # seconds, or a timedelta
-OnDuplicate: TypeAlias = DuplicateMode | Literal["return_existing", "reject", "replace_while_waiting", "debounce"]
+OnDuplicate: TypeAlias = (
+    DuplicateMode | Literal["return_existing", "reject", "replace_while_waiting", "debounce", "until_success"]
+)
+Idempotency: TypeAlias = Literal["always", "until_success"]
 ChangedSteps: TypeAlias = Literal["keep", "rerun", "fail"]
 
 
@@ -35,6 +38,7 @@ class Options(TypedDict, total=False):
     tags: Mapping[str, str]
     idempotency_key: str | None
     idempotency_window: Duration | None
+    idempotency: Idempotency
     on_duplicate: OnDuplicate
     concurrency_key: str | None
     keep_for: Duration | None
@@ -60,6 +64,7 @@ class TaskOptions:
     tags: Mapping[str, str] = dataclasses.field(default_factory=dict)
     idempotency_key: str | None = None  # submitting again finds the earlier execution
     idempotency_window: Duration | None = None  # how long the key is remembered; None: a day
+    idempotency: Idempotency = "always"  # until_success: an execution that failed, expired or was cancelled frees it
     on_duplicate: OnDuplicate = DuplicateMode.RETURN_EXISTING  # what submitting again does
     concurrency_key: str | None = None  # executions with the same key take turns, as the lane configures
     keep_for: Duration | None = None  # after its end, instead of the store's retention
@@ -73,6 +78,7 @@ class TaskOptions:
             if getattr(self, name) is not None:
                 limits.label(name, getattr(self, name), 1, limits.IDEMPOTENCY_KEY_MAX_BYTES)
         object.__setattr__(self, "on_duplicate", _duplicate_mode(self.on_duplicate))
+        _ = self.duplicate_mode
         object.__setattr__(self, "tags", tag_map(self.tags))
         changed_steps("changed_steps", self.changed_steps)
         _ = self.lane_id, self.policy  # computed once; invalid values raise here
@@ -88,6 +94,18 @@ class TaskOptions:
                 vars(made).pop(derived, None)
         made.__post_init__()
         return made
+
+    @property
+    def duplicate_mode(self) -> DuplicateMode:
+        """`on_duplicate`, or what `idempotency` makes of it."""
+        on_duplicate = DuplicateMode(self.on_duplicate)
+        if self.idempotency not in get_args(Idempotency):
+            raise InvalidInput("idempotency", self.idempotency, f"must be one of {', '.join(get_args(Idempotency))}")
+        if self.idempotency == "always" or on_duplicate is DuplicateMode.UNTIL_SUCCESS:
+            return on_duplicate
+        if on_duplicate is not DuplicateMode.RETURN_EXISTING:
+            raise InvalidInput("idempotency", self.idempotency, f"cannot be combined with on_duplicate {on_duplicate}")
+        return DuplicateMode.UNTIL_SUCCESS
 
     @cached_property
     def lane_id(self) -> LaneId:

@@ -70,7 +70,7 @@ class Submitter:
             delay_ms=delay_ms,
             delay_until=delay_until,
             execution_deadline_at=deadline_at,
-            on_duplicate=c.DuplicateMode(options.on_duplicate),
+            on_duplicate=options.duplicate_mode,
         )
 
 

@@ -58,9 +58,10 @@ class DuplicateMode(StrEnum):
     REJECT = "reject"
     REPLACE_WHILE_WAITING = "replace_while_waiting"  # gets the new content and the new delay
     DEBOUNCE = "debounce"  # the same, and the delay restarts: a burst runs once, after it ends
+    UNTIL_SUCCESS = "until_success"  # one that failed, expired or was cancelled loses the key to a new execution
 
 
-_REPLACING = (DuplicateMode.REPLACE_WHILE_WAITING, DuplicateMode.DEBOUNCE)
+_KEYED = (DuplicateMode.REPLACE_WHILE_WAITING, DuplicateMode.DEBOUNCE, DuplicateMode.UNTIL_SUCCESS)
 
 
 class CreateExecutionArgs(Checked, frozen=True, kw_only=True):
@@ -95,7 +96,7 @@ class CreateExecutionArgs(Checked, frozen=True, kw_only=True):
                 _agree("delay_until", self.delay_until, self.policy.delay_until)
         if self.delay_ms is not None and self.effective_delay_until is not None:
             raise InvalidInput("delay_ms", self.delay_ms, "cannot be given together with delay_until")
-        if self.on_duplicate in _REPLACING and self.idempotency_key is None:
+        if self.on_duplicate in _KEYED and self.idempotency_key is None:
             raise InvalidInput("idempotency_key", None, f"must be set with on_duplicate {self.on_duplicate}")
         if self.on_duplicate is DuplicateMode.DEBOUNCE and not self.delay_ms and self.effective_delay_until is None:
             raise InvalidInput("delay_ms", self.delay_ms, "must be set with on_duplicate debounce")

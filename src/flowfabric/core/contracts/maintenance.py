@@ -38,6 +38,7 @@ class NextDue(msgspec.Struct, frozen=True, kw_only=True):
     at_ms: TimestampMs | None
     now_ms: TimestampMs
     limits_at_ms: TimestampMs | None = None  # when its limits need a call of drain_admissions
+    ends_at_ms: TimestampMs | None = None  # when an execution ended whose watchers were not told yet
 
 
 class RepairIndexesArgs(Checked, frozen=True, kw_only=True):

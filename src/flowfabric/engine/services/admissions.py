@@ -26,9 +26,7 @@ class Admissions(PartitionService):
 
     def expect(self, partition: Partition, in_ms: float) -> None:
         """Schedule a partition whose limits have work in `in_ms`."""
-        at_ms = self.now_ms() + in_ms
-        if at_ms < self.looks.at_ms(partition):
-            self.looks.expect(partition, at_ms)
+        if self.looks.expect(partition, self.now_ms() + in_ms):
             self.wake()
 
     async def step(self, partition: Partition, deadline_ms: float) -> Found:

@@ -7,6 +7,7 @@ meanwhile, each partition is also checked regularly: often while it changes, rar
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import TypeAlias
 
 from flowfabric.core import contracts as c
 from flowfabric.core.contracts import batch as b
@@ -15,15 +16,18 @@ from flowfabric.engine.schedule import Found
 from flowfabric.engine.service import Surroundings
 from flowfabric.engine.sweep import PartitionService
 
+Expect: TypeAlias = Callable[[Partition, float], None]
+
 
 class DueWork(PartitionService):
     """Runs the due work of this replica's partitions."""
 
     name = "due_work"
 
-    def __init__(self, around: Surroundings, limits_due: Callable[[Partition, float], None] | None = None) -> None:
+    def __init__(self, around: Surroundings, limits_due: Expect | None = None, ends_due: Expect | None = None) -> None:
         super().__init__(around, around.settings.quick_look_ms, around.settings.look_ms)
         self._limits_due = limits_due  # called when the limits of a partition have work
+        self._ends_due = ends_due  # called when a watched execution of a partition has ended
         self._last: dict[Partition, c.NextDue] = {}  # the store's answer at the end of the last check
         self._late_ms: float | None = None  # of the oldest item in this run
         self._lag_ms: float | None = None
@@ -35,6 +39,11 @@ class DueWork(PartitionService):
         """A partition has changed: check it soon."""
         self.looks.hear(partition)
         self.wake()
+
+    def expect(self, partition: Partition, in_ms: float) -> None:
+        """A timer of a partition is due in `in_ms`: check the partition then."""
+        if self.looks.expect(partition, self.now_ms() + in_ms):
+            self.wake()
 
     async def sweep(self, partitions: Iterable[Partition]) -> int:
         self._late_ms = None
@@ -54,6 +63,8 @@ class DueWork(PartitionService):
         self._last[partition] = due
         if due.limits_at_ms is not None and self._limits_due is not None:
             self._limits_due(partition, max(0, due.limits_at_ms - due.now_ms))
+        if due.ends_at_ms is not None and self._ends_due is not None:
+            self._ends_due(partition, 0)
         is_same = last is not None and (due.at_ms, due.limits_at_ms) == (last.at_ms, last.limits_at_ms)
         is_busy = more or items > 0 or not is_same
         return Found(items, is_busy, 0 if more else _due_in_ms(due, items))

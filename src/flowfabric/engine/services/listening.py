@@ -8,6 +8,7 @@ from typing import Any
 
 from flowfabric.backends.ports import WorkListener
 from flowfabric.backends.ports.budgets import BudgetListener
+from flowfabric.backends.ports.upkeep import DueListener
 from flowfabric.core import contracts as c
 from flowfabric.core import limits
 from flowfabric.core.ids import LaneId
@@ -15,6 +16,7 @@ from flowfabric.core.partition import Partition
 from flowfabric.engine.service import Service, Surroundings
 
 _LISTEN_MS = 60_000
+_LISTEN_LONG_MS = 3_600_000
 
 
 class Listening(Service):
@@ -46,11 +48,11 @@ class Listening(Service):
     async def _listen(self, listener: WorkListener) -> None:
         await self._until_woken(self._pass_on(listener))
 
-    async def _until_woken(self, passing: Coroutine[Any, Any, None]) -> None:
+    async def _until_woken(self, passing: Coroutine[Any, Any, None], ms: int = _LISTEN_MS) -> None:
         passing_on = asyncio.create_task(passing)
         passing_on.add_done_callback(lambda _: self.wake())
         try:
-            await self.around.timer.wait(self._woken, _LISTEN_MS)
+            await self.around.timer.wait(self._woken, ms)
         finally:
             passing_on.cancel()
             (error,) = await asyncio.gather(passing_on, return_exceptions=True)
@@ -96,3 +98,29 @@ class BudgetListening(Listening):
             self.items += len(heard)
             for partition in heard or (None,):
                 self._hear_of(partition)
+
+
+class DueListening(Listening):
+    """Listens for timers that are due soon, so that short sleeps, delays and retries end on time.
+
+    The channel is the same for all partitions, so a run lasts, whatever this replica owns.
+    """
+
+    name = "due_listening"
+
+    def __init__(self, around: Surroundings, expect: Callable[[Partition, float], None]) -> None:
+        Service.__init__(self, around, around.settings.look_ms)
+        self._expect = expect
+
+    async def run_next(self) -> int:
+        async with self.around.backend.listen_for_due() as listener:
+            await self._until_woken(self._pass_on_timers(listener), _LISTEN_LONG_MS)
+        self.passed_at_ms = self.now_ms()
+        return 0
+
+    async def _pass_on_timers(self, listener: DueListener) -> None:
+        while True:
+            heard = await listener.wait()
+            self.items += len(heard)
+            for partition, in_ms in heard or [(each, 0) for each in self.around.territory.own]:
+                self._expect(partition, in_ms)

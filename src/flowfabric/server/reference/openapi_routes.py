@@ -21,7 +21,9 @@ _REFUSALS: Final = {
     "400": "it is not HTTP", "431": "its headers are too many or too large",
     "503": "the store cannot be reached, or all connections are busy",
 }  # fmt: skip
-_STREAMS: Final = ["execution_events", "flow_events", "log_events", "execution_stream", "wakeups", "budget_wakeups"]
+_STREAMS: Final = [
+    "execution_events", "flow_events", "log_events", "execution_stream", "wakeups", "budget_wakeups", "due_wakeups",
+]  # fmt: skip
 # Responses that are not JSON, by handler.
 _MEDIA: Final = dict.fromkeys(_STREAMS, "text/event-stream") | {"metrics": "text/plain", "show": "text/html"}
 _OPEN: Final = frozenset({"/healthz", "/readyz", "/openapi.json"})

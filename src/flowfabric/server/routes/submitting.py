@@ -32,7 +32,7 @@ _SLICE: Final = 100  # submissions of a bulk that are made at once
 _USUAL_BYTES: Final = 1_024  # of options worth caching
 _OPTIONS: Final = (
     "lane", "priority", "retry", "timeout", "deadline", "delay", "capabilities", "tags", "idempotency_key",
-    "idempotency_window", "on_duplicate", "concurrency_key", "keep_for",
+    "idempotency_window", "idempotency", "on_duplicate", "concurrency_key", "keep_for",
 )  # fmt: skip
 # Options that differ between submissions, so that caching a task with them is not worthwhile.
 _OWN: Final = ("idempotency_key", "concurrency_key")
@@ -62,6 +62,7 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     tags: dict[str, str] | None = None
     idempotency_key: str | None = None
     idempotency_window: float | None = None
+    idempotency: str | None = None
     on_duplicate: str | None = None
     concurrency_key: str | None = None
     keep_for: float | None = None

@@ -134,8 +134,23 @@ async def _budget_wakeups(backend: EngineBackend) -> Items:
             yield Item("budgets", list(await listener.wait()))
 
 
+async def due_wakeups(request: Request) -> Response:
+    """Timers that are due soon: partition and milliseconds; an empty list means that some were missed."""
+    service = Service.of(request)
+    token = service.caller(request, Scope.ADMIN)
+    check_store(token)
+    return stream(request, token, _due_wakeups(service.backend))
+
+
+async def _due_wakeups(backend: EngineBackend) -> Items:
+    async with backend.listen_for_due() as listener:
+        while True:
+            yield Item("due", [each._asdict() for each in await listener.wait()])
+
+
 ROUTES: Final = [
     Route(f"{PREFIX}/work/claim", claim, methods=["POST"]),
     Route(f"{PREFIX}/work/wakeups", wakeups),
     Route(f"{PREFIX}/engine/budget-wakeups", budget_wakeups),
+    Route(f"{PREFIX}/engine/due-wakeups", due_wakeups),
 ]

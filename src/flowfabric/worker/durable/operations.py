@@ -6,16 +6,19 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine
 from datetime import datetime
 from types import UnionType
-from typing import Any, Final, TypeVar, TypeVarTuple, Unpack, overload
+from typing import Any, Final, ParamSpec, TypeVar, TypeVarTuple, Unpack, overload
 
 from flowfabric.client.tasks.options import Duration
-from flowfabric.client.tasks.task import TaskContext
+from flowfabric.client.tasks.task import Task, TaskContext
 from flowfabric.core.conditions import ResumeCondition
-from flowfabric.worker.durable import signal_waits, steps, values
+from flowfabric.worker.durable import children, signal_waits, steps, values
+from flowfabric.worker.durable.children import ChildHandle
 from flowfabric.worker.durable.journal import Journal
 from flowfabric.worker.durable.signal_waits import WaitOptions
 from flowfabric.worker.durable.signals import Signal, Waitpoint
 
+P = ParamSpec("P")
+R = TypeVar("R")
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
@@ -53,6 +56,18 @@ class DurableContext(TaskContext, ABC):
         recorded the step. An exception of `fn` is recorded too if the handler recovers from it; see StepFailed.
         """
         return steps.begin(self._records, name, fn, args, returns, was)
+
+    @overload
+    def submit(self, task: Task[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, ChildHandle[R]]: ...
+    @overload
+    def submit(self, task: str, /, *args: Any, **kwargs: Any) -> Coroutine[Any, Any, ChildHandle[Any]]: ...
+    def submit(self, task: Any, /, *args: Any, **kwargs: Any) -> Any:
+        """Submit another execution, with the arguments and options of `fabric.submit`; it is recorded like a step.
+
+        However often the handler is run again, it is submitted once. Waiting for its handle suspends this execution:
+        `result = await (await ctx.submit(task, 1))`. It runs on when this execution fails or is cancelled.
+        """
+        return children.begin(self._records, task, args, kwargs)
 
     async def now(self) -> datetime:
         """The store's time, as the worker estimates it; the same on every pass."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from flowfabric import tracing
@@ -14,6 +15,7 @@ from flowfabric.errors import InvalidInput
 from flowfabric.worker.attempts.attempt import Attempt
 from flowfabric.worker.attempts.outcomes import Interrupted
 from flowfabric.worker.context.context import Context, purse_of, send_additions
+from flowfabric.worker.context.current import running
 from flowfabric.worker.context.streaming import emit_frame
 from flowfabric.worker.executors.handler_codec import completed_payload, decoded, encoded
 from flowfabric.worker.executors.process_child import Emitted, Job, Said
@@ -64,6 +66,7 @@ class Handler:
             reports.raised(attempt, asyncio.CancelledError())
             return
         attempt.started = True
+        running.set(partial(self._services.context_of, attempt))  # each attempt has its own context variables
         try:
             work = attempt.work
             args, kwargs = decoded(self.task, work.input_payload, work.payload_encoding, work.inputs)

@@ -27,6 +27,7 @@ from flowfabric.errors import InvalidInput
 from flowfabric.worker.attempts.attempt import Stop
 from flowfabric.worker.attempts.outcomes import Cancel, Fail, Outcome, Retry, Snooze, category_of, reason_of
 from flowfabric.worker.context.context import Context
+from flowfabric.worker.context.current import running
 from flowfabric.worker.context.flow import GrowingFlow
 from flowfabric.worker.context.spending import Purse
 from flowfabric.worker.durable.journal import Journal
@@ -167,8 +168,10 @@ def _answer(job: Job, pipe: Connection) -> Answer:
     try:
         task = find_task(job.module, job.qualname, job.name)
         args, kwargs = decoded(task, job.payload, job.encoding)
+        context = Context(_ParentLink(job, pipe))
+        running.set(lambda: context)
         if task.takes_context:
-            args = (Context(_ParentLink(job, pipe)), *args)
+            args = (context, *args)
         with tracing.restored(job.trace):
             return Returned(encoded(task, task.function(*args, **kwargs)))
     except (KeyboardInterrupt, GeneratorExit):

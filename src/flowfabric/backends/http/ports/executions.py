@@ -38,5 +38,8 @@ class HttpExecutionPort(Caller, ExecutionPort):
     async def update_progress(self, args: c.UpdateProgressArgs) -> c.UpdateProgressResult:
         return await self.ask("update_progress", args)
 
+    async def watch_execution(self, args: c.WatchExecutionArgs) -> c.WatchExecutionResult:
+        return await self.ask("watch_execution", args)
+
     async def set_execution_tags(self, args: c.SetExecutionTagsArgs) -> c.SetExecutionTagsResult:
         return await self.ask("set_execution_tags", args)

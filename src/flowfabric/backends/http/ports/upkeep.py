@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from flowfabric.backends.http.caller import Caller
 from flowfabric.backends.ports.upkeep import MaintenancePort, RetentionPort
 from flowfabric.core import contracts as c
@@ -17,6 +19,11 @@ class HttpMaintenancePort(Caller, MaintenancePort):
 
     async def next_due(self, partition: Partition) -> c.NextDue:
         return await self.ask("next_due", partition=partition)
+
+    async def read_watched_ends(
+        self, partition: Partition, *, done: Sequence[c.WatchedEnd] = (), limit: int = 100
+    ) -> list[c.WatchedEnd]:
+        return await self.ask("read_watched_ends", partition=partition, done=done, limit=limit)
 
     async def repair_indexes(self, args: c.RepairIndexesArgs) -> c.IndexesRepaired:
         return await self.ask("repair_indexes", args)

@@ -80,6 +80,7 @@ def wake_channel(lane_id: LaneId) -> str:
 
 
 BUDGET_CHANNEL = "ff:budget"
+DUE_CHANNEL = "ff:due"
 
 
 def hand_channel(worker_instance_id: WorkerInstanceId) -> str:

@@ -15,6 +15,7 @@ from typing import Any, Final, TypeVar
 
 from flowfabric.backends.ports import OnHanded, WorkListener
 from flowfabric.backends.ports.budgets import BudgetListener
+from flowfabric.backends.ports.upkeep import DueListener, DueSoon
 from flowfabric.backends.valkey.library import keys
 from flowfabric.backends.valkey.library.calls import FunctionCaller
 from flowfabric.backends.valkey.listen.parked_claims import KEY_LENGTH
@@ -58,6 +59,9 @@ class ValkeyWakeups:
     def listen_for_budgets(self) -> AbstractAsyncContextManager[BudgetListener]:
         return self._announcements.listen(_BudgetListener([keys.BUDGET_CHANNEL.encode()]))
 
+    def listen_for_due(self) -> AbstractAsyncContextManager[DueListener]:
+        return self._announcements.listen(_DueListener([keys.DUE_CHANNEL.encode()]))
+
     async def announce_work(self, partition: Partition) -> int:
         fields = await self._caller.call_partition("announce_work", tag_of(partition, self.partitions))
         return fields.number(0)
@@ -96,6 +100,15 @@ class _BudgetListener(Ear[Partition]):
     def hear(self, channel: bytes, text: bytes) -> None:
         if announced := _announcement(text):
             self.note(announced[0])
+
+
+class _DueListener(Ear[DueSoon]):
+    """Waits for timers that are due soon."""
+
+    def hear(self, channel: bytes, text: bytes) -> None:
+        tag, _, in_ms = text.decode(errors="replace").partition(" ")
+        if in_ms.isdecimal() and (announced := _announcement(tag.encode())):
+            self.note(DueSoon(announced[0], int(in_ms)))
 
 
 class Announcements:

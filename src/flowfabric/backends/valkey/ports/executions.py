@@ -160,6 +160,13 @@ class ValkeyExecutions(ValkeyTenancy):
         )
         return c.ProgressUpdated()
 
+    async def watch_execution(self, args: c.WatchExecutionArgs) -> c.WatchExecutionResult:
+        fields = await self._caller.call_execution("watch_execution", args.execution_id, watcher_id=args.watcher_id)
+        state = PublicState(fields.text(1))
+        if fields.text(0) == "ended":
+            return c.WatchedHasEnded(public_state=state)
+        return c.ExecutionWatched(public_state=state)
+
     async def set_execution_tags(self, args: c.SetExecutionTagsArgs) -> c.SetExecutionTagsResult:
         pairs = [text for pair in sorted(args.tags.items()) for text in pair]
         fields = await self._caller.call_execution("set_execution_tags", args.execution_id, pairs=pairs)

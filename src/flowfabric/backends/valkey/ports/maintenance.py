@@ -11,6 +11,7 @@ from flowfabric.backends.valkey.library.cursors import decode_cursor, encode_cur
 from flowfabric.backends.valkey.wire.client import Client
 from flowfabric.core import capability
 from flowfabric.core import contracts as c
+from flowfabric.core.ids import ExecutionId
 from flowfabric.core.partition import Partition, PartitionConfig, PartitionFamily
 from flowfabric.errors import InvalidInput
 
@@ -42,7 +43,19 @@ class ValkeyMaintenance:
             at_ms=fields.number(0) if fields.text(0) else None,
             now_ms=fields.number(1),
             limits_at_ms=fields.number(2) if fields.text(2) else None,
+            ends_at_ms=fields.number(3) if fields.text(3) else None,
         )
+
+    async def read_watched_ends(
+        self, partition: Partition, *, done: Sequence[c.WatchedEnd] = (), limit: int = 100
+    ) -> list[c.WatchedEnd]:
+        told = [text for each in done for text in (each.execution_id, each.watcher_id)]
+        tag = tag_of(partition, self.partitions)
+        flat = (await self._caller.call_partition("watched_ends", tag, limit=limit, done=told)).texts(0)
+        return [
+            c.WatchedEnd(execution_id=ExecutionId(ended), watcher_id=ExecutionId(watcher))
+            for ended, watcher in zip(flat[::2], flat[1::2], strict=True)
+        ]
 
     async def repair_indexes(self, args: c.RepairIndexesArgs) -> c.IndexesRepaired:
         fields, cursor = await self._tour("repair_indexes", args)

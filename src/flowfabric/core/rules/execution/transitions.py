@@ -275,6 +275,7 @@ TRANSITIONS: dict[str, dict[Situation, Effect]] = {
         (_S.SKIPPED, Move(_S.BLOCKED_BY_DEPENDENCIES)),
     ),
     "set_execution_tags": _row(Keep()),
+    "watch_execution": _row(Keep()),
     # The edge does not stop a member that runs or has ended.
     "apply_dependency_to_child": _row(
         Keep(),

@@ -1,11 +1,11 @@
---- Report when the earliest lease, delay, timeout or deadline of a partition is due, and its work with limits.
+--- Report when the earliest lease, delay, timeout or deadline of a partition is due, and its other work.
 -- @keys    partition
 -- @args
--- @reply   at_ms now_ms limits_at_ms
+-- @reply   at_ms now_ms limits_at_ms ends_at_ms
 -- @errors  invalid_input
 -- @flags   no-writes
 -- @repeat  safe
--- @uses    clock digits handover index_key limit_queue listing offering reply
+-- @uses    clock digits handover index_key limit_queue listing offering reply watching
 local DUE = {
   "lease_expiry", "attempt_timeout", "execution_deadline", "suspension_timeout", "pending_waitpoint_expiry",
   "flow_work",
@@ -32,6 +32,8 @@ return function(K)
     limits_at = earliest(key, limits_at)
   end
 
+  local ends_at = earliest(index_key.partition({tag = tag}, watching.INDEX))
+
   local function text(time) return time and digits.of(time) or "" end
-  return reply.ok(text(at), digits.of(clock.now_ms()), text(limits_at))
+  return reply.ok(text(at), digits.of(clock.now_ms()), text(limits_at), text(ends_at))
 end

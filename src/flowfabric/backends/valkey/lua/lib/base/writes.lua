@@ -1,5 +1,5 @@
 -- Writes: at once, or collected over a batch and written with one command per key.
--- @uses event notify upcalls
+-- @uses due_hint event notify upcalls
 local M = {}
 
 -- A collector, the `writes` field of executions that write through it. It also caches lookups for
@@ -7,8 +7,8 @@ local M = {}
 -- write at once, because others look for them.
 function M.collector()
   return {
-    zadd = {}, zrem = {}, sadd = {}, srem = {}, set = {}, emptied = {}, wake = {}, stopped = {}, lines = {}, lanes = {},
-    crowds = {}, flow_states = {}, promoted = {},
+    zadd = {}, zrem = {}, sadd = {}, srem = {}, set = {}, emptied = {}, wake = {}, due = {}, stopped = {}, lines = {},
+    lanes = {}, crowds = {}, flow_states = {}, promoted = {},
   }
 end
 
@@ -47,6 +47,16 @@ function M.zadd(x, key, score)
     list[n + 1], list[n + 2] = score, ids[i]
   end
   list.n = n + 2
+end
+
+-- A timer: engines are notified if it is due soon, unless `now` is left out.
+function M.zadd_timer(x, key, due, now)
+  M.zadd(x, key, due)
+  due = tonumber(due)
+  if not now or not due_hint.is_soon(due, now) then return end
+  if not x.writes then return due_hint.tell(x.tag, key, due, now) end
+  local known = x.writes.due[key]
+  if not known or due < known.due then x.writes.due[key] = {tag = x.tag, due = due, now = now} end
 end
 
 -- Removals are written before additions, so a key that does not exist when the batch starts needs
@@ -103,6 +113,7 @@ local function write_all(collected)
   write("ZADD", collected.zadd)
   write("SADD", collected.sadd)
   for key, entry in pairs(collected.emptied) do forget(key, entry[1], entry[2]) end
+  for key, timer in pairs(collected.due) do due_hint.tell(timer.tag, key, timer.due, timer.now) end
   if not collected.wakes_later then notify.of_work(collected) end
   if not collected.tells_later then notify.of_room(collected) end
   event.flush(collected)
@@ -126,7 +137,7 @@ function M.write_through(collected)
   write_all(collected)
   if collected.wakes_later then notify.of_work(collected) end
   if collected.tells_later then notify.of_room(collected) end
-  for _, name in ipairs({"zadd", "zrem", "sadd", "srem", "set", "emptied", "wake", "stopped", "lines"}) do
+  for _, name in ipairs({"zadd", "zrem", "sadd", "srem", "set", "emptied", "wake", "due", "stopped", "lines"}) do
     collected[name] = {}
   end
 end

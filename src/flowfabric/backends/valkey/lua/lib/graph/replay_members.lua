@@ -40,7 +40,7 @@ end
 -- Its deadline starts again.
 function M.set_deadline(x, now)
   local deadline = policy.deadline_of(policy.stored(x))
-  if deadline then index.set_deadline(x, now + deadline) end
+  if deadline then index.set_deadline(x, now + deadline, now) end
 end
 
 -- terminal -> runnable, where it waits for its dependencies or for a worker.

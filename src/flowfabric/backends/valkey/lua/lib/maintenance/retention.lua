@@ -4,12 +4,14 @@ local M = {}
 
 local CHUNK = 500
 local OWN = {
-  "core", "payload", "result", "policy", "tags", "claim_grant", "waitpoints", "signals", "steps",
+  "core", "payload", "result", "policy", "tags", "claim_grant", "waitpoints", "signals", "steps", "watchers",
   "suspension:current", "suspension:current:satisfied_set",
   "suspension:current:satisfied_set:signals", "suspension:current:member_map",
 }
 local OF_ATTEMPT = {"", ":usage", ":policy"}
-local DUE = {"all_executions", "attempt_timeout", "execution_deadline", "suspension_timeout", "lease_expiry"}
+local DUE = {
+  "all_executions", "attempt_timeout", "execution_deadline", "suspension_timeout", "lease_expiry", "watched_ends",
+}
 local LANE = {
   "eligible", "capability_sets", "delayed", "active", "suspended", "terminal", "retention", "blocked:dependencies",
   "blocked:budget", "blocked:quota", "blocked:route", "blocked:operator", "blocked:lane_state",

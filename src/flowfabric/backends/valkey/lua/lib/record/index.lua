@@ -48,7 +48,9 @@ end
 
 function M.set_attempt_timeout(x, due) writes.zadd(x, index_key.partition(x, "attempt_timeout"), due) end
 
-function M.set_deadline(x, due) writes.zadd(x, index_key.partition(x, "execution_deadline"), due) end
+function M.set_deadline(x, due, now)
+  writes.zadd_timer(x, index_key.partition(x, "execution_deadline"), due, now)
+end
 
 function M.clear_deadline(x) writes.zrem(x, index_key.partition(x, "execution_deadline")) end
 

@@ -31,7 +31,6 @@ end
 
 local function queue_score(x, name, now)
   if x.eligibility_state == "eligible_now" then return order.score(x) end
-  if name == "delayed" then return x.delay_until end
   if name == "blocked:dependencies" then return x.created_at end
   return now
 end
@@ -81,6 +80,7 @@ end
 function ENTER.runnable(x, keys, now)
   local name = M.queue(x)
   local key = keys[name]
+  if name == "delayed" then return writes.zadd_timer(x, key, x.delay_until, now) end
   writes.zadd(x, key, queue_score(x, name, now))
   if x.eligibility_state ~= "eligible_now" then return end
   if name ~= "eligible" then writes.sadd(x, keys.capability_sets, x.required_capabilities) end
@@ -92,10 +92,10 @@ function LEAVE.suspended(x, keys)
   if x.suspension_timeout_at then writes.zrem(x, index_key.of_partition(x).suspension_timeout) end
 end
 
-function ENTER.suspended(x, keys)
+function ENTER.suspended(x, keys, now)
   local due = x.suspension_timeout_at
   writes.zadd(x, keys.suspended, due or NO_TIMEOUT)
-  if due then writes.zadd(x, index_key.of_partition(x).suspension_timeout, due) end
+  if due then writes.zadd_timer(x, index_key.of_partition(x).suspension_timeout, due, now) end
 end
 
 -- Remove the entries of its current phase.

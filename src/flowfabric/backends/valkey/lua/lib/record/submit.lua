@@ -1,9 +1,11 @@
 -- Accept executions: create for one, submit for many.
--- @uses content event index key_turns parked_handoff record replace reply state tags tenant update writes
+-- @uses content event index key_turns missed_key parked_handoff record replace reply state tags tenant update writes
 local M = {}
 
--- The modes for an idempotency key that is taken; true: the submit may replace the execution.
-local MODES = {return_existing = false, reject = false, replace_while_waiting = true, debounce = true}
+-- The modes for an idempotency key that is taken; true: the mode needs a key.
+local MODES = {
+  return_existing = false, reject = false, replace_while_waiting = true, debounce = true, until_success = true,
+}
 
 -- The id that was accepted before, under this idempotency key or this id.
 local function known_id(x, idempotency)
@@ -94,7 +96,7 @@ function M.accept(x, idempotency, A, new, now)
   store(x, new, vector, now)
   store_parts(x, new)
   index.register(x)
-  if new.deadline then index.set_deadline(x, new.deadline) end
+  if new.deadline then index.set_deadline(x, new.deadline, now) end
   if x.concurrency_key then key_turns.pass_on(x, now) end
   local collected = x.writes or x.beside
   if collected and collected.accepted then collected.accepted[x.id] = x.id end
@@ -127,7 +129,12 @@ function M.create(x, idempotency, A, now)
   if foreign then return foreign end
   if existing and (mode == "return_existing" or existing == x.id) then return reply.duplicate(existing) end
   if existing and mode == "reject" then return reply.refuse("execution_already_exists", existing) end
-  if existing then return replace_waiting(x, idempotency, A, existing, now) end
+  if existing and mode == "until_success" then
+    local answer = missed_key.answer(x, existing)
+    if answer then return reply.duplicate(answer) end
+  elseif existing then
+    return replace_waiting(x, idempotency, A, existing, now)
+  end
   local new, refusal = content.read(A, now, now)
   if refusal then return refusal end
 

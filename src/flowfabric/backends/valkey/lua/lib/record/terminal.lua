@@ -1,5 +1,5 @@
 -- Every execution ends here (G7): complete, fail, cancel, expire, skip and every timeout.
--- @uses advance completions digits flow only_edge state stream suspension transition upcalls vectors
+-- @uses advance completions digits flow only_edge state stream suspension transition upcalls vectors watching
 local M = {}
 
 local CLEARED = {
@@ -39,6 +39,7 @@ function M.finish(x, now, ending, set)
   local n = #set
   set[n + 1], set[n + 2] = "completed_at", now
   transition.apply(x, now, step, set, outcome)
+  if x.watched then watching.ended(x, now) end
   if x.flow_id and not ending.quiet then completions.tell(x, outcome) end
   if run then advance.ended(run, x, outcome) end
 end
