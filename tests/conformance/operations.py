@@ -155,6 +155,7 @@ OPERATIONS: dict[str, Caller] = {
     "change_priority": lambda d, x: d.change_priority(x, 7),
     "unblock_execution": lambda d, x: d.unblock(x),
     "replay_execution": lambda d, x: d.replay(x),
+    "retry_execution": lambda d, x: d.retry(x),
     "set_execution_tags": lambda d, x: d.set_tags(x, team__color="blue"),
     "apply_dependency_to_child": apply_edge,
     "resolve_dependency:satisfied": lambda d, x: resolve_edge(d, x, TerminalOutcome.SUCCESS),

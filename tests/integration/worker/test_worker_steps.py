@@ -383,7 +383,7 @@ class Versions:
         handle = await self.kit.submit(self.before)
         await self.kit.run_until_idle(self.old)
         if tag is not None:
-            await handle.set_tags({"flowfabric.changed_steps": tag})
+            await handle.change(tags={"flowfabric.changed_steps": tag})
         await self.kit.sleep_through(handle)
         await self.kit.run_until_idle(self.new)
         return handle

@@ -223,6 +223,11 @@ class Execution:
         keys = [self.core, self.lane_idx("terminal"), self.lane_idx("eligible"), self.exec("lease:history")]
         return self.fcall("ff_replay_execution", keys, self.id, 0)
 
+    def retry(self) -> Reply:
+        return self.fcall(
+            "ff_retry_execution", [self.core, self.lane_idx("terminal"), self.lane_idx("eligible")], self.id
+        )
+
     def set_tags(self, *pairs: str) -> Reply:
         return self.fcall("ff_set_execution_tags", [self.core, self.exec("tags")], *pairs)
 
