@@ -10,11 +10,18 @@ from flowfabric.core import contracts as c
 from flowfabric.core.conditions import ByName, Single
 from flowfabric.core.ids import WaitpointKey
 from flowfabric.core.policy import TimeoutBehavior
-from tests.conformance.driver import Subject
+from tests.conformance.driver import Driver, Subject
 from tests.conformance.suspending import Suspender
 
 POINTER, KEY, NAME = "signal:approve#0", WaitpointKey("door"), "approve"
 DAY = 86_400_000
+
+
+@pytest.fixture
+async def waits(driver: Driver) -> Suspender:
+    suspender = Suspender(driver)
+    await suspender.seed()
+    return suspender
 
 
 async def suspended_at_a_link(waits: Suspender, **given: Any) -> tuple[Subject, c.PendingWaitpointCreated]:
