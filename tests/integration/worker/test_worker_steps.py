@@ -452,7 +452,7 @@ async def test_a_choice_that_is_none_fails_clearly(fabric_kit: FabricKit, deeds:
         return await ctx.step("plan", deeds.do, "better")
 
     handle = await versions.run("maybe")
-    with pytest.raises(ExecutionFailed, match=r"flowfabric\.changed_steps: must be one of keep, rerun, fail"):
+    with pytest.raises(ExecutionFailed, match=r"flowfabric\.changed_steps: must be one of safe, keep, rerun, fail"):
         await handle
 
 
