@@ -77,4 +77,5 @@ def test_code_that_cannot_be_read_explains_nothing() -> None:
 def test_a_function_is_known_by_its_name() -> None:
     assert key_of(literal) != key_of(made)
     assert key_of(shop.sell) == key_of(Shop().sell)
-    assert len(key_of(shop)) == len(key_of(print)) == 16
+    assert key_of(str.upper) != key_of(str.lower)
+    assert len(key_of(shop)) == len(key_of(print)) == len(key_of([].append)) == 16

@@ -32,12 +32,12 @@ _MOST_SHOWN: Final = 10
 
 
 def key_of(function: Any) -> str:
-    """Identifies a function in a record, whatever its inputs; "" if it has no name."""
+    """Identifies a function in a record, whatever its inputs. A callable without a name counts by its type."""
     while isinstance(function, partial):
         function = function.func
     function = getattr(function, "__func__", function)
     named = function if hasattr(function, "__qualname__") else type(function)
-    text = f"{named.__module__}:{named.__qualname__}"
+    text = f"{getattr(named, '__module__', None) or ''}:{named.__qualname__}"
     return hashlib.sha256(text.encode()).hexdigest()[:_KEY_LENGTH]
 
 
