@@ -187,15 +187,18 @@ def test_following_all_starts_with_what_comes_next(cli: Cli) -> None:
 
 
 def test_cancel_replay_and_retry(cli: Cli) -> None:
-    one, two = cli.submit("greet"), cli.submit("boom")
+    one, two = cli.submit("greet", '"ada"'), cli.submit("boom")
     assert cli("cancel", one, "--reason", "not needed").stdout == f"{one} cancelled\n"
     assert cli("replay", one).stdout == f"{one} replayed\n"
     assert cli("show", one, "--json").json["public_state"] == "waiting"
     cli("cancel", one)
     ended(cli, two)
-    assert cli("retry", two).stdout == f"{two} replayed\n"
-    assert "is waiting, not failed; it has not ended" in cli("retry", two, code=4).stderr
-    assert f"flowfabric replay '{one}'" in cli("retry", one, code=4).stderr
+    assert cli("retry", two, one).stdout == f"{two} retried\n{one} retried\n"
+    refused = cli("retry", two, code=4).stderr
+    assert "state waiting" in refused
+    assert "wait for its end or cancel it first" in refused
+    ended(cli, one)
+    assert "replay a completed one" in cli("retry", one, code=4).stderr
 
 
 def test_what_cannot_be_changed_spoils_no_other(cli: Cli) -> None:

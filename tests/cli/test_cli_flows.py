@@ -124,7 +124,14 @@ def test_replay_runs_what_failed(cli: Cli) -> None:
     assert cli("flow", "replay", flow_id).stdout == f"{flow_id} has no failed member\n"
 
 
-@pytest.mark.parametrize("command", ["show", "tree", "cancel", "replay"])
+def test_retry_runs_what_failed(cli: Cli) -> None:
+    flow_id = submitted(cli)
+    ended(cli, flow_id, broken=True)
+    (retried,) = cli("flow", "retry", flow_id, "--json").json["retried"]
+    assert cli("show", retried, "--json").json["public_state"] == "waiting"
+
+
+@pytest.mark.parametrize("command", ["show", "tree", "cancel", "retry", "replay"])
 def test_an_unknown_flow_is_not_found(cli: Cli, command: str) -> None:
     assert cli("flow", command, UNKNOWN, "--json", code=3).error["code"] == "flow_not_found"
     cli("flow", command, "nonsense", code=2)

@@ -33,6 +33,7 @@ LOOKING = {
 CHANGING = {
     "flow cancel",
     "flow replay",
+    "flow retry",
     "submit",
     "cancel",
     "replay",

@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, run_state_mach
 from flowfabric.core import contracts as c
 from flowfabric.core.ids import AttemptId, LeaseId, Namespace
 from flowfabric.core.policy import ExecutionPolicy, FixedBackoff, RetryPolicy
-from flowfabric.core.rules.execution import claims, due, lease, lifecycle, repeats
+from flowfabric.core.rules.execution import claims, due, lease, lifecycle, repeats, retrying
 from flowfabric.core.rules.execution.transitions import SITUATIONS, Situation
 from flowfabric.core.rules.outcome import Changes, Line, Refusal
 from flowfabric.core.states import AttemptState, LifecyclePhase
@@ -223,6 +223,9 @@ class Acts(RuleBasedStateMachine):
         result = self.attempt(self.driver.replay(x))
         if self.agree(x, lifecycle.replay(self.of(x).record, self.now), result):
             self.of(x).steps.clear()
+
+    def retry(self, x: Subject) -> None:
+        self.agree(x, retrying.retry(self.of(x).record, self.now), self.attempt(self.driver.retry(x)))
 
     @invariant()
     def store_and_model_agree(self) -> None:

@@ -229,6 +229,9 @@ class Driver:
     async def replay(self, x: Subject) -> c.ReplayExecutionResult:
         return await self.backend.replay_execution(c.ReplayExecutionArgs(execution_id=x.execution_id))
 
+    async def retry(self, x: Subject) -> c.RetryExecutionResult:
+        return await self.backend.retry_execution(c.RetryExecutionArgs(execution_id=x.execution_id))
+
     async def progress(self, x: Subject, **overrides: Any) -> c.UpdateProgressResult:
         args = {"execution_id": x.execution_id, "fence": x.fence, "progress_pct": 10, **overrides}
         return await self.backend.update_progress(c.UpdateProgressArgs(**args))

@@ -59,6 +59,21 @@ async def test_many_are_cancelled_and_replayed_at_once(dashboard: Dashboard, fab
     await expect(dashboard.page.locator(".badge.waiting")).to_have_count(3)
 
 
+async def test_an_execution_is_retried_or_replayed(dashboard: Dashboard, fabric: Fabric) -> None:
+    handle = await fabric.submit(rows.greet, "ada")
+    await handle.cancel()
+    await dashboard.go("executions", handle.id)
+    await expect(dashboard.button("Replay…")).to_be_visible()
+    await dashboard.button("Retry…").click()
+    await expect(dashboard.page.get_by_role("dialog")).to_contain_text("Recorded steps are kept")
+    await dashboard.confirm("Retry it")
+    await expect(dashboard.page.locator(".heading .badge")).to_have_text("waiting")
+    async with rows.worker.working(fabric.backend):
+        await expect(dashboard.page.locator(".heading .badge")).to_have_text("completed")
+    await expect(dashboard.button("Replay…")).to_be_visible()
+    await expect(dashboard.button("Retry…")).to_have_count(0)
+
+
 async def test_an_execution_says_why_it_does_not_run(dashboard: Dashboard, fabric: Fabric) -> None:
     handle = await fabric.submit(rows.greet, "ada")
     await dashboard.go("executions", handle.id)

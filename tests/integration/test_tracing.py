@@ -322,7 +322,8 @@ async def test_a_client_without_a_loop_goes_on_with_the_trace_of_its_caller(stor
     execution_id = await asyncio.to_thread(caller)
     submit = spans.one("submit double")
     assert parent_of(submit) == id_of(spans.one("page"))
-    assert (await Fabric(store.backend).handle(execution_id).tags()) == {"flowfabric.traceparent": traceparent(submit)}
+    described = await Fabric(store.backend).handle(execution_id).describe()
+    assert described.tags == {"flowfabric.traceparent": traceparent(submit)}
 
 
 async def test_a_trace_that_the_caller_names_stays_and_a_full_set_of_tags_is_left_alone(
@@ -332,7 +333,7 @@ async def test_a_trace_that_the_caller_names_stays_and_a_full_set_of_tags_is_lef
     full = {f"team.tag{number}": "" for number in range(limits.MAX_TAGS)}
     for tags in (named, full):
         handle = await fabric.submit(double.with_options(tags=tags), 1)
-        assert await handle.tags() == tags
+        assert (await handle.describe()).tags == tags
 
 
 async def test_an_attempt_is_run_when_its_span_cannot_be_made(store: Store, fabric: Fabric, spans: Spans) -> None:
@@ -368,7 +369,7 @@ async def test_nothing_is_written_when_tracing_is_switched_off(fabric: Fabric, m
     monkeypatch.setenv("OTEL_SDK_DISABLED", "true")
     with traced(monkeypatch):
         assert not tracing.is_on()
-        assert await (await fabric.submit(double, 1)).tags() == {}
+        assert (await (await fabric.submit(double, 1)).describe()).tags == {}
 
 
 async def test_without_a_provider_nothing_is_written(store: Store, fabric: Fabric) -> None:
@@ -378,6 +379,6 @@ async def test_without_a_provider_nothing_is_written(store: Store, fabric: Fabri
         await until_suspended(store, handle)
         await handle.signal("answer", "yes")
         await handle.result(timeout=PATIENCE)
-    assert await handle.tags() == {}
+    assert (await handle.describe()).tags == {}
     (signal,) = (await store.backend.list_resume_signals(c.ListResumeSignalsArgs(execution_id=handle.id))).signals
     assert signal.correlation_id is None

@@ -52,7 +52,7 @@ def flowfabric(
 
 _COMMANDS: Sequence[Callable[..., None]] = (
     *(dev, worker, engine, serving_http.server),
-    *(submit, ls, show, explain, events, tail, cancel, replay, retry),
+    *(submit, ls, show, explain, events, tail, cancel, retry, replay),
     *(suspended, waitpoints, link, signal, resume),
     *(workers, trim, doctor, bench),
 )

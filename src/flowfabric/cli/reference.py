@@ -42,7 +42,7 @@ colours, no boxes, nothing cut off. Results go to stdout, errors and log lines t
 
 With `--json` the names are those of the [contracts](contracts.md), and times are milliseconds since 1970. Later
 versions may add names; they do not remove a name or change its meaning. `worker`, `engine` and `dev` print an object
-with `event` for each event, `events --follow` one for each line of the event log, and `cancel`, `replay` and `retry`
+with `event` for each event, `events --follow` one for each line of the event log, and `cancel`, `retry` and `replay`
 one for each execution. Errors are objects on stderr, `{"error": {"code", "family", "message", "retryable",
 "details"}}`; without `--json` they are lines, `flowfabric: code: message`. `flowfabric --traceback COMMAND` prints the
 traceback of an error.

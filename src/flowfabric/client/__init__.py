@@ -13,7 +13,7 @@ from flowfabric.client.flows.flow import Flow
 from flowfabric.client.flows.handle import FlowHandle
 from flowfabric.client.flows.nodes import Node
 from flowfabric.client.flows.view import FlowView
-from flowfabric.client.handle import Handle, Progress
+from flowfabric.client.handle import Handle
 from flowfabric.client.streaming import StreamItem
 from flowfabric.client.sync.fabric import SyncFabric
 from flowfabric.client.sync.flows import SyncFlow, SyncFlowHandle
@@ -34,7 +34,6 @@ __all__ = [
     "FlowView",
     "Handle",
     "Node",
-    "Progress",
     "StreamItem",
     "SyncFabric",
     "SyncFlow",

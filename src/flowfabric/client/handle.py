@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Generator, Mapping
-from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast
 
 from flowfabric import tracing
@@ -26,14 +25,6 @@ from flowfabric.errors import ExecutionNotFound, InvalidInput
 R = TypeVar("R")
 
 Submission: TypeAlias = Literal["created", "duplicate", "replaced"]
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """The progress that the running attempt reported; None where it reported none."""
-
-    pct: int | None = None
-    message: str | None = None
 
 
 class Handle(Generic[R]):
@@ -100,11 +91,6 @@ class Handle(Generic[R]):
         if snapshot is None:
             raise self._not_found()
         return snapshot
-
-    async def progress(self) -> Progress:
-        """Its progress, in percent and as a message."""
-        snapshot = await self.describe()
-        return Progress(snapshot.progress_pct, snapshot.progress_message)
 
     async def attempts(self, *, from_index: int = 0, limit: int = 100) -> list[c.AttemptRecord]:
         """Its attempts, oldest first."""
@@ -181,20 +167,27 @@ class Handle(Generic[R]):
         source = c.CancelSource.OPERATOR_OVERRIDE
         await self._backend.cancel_execution(c.CancelExecutionArgs(execution_id=self.id, reason=reason, source=source))
 
+    async def retry(self) -> None:
+        """Run it again after it failed, expired or was cancelled: recorded steps are kept and not run again.
+
+        It gets a new attempt and all retries of its policy. Raises Conflict in any other state.
+        """
+        await self._backend.retry_execution(c.RetryExecutionArgs(execution_id=self.id))
+
     async def replay(self) -> None:
-        """Run an ended execution again: same id, one more attempt."""
+        """Run an ended execution again from its beginning, without its recorded steps: same id, one more attempt."""
         await self._backend.replay_execution(c.ReplayExecutionArgs(execution_id=self.id))
 
-    async def change_priority(self, priority: int) -> None:
-        """Change its priority within its lane while it waits."""
-        await self._backend.change_priority(c.ChangePriorityArgs(execution_id=self.id, new_priority=priority))
-
-    async def tags(self) -> dict[str, str]:
-        return (await self.describe()).tags
-
-    async def set_tags(self, tags: Mapping[str, str]) -> None:
-        """Add tags or overwrite their values; other tags stay."""
-        await self._backend.set_execution_tags(c.SetExecutionTagsArgs(execution_id=self.id, tags=dict(tags)))
+    async def change(self, *, priority: int | None = None, tags: Mapping[str, str] | None = None) -> None:
+        """Change its priority within its lane while it waits, and add or overwrite tags; other tags stay."""
+        if priority is None and tags is None:
+            raise InvalidInput("priority", None, "give a priority, tags or both")
+        ranked = None if priority is None else c.ChangePriorityArgs(execution_id=self.id, new_priority=priority)
+        tagged = None if tags is None else c.SetExecutionTagsArgs(execution_id=self.id, tags=dict(tags))
+        if ranked is not None:  # first: only this can be refused because of the state
+            await self._backend.change_priority(ranked)
+        if tagged is not None:
+            await self._backend.set_execution_tags(tagged)
 
     @property
     def _name(self) -> str | None:

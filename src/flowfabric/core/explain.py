@@ -17,10 +17,10 @@ from flowfabric.core.states import (
 
 _ENDED = {
     PublicState.COMPLETED: "has completed; replay it to run it again",
-    PublicState.FAILED: "has failed{because}; replay it to run it again",
-    PublicState.CANCELLED: "was cancelled; replay it to run it again",
-    PublicState.EXPIRED: "took too long and has expired{because}; replay it to run it again",
-    PublicState.SKIPPED: "was skipped, because what it depends on did not succeed; replay that first",
+    PublicState.FAILED: "has failed{because}; retry it to continue with its recorded steps",
+    PublicState.CANCELLED: "was cancelled; retry it to continue with its recorded steps",
+    PublicState.EXPIRED: "took too long and has expired{because}; retry it to continue with its recorded steps",
+    PublicState.SKIPPED: "was skipped, because what it depends on did not succeed; retry that first",
 }
 
 _SUSPENDED = {

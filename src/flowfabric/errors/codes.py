@@ -60,13 +60,19 @@ CODES: dict[str, CodeInfo] = {
         _F.CONFLICT, _C.TERMINAL, "the idempotency key belongs to another execution; use that one, or another key"
     ),
     "execution_not_terminal": CodeInfo(
-        _F.CONFLICT, _C.TERMINAL, "the execution has not finished; only finished executions can be replayed"
+        _F.CONFLICT, _C.TERMINAL, "the execution has not ended; wait for its end or cancel it first"
     ),
     "max_replays_exhausted": CodeInfo(_F.LIMITED, _C.TERMINAL, "max_replay_count is used up"),
     "max_retries_exhausted": CodeInfo(
         _F.LIMITED, _C.TERMINAL, "max_reclaim_count is used up; the execution has failed"
     ),
     "replay_not_allowed": CodeInfo(_F.CONFLICT, _C.TERMINAL, "the execution cannot be replayed"),
+    "retry_not_allowed": CodeInfo(
+        _F.CONFLICT,
+        _C.TERMINAL,
+        "only failed, expired and cancelled executions can be retried; replay a completed one to run it again from its "
+        "beginning, and retry what a skipped one depends on",
+    ),
     "execution_not_eligible_for_attempt": CodeInfo(
         _F.CONFLICT, _C.TERMINAL, "no attempt can start in the current state"
     ),

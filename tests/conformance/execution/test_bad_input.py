@@ -79,6 +79,7 @@ BAD: list[tuple[str, str, Bad]] = [
     ("move_to_waiting_children", "fence", lambda d, x: d.move_to_waiting_children(Subject(x.execution_id, "mine"))),
     ("expire_execution", "expire_reason", lambda d, x: d.expire(x, "boredom")),
     ("replay_execution", "execution_id", lambda d, x: d.replay(Subject("{fp:1}:nope"))),
+    ("retry_execution", "execution_id", lambda d, x: d.retry(Subject("{fp:1}:nope"))),
     ("change_priority", "new_priority", lambda d, x: d.change_priority(x, 9001)),
     ("update_progress", "progress_pct", lambda d, x: d.progress(x, progress_pct=101)),
     ("update_progress", "progress_message", lambda d, x: d.progress(x, progress_message=LONG)),

@@ -135,8 +135,10 @@ class Player:
             return
         self.replays[name] = self.replays.get(name, 0) + 1
         self.said.append(name)
-        await self.driver.replay(Subject(self.graph.ids[name]))
-        self.model.replay(name)
+        can_retry = self.model.nodes[name] in ("failed", "cancelled")
+        again = self.driver.retry if can_retry and self.random.random() < 0.5 else self.driver.replay
+        await again(Subject(self.graph.ids[name]))
+        self.model.replay(name)  # both bring the same back
 
     async def compare(self) -> None:
         members: dict[str, str] = {}

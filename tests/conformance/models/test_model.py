@@ -44,6 +44,7 @@ class Lives(Acts):
     block = rule(x=subjects, situation=st.sampled_from(BLOCKED))(Acts.block)
     unblock = rule(x=subjects)(Acts.unblock)
     replay = rule(x=subjects)(Acts.replay)
+    retry = rule(x=subjects)(Acts.retry)
 
 
 def test_the_store_agrees_with_the_model(store: Store) -> None:

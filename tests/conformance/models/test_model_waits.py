@@ -31,7 +31,7 @@ REASONS = (
 )  # fmt: skip
 CLOSERS = (c.CancelSource.OPERATOR_OVERRIDE, c.CancelSource.LEASE_HOLDER)
 OTHER_ACTS = (
-    "get_to_work", "replay", "claim", "claim_in_one_step", "renew", "complete", "fail", "delay", "cancel",
+    "get_to_work", "replay", "retry", "claim", "claim_in_one_step", "renew", "complete", "fail", "delay", "cancel",
     "reach_the_deadline", "reach_the_attempt_timeout", "notice_an_expired_lease", "revoke", "reclaim", "promote",
     "block", "unblock",
 )  # fmt: skip

@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from flowfabric.backends.valkey.backend import ValkeyBackend
 from flowfabric.client.fabric import Fabric
 from flowfabric.client.failures import ExecutionCancelled, ExecutionExpired, ExecutionFailed, ExecutionSkipped
-from flowfabric.client.handle import Handle, Progress
+from flowfabric.client.handle import Handle
 from flowfabric.client.tasks.task import Call, named, task
 from flowfabric.config import Settings
 from flowfabric.core import contracts as c
@@ -158,7 +158,7 @@ async def test_what_is_submitted_is_what_the_store_has(fabric: Fabric, worker: H
     info, snapshot = await fabric.backend.get_execution(handle.id), await handle.describe()
     assert info is not None
     assert (info.namespace, info.lane_id, info.execution_kind, info.priority) == ("acme", "agents", "research", 7)
-    assert (snapshot.tags, await handle.tags()) == ({"team.name": "red"}, {"team.name": "red"})
+    assert snapshot.tags == {"team.name": "red"}
     work = await worker.claim(worker_capabilities=("gpu",))
     assert (work.input_payload, work.payload_encoding) == (b'{"args":["tides"],"kwargs":{}}', "json")
     assert handle.id == work.claim.execution_id
@@ -369,7 +369,7 @@ async def test_a_handle_is_made_from_an_id_anywhere(fabric: Fabric, worker: Hand
 
 async def test_an_execution_that_is_not_there_is_not_found(fabric: Fabric) -> None:
     handle = fabric.handle(ExecutionId.for_lane(LaneId("agents"), fabric.backend.partitions))
-    for question in (handle.status, handle.describe, handle.tags, handle.progress, handle.result, handle.wait):
+    for question in (handle.status, handle.describe, handle.result, handle.wait):
         with pytest.raises(ExecutionNotFound):
             await question()
     with pytest.raises(InvalidInput, match="execution_id"):
@@ -378,14 +378,15 @@ async def test_an_execution_that_is_not_there_is_not_found(fabric: Fabric) -> No
 
 async def test_progress_and_events_show_what_happens(fabric: Fabric, worker: HandWorker) -> None:
     handle = await fabric.submit(research, "x")
-    assert await handle.progress() == Progress()
+    assert (await handle.describe()).progress_pct is None
     work = await worker.claim()
     await fabric.backend.update_progress(
         c.UpdateProgressArgs(
             execution_id=handle.id, fence=work.claim.fence, progress_pct=40, progress_message="reading"
         )
     )
-    assert await handle.progress() == Progress(40, "reading")
+    snapshot = await handle.describe()
+    assert (snapshot.progress_pct, snapshot.progress_message) == (40, "reading")
     await worker.complete(work, b"null")
     seen = [event async for event in handle.events()]
     assert [event.event for event in seen] == ["created", "claimed", "progress", "completed"]
@@ -395,14 +396,28 @@ async def test_progress_and_events_show_what_happens(fabric: Fabric, worker: Han
 
 async def test_a_handle_steers_its_execution(fabric: Fabric, worker: HandWorker) -> None:
     handle = await fabric.submit(research.with_options(tags={"team.a": "1"}), "x")
-    await handle.change_priority(9)
-    await handle.set_tags({"team.b": "2"})
+    await handle.change(priority=9, tags={"team.b": "2"})
     info = await fabric.backend.get_execution(handle.id)
     assert info is not None
-    assert (info.priority, await handle.tags()) == (9, {"team.a": "1", "team.b": "2"})
+    assert (info.priority, (await handle.describe()).tags) == (9, {"team.a": "1", "team.b": "2"})
+    await handle.cancel()
+    await handle.retry()
+    assert await handle.status() == "waiting"
     await worker.run()
     await handle.replay()
     assert await handle.status() == "waiting"
+
+
+async def test_a_change_that_is_refused_changes_nothing(fabric: Fabric, worker: HandWorker) -> None:
+    handle = await fabric.submit(research, "x")
+    await worker.run()
+    with pytest.raises(Conflict, match="change_priority"):
+        await handle.change(priority=9, tags={"team.b": "2"})
+    with pytest.raises(InvalidInput, match="tags"):
+        await handle.change(priority=9, tags={})
+    with pytest.raises(InvalidInput, match="give a priority, tags or both"):
+        await handle.change()
+    assert (await handle.describe()).tags == {}
 
 
 async def test_many_go_in_order_and_each_has_its_outcome(fabric: Fabric) -> None:

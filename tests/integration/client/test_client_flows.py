@@ -464,7 +464,7 @@ async def test_a_flow_in_which_a_flow_failed_is_not_replayed_by_halves(fabric_ki
         flow.add_flow("inner").add(boom)
         bad = flow.add(boom)
     await fabric_kit.run_until_idle(worker)
-    with pytest.raises(Conflict, match="inner failed, and a child flow cannot be replayed"):
+    with pytest.raises(Conflict, match="inner failed, and a child flow cannot be run again"):
         await flow.handle.replay()
     assert await flow.handle.node(bad).status() == "failed"
 

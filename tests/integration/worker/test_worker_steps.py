@@ -383,7 +383,7 @@ class Versions:
         handle = await self.kit.submit(self.before)
         await self.kit.run_until_idle(self.old)
         if tag is not None:
-            await handle.set_tags({"flowfabric.changed_steps": tag})
+            await handle.change(tags={"flowfabric.changed_steps": tag})
         await self.kit.sleep_through(handle)
         await self.kit.run_until_idle(self.new)
         return handle
@@ -452,7 +452,7 @@ async def test_a_choice_that_is_none_fails_clearly(fabric_kit: FabricKit, deeds:
         return await ctx.step("plan", deeds.do, "better")
 
     handle = await versions.run("maybe")
-    with pytest.raises(ExecutionFailed, match=r"flowfabric\.changed_steps: must be one of keep, rerun, fail"):
+    with pytest.raises(ExecutionFailed, match=r"flowfabric\.changed_steps: must be one of safe, keep, rerun, fail"):
         await handle
 
 

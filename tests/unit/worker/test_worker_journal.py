@@ -102,16 +102,19 @@ def one_step(worker: Worker) -> Any:
     return handler
 
 
-async def test_a_handler_without_steps_asks_nothing() -> None:
+@pytest.mark.parametrize("kind", [AttemptType.INITIAL, AttemptType.RETRY])
+async def test_a_handler_without_steps_asks_nothing_unless_an_earlier_attempt_may_have_had_some(
+    kind: AttemptType,
+) -> None:
     worker, store = Worker(), Recording()
 
     @worker.task
     async def handler(ctx: Context) -> str:
         return ctx.task
 
-    store.give_as(None, handler)
+    store.give_as(kind, handler)
     await run(store, worker)
-    assert store.asked == []
+    assert store.asked == ([] if kind is AttemptType.INITIAL else ["read", "read it"])
 
 
 async def test_a_first_attempt_reads_nothing() -> None:
@@ -130,14 +133,15 @@ async def test_every_other_pass_reads_all_in_one_go_and_once(kind: AttemptType |
 
     @worker.task
     async def handler(ctx: Context) -> list[Any]:
-        return await asyncio.gather(ctx.step("x", lambda: 1), ctx.step("a", lambda: 1), ctx.step("c", lambda: 1))
+        return await asyncio.gather(*(ctx.step(name, lambda: 1) for name in ("x", "a", "c", "b")))
 
     store.give_as(kind, handler)
     await run(store, worker)
     assert store.asked[:3] == ["read", "list", "read it"], "both are out at once"
     assert store.asked.count("list") == 1
     assert "record" not in store.asked
-    assert [each.result_payload for each in store.finished if isinstance(each, c.CompleteExecutionArgs)] == [b"[7,7,7]"]
+    results = [each.result_payload for each in store.finished if isinstance(each, c.CompleteExecutionArgs)]
+    assert results == [b"[7,7,7,7]"]
 
 
 async def test_a_step_that_was_recorded_meanwhile_gives_that_record() -> None:

@@ -13,7 +13,7 @@ from tests.valkey.lua.sources import FUNCTIONS, MODULES, code_of
 CODE = {name: code_of(source) for name, source in {**FUNCTIONS, **MODULES}.items()}
 _EVENT = re.compile(r'(?:\bevent = |event\.(?:append\w*|line)\(\w+, (?:now, )?)"(\w+)"')
 # Vectors that depend on what else is known: where a replayed member waits, and the indexes of a concurrency key.
-_COMPOSED = {"replay_execution", "replay_members", "implied"}
+_COMPOSED = {"replay_execution", "retry_execution", "replay_members", "implied"}
 
 
 def _is_known(event: str) -> bool:

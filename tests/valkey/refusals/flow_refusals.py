@@ -233,6 +233,7 @@ FLOW_SCENARIOS: list[Scenario] = [
     ("set_flow_tags", "flow_not_found", never, lambda x: Flow(x.client).set_tags("team.a", "1")),
     ("set_flow_tags", "invalid_tag_key", scene, lambda x: scene(x).flow.set_tags("team.a", "1", "bad\n", "2")),
     ("replay_execution", "replay_not_allowed", cancelled, lambda x: scene(x).up.replay()),
+    ("retry_execution", "retry_not_allowed", cancelled, lambda x: scene(x).up.retry()),
     ("continue_flow", "invalid_input", scene, raw("ff_continue_flow", 1001)),
     ("continue_flow", "flow_not_found", never, absent("ff_continue_flow")),
     ("describe_flow", "invalid_input", scene,

@@ -444,6 +444,18 @@ def test_replay(x: Execution) -> None:
     assert x.claim()[-2:] == ["1", "replay"]
 
 
+def test_retry(x: Execution) -> None:
+    assert x.retry() == [0, "execution_not_found"]
+    x.run()
+    assert x.retry() == [0, "execution_not_terminal", "active"]
+    x.cancel()
+    assert x.retry() == [1, "OK", "0", "waiting"]
+    x.grant()
+    assert x.claim()[-2:] == ["1", "retry"]
+    assert x.complete(epoch=2)[0] == 1
+    assert x.retry()[:3] == [0, "retry_not_allowed", "completed"]
+
+
 def test_replay_is_limited(x: Execution) -> None:
     x.create(policy='{"max_replay_count":1}')
     x.cancel()

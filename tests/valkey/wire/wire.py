@@ -226,6 +226,11 @@ class Execution:
     def watch(self, watcher: str) -> Reply:
         return self.fcall("ff_watch_execution", [self.core], watcher)
 
+    def retry(self) -> Reply:
+        return self.fcall(
+            "ff_retry_execution", [self.core, self.lane_idx("terminal"), self.lane_idx("eligible")], self.id
+        )
+
     def set_tags(self, *pairs: str) -> Reply:
         return self.fcall("ff_set_execution_tags", [self.core, self.exec("tags")], *pairs)
 

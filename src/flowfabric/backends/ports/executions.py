@@ -42,6 +42,10 @@ class ExecutionPort(Protocol):
         """Run a finished execution again: terminal -> waiting, or waiting_children for a member with dependencies."""
         ...
 
+    async def retry_execution(self, args: c.RetryExecutionArgs) -> c.RetryExecutionResult:
+        """Run it again with its recorded steps: failed, expired or cancelled -> waiting, or waiting_children."""
+        ...
+
     async def change_priority(self, args: c.ChangePriorityArgs) -> c.ChangePriorityResult:
         """Change the priority of an eligible execution within its lane."""
         ...

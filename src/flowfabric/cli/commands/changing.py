@@ -13,10 +13,8 @@ from flowfabric.cli.running import on_store
 from flowfabric.cli.show.output import Output, described
 from flowfabric.client.fabric import Fabric
 from flowfabric.client.handle import Handle
-from flowfabric.core.contracts.events import ENDINGS
 from flowfabric.core.ids import ExecutionId
-from flowfabric.core.states import PublicState
-from flowfabric.errors import Conflict, FlowFabricError
+from flowfabric.errors import FlowFabricError
 
 Reason: TypeAlias = Annotated[str, typer.Option(metavar="TEXT", help="Why; stored with the execution.")]
 
@@ -27,21 +25,13 @@ def cancel(ids: Ids, reason: Reason = "", url: Url = None, as_json: AsJson = Fal
 
 
 def replay(ids: Ids, url: Url = None, as_json: AsJson = False) -> None:
-    """Run ended executions again, however they ended."""
+    """Run ended executions again from their beginning, without their recorded steps."""
     _change(ids, "replayed", lambda handle: handle.replay(), url, as_json)
 
 
 def retry(ids: Ids, url: Url = None, as_json: AsJson = False) -> None:
-    """Run failed executions again, and only those."""
-    _change(ids, "replayed", _retry, url, as_json)
-
-
-async def _retry(handle: Handle[Any]) -> None:
-    state = await handle.status()
-    if state is not PublicState.FAILED:
-        advice = f"`flowfabric replay '{handle.id}'` runs it again" if state in ENDINGS.values() else "it has not ended"
-        raise Conflict(f"{handle.id} is {state}, not failed; {advice}", code="replay_not_allowed", public_state=state)
-    await handle.replay()
+    """Run failed, expired and cancelled executions again; their recorded steps are kept and not run again."""
+    _change(ids, "retried", lambda handle: handle.retry(), url, as_json)
 
 
 def _change(

@@ -1,7 +1,8 @@
-"""`flow`: list, show, draw, cancel and replay flows."""
+"""`flow`: list, show, draw, cancel, retry and replay flows."""
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Annotated, Any, TypeAlias
 
@@ -15,8 +16,10 @@ from flowfabric.cli.show.flow_tree import print_tree, watch
 from flowfabric.cli.show.output import Output, coloured
 from flowfabric.cli.show.paging import collected, print_page
 from flowfabric.client.fabric import Fabric
+from flowfabric.client.flows.handle import FlowHandle
 from flowfabric.client.flows.view import FlowView
 from flowfabric.core import contracts as c
+from flowfabric.core.ids import ExecutionId
 from flowfabric.errors import InvalidInput
 
 Name: TypeAlias = Annotated[str | None, typer.Option("--name", metavar="NAME", help="Only flows with this name.")]
@@ -40,12 +43,12 @@ Policy: TypeAlias = Annotated[
 ]
 Wait: TypeAlias = Annotated[bool, typer.Option("--wait", help="Wait until every member is cancelled.")]
 
-app = typer.Typer(help="List, show and draw flows; cancel or replay one.", invoke_without_command=True)
+app = typer.Typer(help="List, show and draw flows; cancel, retry or replay one.", invoke_without_command=True)
 
 
 @app.callback()
 def flow(ctx: typer.Context, url: Url = None, as_json: AsJson = False) -> None:
-    """List, show and draw flows; cancel or replay one."""
+    """List, show and draw flows; cancel, retry or replay one."""
     list_by_default(ctx, url, as_json, lambda: ls(url=url, as_json=as_json))
 
 
@@ -157,17 +160,32 @@ _CANCELLED = {
 
 
 @app.command()
-def replay(flow_id: FlowArgument, url: Url = None, as_json: AsJson = False) -> None:
-    """Run the failed members of a flow again, and those that were skipped because of them."""
+def retry(flow_id: FlowArgument, url: Url = None, as_json: AsJson = False) -> None:
+    """Run the failed members of a flow again with their recorded steps, and those that fell because of them."""
+    _run_again(flow_id, "retried", lambda handle: handle.retry(), url, as_json)
 
+
+@app.command()
+def replay(flow_id: FlowArgument, url: Url = None, as_json: AsJson = False) -> None:
+    """Run the failed members of a flow again from their beginning, and those that fell because of them."""
+    _run_again(flow_id, "replayed", lambda handle: handle.replay(), url, as_json)
+
+
+def _run_again(
+    flow_id: str,
+    done: str,
+    change: Callable[[FlowHandle], Awaitable[list[ExecutionId]]],
+    url: str | None,
+    as_json: bool,
+) -> None:
     async def body(fabric: Fabric, out: Output) -> None:
-        replayed = await fabric.flow_handle(flow_id).replay()
+        again = await change(fabric.flow_handle(flow_id))
         if out.as_json:
-            out.json({"flow_id": flow_id, "replayed": replayed})
-        elif not replayed:
+            out.json({"flow_id": flow_id, done: again})
+        elif not again:
             out.line(f"{flow_id} has no failed member")
-        for execution_id in () if out.as_json else replayed:
-            out.line(f"{execution_id} replayed")
+        for execution_id in () if out.as_json else again:
+            out.line(f"{execution_id} {done}")
 
     on_store(url, as_json, body)
 

@@ -147,24 +147,34 @@ class FlowHandle:
             )
         return result
 
-    async def replay(self) -> list[ExecutionId]:
-        """Run failed members again, and those skipped because of them; returns the ids of the failed members.
+    async def retry(self) -> list[ExecutionId]:
+        """Run failed members again with their recorded steps, and those skipped or cancelled because of them.
 
-        Raises Conflict when a child flow failed, because child flows cannot be replayed; replay the other members
-        one by one with `handle.node(...).replay()`.
+        Returns the ids of the failed members. Raises Conflict when a child flow failed, because child flows cannot be
+        run again; retry the other members one by one with `handle.node(...).retry()`.
         """
+        again = await self._failed("retry", "retry_not_allowed")
+        for execution_id in again:
+            await self._backend.retry_execution(c.RetryExecutionArgs(execution_id=execution_id))
+        return again
+
+    async def replay(self) -> list[ExecutionId]:
+        """As retry, but the failed members start from their beginning, without their recorded steps."""
+        again = await self._failed("replay", "replay_not_allowed")
+        for execution_id in again:
+            await self._backend.replay_execution(c.ReplayExecutionArgs(execution_id=execution_id))
+        return again
+
+    async def _failed(self, operation: str, code: str) -> list[ExecutionId]:
+        """Its failed members, upstream members first, so that those that depend on them wait for them again."""
         view = await self.view()
         culprit = view.flow.failed_execution_id  # which may have been cancelled
         failed = [each for each in view.members if each.public_state in _FAILED or each.execution_id == culprit]
         if flows := [view.labels[each.execution_id] for each in failed if each.child_flow_id]:
-            message = f"replay {self.id}: {', '.join(flows)} failed, and a child flow cannot be replayed"
-            raise Conflict(message, code="replay_not_allowed", flow_id=str(self.id))
-        # Upstream members first, so that those that depend on them wait for them again.
+            message = f"{operation} {self.id}: {', '.join(flows)} failed, and a child flow cannot be run again"
+            raise Conflict(message, code=code, flow_id=str(self.id))
         place = {execution_id: at for at, execution_id in enumerate(view.order)}
-        again = sorted((each.execution_id for each in failed), key=place.__getitem__)
-        for execution_id in again:
-            await self._backend.replay_execution(c.ReplayExecutionArgs(execution_id=execution_id))
-        return again
+        return sorted((each.execution_id for each in failed), key=place.__getitem__)
 
     async def set_tags(self, tags: Mapping[str, str]) -> None:
         """Add tags or overwrite their values; other tags stay."""

@@ -66,6 +66,7 @@ class SyncFlowHandle:
     members = _of_handle(FlowHandle.members)
     cancel = _of_handle(FlowHandle.cancel)
     replay = _of_handle(FlowHandle.replay)
+    retry = _of_handle(FlowHandle.retry)
     set_tags = _of_handle(FlowHandle.set_tags)
 
 

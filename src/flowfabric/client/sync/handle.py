@@ -59,7 +59,6 @@ class SyncHandle(Generic[R]):
     raw_result = _of_handle(Handle.raw_result)
     status = _of_handle(Handle.status)
     describe = _of_handle(Handle.describe)
-    progress = _of_handle(Handle.progress)
     attempts = _of_handle(Handle.attempts)
     history = _of_handle(Handle.history)
     summary = _of_handle(Handle.summary)
@@ -68,8 +67,6 @@ class SyncHandle(Generic[R]):
     link = _of_handle(Handle.link)
     resume = _of_handle(Handle.resume)
     cancel = _of_handle(Handle.cancel)
+    retry = _of_handle(Handle.retry)
     replay = _of_handle(Handle.replay)
-    change_priority = _of_handle(Handle.change_priority)
-
-    tags = _of_handle(Handle.tags)
-    set_tags = _of_handle(Handle.set_tags)
+    change = _of_handle(Handle.change)

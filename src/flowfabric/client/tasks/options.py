@@ -22,7 +22,7 @@ OnDuplicate: TypeAlias = (
     DuplicateMode | Literal["return_existing", "reject", "replace_while_waiting", "debounce", "until_success"]
 )
 Idempotency: TypeAlias = Literal["always", "until_success"]
-ChangedSteps: TypeAlias = Literal["keep", "rerun", "fail"]
+ChangedSteps: TypeAlias = Literal["safe", "keep", "rerun", "fail"]
 
 
 class Options(TypedDict, total=False):
@@ -68,7 +68,7 @@ class TaskOptions:
     on_duplicate: OnDuplicate = DuplicateMode.RETURN_EXISTING  # what submitting again does
     concurrency_key: str | None = None  # executions with the same key take turns, as the lane configures
     keep_for: Duration | None = None  # after its end, instead of the store's retention
-    changed_steps: ChangedSteps = "keep"  # what to do when a recorded step runs with other inputs
+    changed_steps: ChangedSteps = "safe"  # what to do when the code does not fit the recorded steps
     budgets: Collection[str] = ()  # ids of budgets it spends from, besides those of its lane, namespace and flow
     quotas: Collection[str] = ()  # ids of quota policies that admit it, besides those of its lane, namespace and flow
 

@@ -44,6 +44,7 @@ class EventKind(StrEnum):
     LEASE_EXPIRED = "lease_expired"
     LEASE_REVOKED = "lease_revoked"
     REPLAYED = "replayed"
+    RETRIED = "retried"
     COMPLETED = "completed"
     FAILED = "failed"
     CANCELLED = "cancelled"

@@ -279,6 +279,19 @@ class ExecutionReplayed(Outcome, frozen=True, kw_only=True, tag="replayed"):
 ReplayExecutionResult: TypeAlias = ExecutionReplayed
 
 
+class RetryExecutionArgs(Checked, frozen=True, kw_only=True):
+    """A failed, expired or cancelled execution becomes runnable again, with a new attempt and its recorded steps."""
+
+    execution_id: ExecutionId
+
+
+class ExecutionRetried(Outcome, frozen=True, kw_only=True, tag="retried"):
+    public_state: PublicState
+
+
+RetryExecutionResult: TypeAlias = ExecutionRetried
+
+
 class ChangePriorityArgs(Checked, frozen=True, kw_only=True):
     """Move an eligible execution within its lane's queue."""
 

@@ -23,7 +23,7 @@ _MOST_PAGES: Final = 50  # of events; the rest is skipped
 _MOST_READY: Final = 100_000  # executions whose start is measured
 _MOST_BUDGETS: Final = 100
 # Events after which an execution may start, and events that start one.
-_READY: Final = frozenset({"created", "promoted", "unblocked", "woken", "requeued", "replayed"})
+_READY: Final = frozenset({"created", "promoted", "unblocked", "woken", "requeued", "replayed", "retried"})
 _STARTED: Final = frozenset({"claimed", "resumed", "reclaimed"})
 
 

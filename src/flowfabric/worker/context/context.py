@@ -10,10 +10,11 @@ from typing import Any, Final, Protocol, TypeVar
 
 from flowfabric.core import contracts as c
 from flowfabric.core.ids import ExecutionId, LaneId, Namespace
-from flowfabric.worker.attempts.attempt import Stop
+from flowfabric.worker.attempts.attempt import Attempt, Stop
 from flowfabric.worker.context.flow import GrowingFlow
 from flowfabric.worker.context.spending import Purse, SpendingContext
 from flowfabric.worker.context.streaming import StreamingContext
+from flowfabric.worker.durable.changed_steps import check_end
 from flowfabric.worker.durable.journal import Journal
 from flowfabric.worker.durable.operations import DurableContext
 
@@ -214,6 +215,11 @@ class Context(StreamingContext, DurableContext, SpendingContext):
         if self._opened_purse is None:
             self._opened_purse = self._link.purse(lambda: self._records)
         return self._opened_purse
+
+
+async def check_steps(context: Context, attempt: Attempt) -> None:
+    """Raise if the handler completes without steps that earlier passes recorded."""
+    await check_end(attempt, context._journal, lambda: context._records)
 
 
 async def send_additions(context: Context) -> None:

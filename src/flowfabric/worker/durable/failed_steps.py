@@ -2,7 +2,8 @@
 
 They are recorded before a suspension, with the number of their step. A later pass raises them again before it uses the
 record of the step or runs it. A failure that ends the attempt is not recorded, and failures of earlier attempts do not
-count, so a retry runs the step again.
+count, so a retry runs the step again. A mark, which is recorded before the next step, tells that retry that the steps
+after it may be those of another way.
 """
 
 from __future__ import annotations
@@ -85,6 +86,7 @@ class Failures:
         self._earlier: dict[Key, tuple[str, Met]] = {}  # of earlier passes, with the digest of the step's inputs
         self._met: defaultdict[Key, list[Failure]] = defaultdict(list)  # in this pass
         self._unrecorded: dict[Key, str] = {}  # steps with failures that are not recorded
+        self._unmarked: dict[Key, str] = {}  # those whose failure has left no trace at all
         self._leads_elsewhere = False
 
     def learn(self, records: Iterable[c.StepRecord]) -> None:
@@ -112,20 +114,38 @@ class Failures:
         self._leads_elsewhere = self._leads_elsewhere or (step.name, step.number) in self._earlier
         return self._leads_elsewhere
 
+    @property
+    def led_elsewhere(self) -> bool:
+        return self._leads_elsewhere
+
+    def note_break(self, step: Occurrence, digest: str) -> None:
+        """Note that a step was broken off: a later pass runs it, and may take another way then."""
+        self._unmarked[step.name, step.number] = digest
+
     def note(self, step: Occurrence, digest: str, error: Exception) -> None:
         """Note a failure of a step; an outcome such as Retry is not a failure."""
         if not isinstance(spoken(error), Outcome):
             key = (step.name, step.number)
             self._met[key].append(Failure.of(error))
-            self._unrecorded[key] = digest
+            self._unrecorded[key] = self._unmarked[key] = digest
+
+    async def mark(self, step: Occurrence) -> None:
+        """Before this step is recorded, mark the others that failed, without what later passes would raise."""
+        self._unmarked.pop((step.name, step.number), None)
+        for key, digest in list(self._unmarked.items()):
+            _, known = self._earlier.get(key, ("", None))
+            met = known or Met(attempt_index=self._journal.attempt.attempt_index)
+            await self._journal.keep_json(FAILED_STEPS + key[0], key[1], met.to_json(), digest)
+            self._unmarked.pop(key, None)
 
     async def keep(self) -> None:
-        """Record the failures of this pass before a suspension."""
+        """Record the failures of this pass."""
         for key, digest in list(self._unrecorded.items()):
             name, number = key
             met = Met(attempt_index=self._journal.attempt.attempt_index, failures=self._met[key])
             await self._journal.keep_json(FAILED_STEPS + name, number, met.to_json(), digest)
             self._unrecorded.pop(key, None)
+            self._unmarked.pop(key, None)
 
 
 def _message(error: Exception) -> str:

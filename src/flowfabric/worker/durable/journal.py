@@ -37,6 +37,7 @@ CHANGED_STEPS_TAG: Final = "flowfabric.changed_steps"
 
 _PACKED: Final = "msgpack"
 _PAGE: Final = limits.SCAN_LIMIT_MAX
+_FEW: Final = 4
 # After one of these errors the store refuses every call of the attempt.
 _LOST: Final = frozenset(
     {"stale_lease", "lease_expired", "lease_revoked", "execution_not_active", "no_active_lease", "execution_not_found"}
@@ -73,6 +74,7 @@ class Journal:
         self._called: set[tuple[str, int]] = set()
         self._records: dict[tuple[str, int], c.StepRecord] = {}
         self._steps: list[tuple[str, int]] = []  # steps of the user, in the order of recording
+        self.fresh: list[str] = []  # steps of this pass that had no record
         self._is_loaded = attempt.work.attempt_type is AttemptType.INITIAL
         self._loading = asyncio.Lock()
         self._choice: ChangedSteps | None = None
@@ -115,6 +117,16 @@ class Journal:
         names = (occurrence.name,) if was is None else (occurrence.name, was)
         return next((found for name in names if (found := self._records.get((name, occurrence.number)))), None)
 
+    def missed(self) -> list[tuple[str, int]]:
+        """The recorded steps that this pass has not asked for, in the order of recording."""
+        return [key for key in self._steps if key not in self._called]
+
+    def recorded(self, key: tuple[str, int]) -> c.StepRecord:
+        return self._records[key]
+
+    def asked_names(self) -> set[str]:
+        return {name for name, _ in self._called}
+
     def left_over(self) -> str | None:
         """The first recorded step after all steps that this pass has reached."""
         later = None
@@ -156,6 +168,12 @@ class Journal:
             found.update(((each.name, each.occurrence), each) for each in page.steps)
             cursor = page.next_cursor
         return found
+
+    async def has_steps(self) -> bool:
+        """Whether steps may be recorded, for a handler that has not used the journal: one short read."""
+        args = c.ReadStepsArgs(execution_id=self.attempt.execution_id, limit=_FEW)
+        page = await self.ask(self.services.backend.read_steps(args))
+        return page.next_cursor is not None or any(not each.name.startswith(RESERVED) for each in page.steps)
 
     async def read_latest(self) -> None:
         """Read the latest wait, if a handler made it and it has ended."""

@@ -1,6 +1,6 @@
 """Durable steps: the result of a function is recorded once per execution; later passes get the record.
 
-`changed_steps` decides about a step that has changed since it was recorded: `keep`, `rerun` or `fail`.
+`changed_steps` decides about a step that has changed since it was recorded: `safe`, `keep`, `rerun` or `fail`.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import logging
-from asyncio import sleep
+from asyncio import CancelledError
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from functools import partial
@@ -23,9 +23,10 @@ from flowfabric.client.tasks.task import Task
 from flowfabric.core import contracts as c
 from flowfabric.core import limits
 from flowfabric.errors import Invalid, InvalidInput
-from flowfabric.worker.attempts.outcomes import INVALID_RESULT, STEP_CHANGED, Fail
+from flowfabric.worker.attempts.outcomes import INVALID_RESULT, Fail
+from flowfabric.worker.durable import changed_steps
 from flowfabric.worker.durable.failed_steps import FAILED_STEPS
-from flowfabric.worker.durable.journal import CHANGED_STEPS_TAG, RESERVED, Journal
+from flowfabric.worker.durable.journal import RESERVED, Journal
 from flowfabric.worker.executors.handler_codec import reader
 from flowfabric.worker.executors.threads import is_async
 
@@ -59,6 +60,7 @@ class _Step:
         self._args = args
         self._was = was
         self._digest = digest_of(args)
+        self._function_key = changed_steps.key_of(self._function)
         self._decode = reader(_result_type(self._function, returns), "returns")
         self._field = f"result of step {name!r}"
         self._at = journal.take(name, _Call(self._function, self._digest), was)
@@ -70,7 +72,7 @@ class _Step:
             record = self._journal.find(self._at, self._was)
             if record is not None:
                 return await self._settle(record)
-            await self._check_order()
+            await changed_steps.check_new(self._journal, self._at, self._function_key)
             return await self._run()
         except BaseException:
             self._journal.give_back(self._at)
@@ -86,10 +88,14 @@ class _Step:
                 except Exception as error:
                     self._journal.failures.note(self._at, self._digest, error)
                     raise
+                except CancelledError:  # such as a timeout of the handler, which may take another way now
+                    self._journal.failures.note_break(self._at, self._digest)
+                    raise
 
     async def _run_and_record(self, replace: bool) -> Any:
         payload = self._encoded(await self._call())
         kept = self._decoded(payload)  # first: a result that cannot be decoded must not be recorded
+        await self._journal.failures.mark(self._at)
         recorded = await self._record(payload, replace)
         return kept if recorded == payload else self._decoded(recorded)
 
@@ -114,7 +120,8 @@ class _Step:
 
     async def _record(self, payload: bytes, replace: bool) -> bytes:
         try:
-            return await self._journal.record(self._at, payload, digest=self._digest, replace=replace)
+            digest = changed_steps.packed(self._digest, self._function_key)
+            return await self._journal.record(self._at, payload, digest=digest, replace=replace)
         except Invalid as error:  # such as too many steps: it has run, so no retry may run it again
             raise _unusable(error) from error
 
@@ -126,7 +133,8 @@ class _Step:
             value, unreadable = payloads.decode(record.payload, self._decode, self._field), None
         except InvalidInput as error:
             value, unreadable = None, error
-        is_same = record.input_digest == self._digest or not (record.input_digest and self._digest)
+        recorded = changed_steps.inputs_digest(record)
+        is_same = recorded == self._digest or not (recorded and self._digest)
         if is_same and unreadable is None:
             return value
         choice = await self._journal.changed_steps()
@@ -134,23 +142,9 @@ class _Step:
             return await self._run(replace=True)
         problem = f"cannot be read as recorded ({unreadable})" if unreadable else "was recorded with other inputs"
         if choice == "fail" or unreadable is not None:
-            raise self._changed(problem, choice)
+            raise changed_steps.other(self._at, problem, choice)
         _logger.warning("step %s of %s %s; using the record", self._at, self._journal.attempt.execution_id, problem)
         return value
-
-    async def _check_order(self) -> None:
-        """With `fail`, a step without a record must not come before recorded steps: a name has changed."""
-        if self._journal.failures.leads_elsewhere(self._at) or self._journal.left_over() is None:
-            return
-        await sleep(0)  # parallel steps may be about to be called
-        later = self._journal.left_over()
-        if later is not None and await self._journal.changed_steps() == "fail":
-            raise self._changed(f"has no record, while step {later!r} is recorded and was not reached", "fail")
-
-    def _changed(self, problem: str, choice: str) -> Fail:
-        advice = f"with the tag {CHANGED_STEPS_TAG} the execution chooses keep, rerun or fail"
-        reason = f"step {self._at} {problem}; changed_steps is {choice!r}; {advice}"
-        return Fail(reason, category=STEP_CHANGED, retryable=False)
 
 
 class _Call:

@@ -14,7 +14,7 @@ from flowfabric.client.tasks.task import Task
 from flowfabric.errors import InvalidInput
 from flowfabric.worker.attempts.attempt import Attempt
 from flowfabric.worker.attempts.outcomes import Interrupted
-from flowfabric.worker.context.context import Context, purse_of, send_additions
+from flowfabric.worker.context.context import Context, check_steps, purse_of, send_additions
 from flowfabric.worker.context.current import running
 from flowfabric.worker.context.streaming import emit_frame
 from flowfabric.worker.executors.handler_codec import completed_payload, decoded, encoded
@@ -76,6 +76,7 @@ class Handler:
                 value = await self.call(attempt, args, kwargs)
             payload = encoded(self.task, value)
             if attempt.context is not None:
+                await check_steps(attempt.context, attempt)
                 await send_additions(attempt.context)
         except (KeyboardInterrupt, GeneratorExit):
             raise

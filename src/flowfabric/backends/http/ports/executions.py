@@ -32,6 +32,9 @@ class HttpExecutionPort(Caller, ExecutionPort):
     async def replay_execution(self, args: c.ReplayExecutionArgs) -> c.ReplayExecutionResult:
         return await self.ask("replay_execution", args)
 
+    async def retry_execution(self, args: c.RetryExecutionArgs) -> c.RetryExecutionResult:
+        return await self.ask("retry_execution", args)
+
     async def change_priority(self, args: c.ChangePriorityArgs) -> c.ChangePriorityResult:
         return await self.ask("change_priority", args)
 

@@ -38,6 +38,7 @@ _DETAILS: dict[str, tuple[str, ...]] = {
     "payload_too_large": ("max_bytes",),
     "replay_not_allowed": ("why",),
     "retention_limit_exceeded": ("max_bytes",),
+    "retry_not_allowed": ("state",),
     "rotation_conflict": ("kid",),
     "signal_limit_exceeded": ("max_signals", "place", "max_bytes"),
     "stale_graph_revision": ("graph_revision",),

@@ -144,6 +144,10 @@ class ValkeyExecutions(ValkeyTenancy):
         fields = await self._caller.call_execution("replay_execution", args.execution_id)
         return c.ExecutionReplayed(public_state=PublicState(fields.text(1)))
 
+    async def retry_execution(self, args: c.RetryExecutionArgs) -> c.RetryExecutionResult:
+        fields = await self._caller.call_execution("retry_execution", args.execution_id)
+        return c.ExecutionRetried(public_state=PublicState(fields.text(1)))
+
     async def change_priority(self, args: c.ChangePriorityArgs) -> c.ChangePriorityResult:
         fields = await self._caller.call_execution("change_priority", args.execution_id, new_priority=args.new_priority)
         return c.PriorityChanged(

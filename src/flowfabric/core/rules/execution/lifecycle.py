@@ -207,11 +207,13 @@ def replay(record: ExecutionRecord, now: int) -> Refusal | Changes:
         return Refusal("max_replays_exhausted", {"max_replay_count": cap})
     timeouts = record.policy.timeout_policy if record.policy else None
     deadline_ms = timeouts.execution_deadline_ms if timeouts else None
-    pending = [each for each in record.waitpoints if each.is_pending and not each.has_expired(now)]
+    pending = [each for each in record.waitpoints if each.is_pending]
     fields = close_waitpoints(record, *pending) | {
         "state": decided,
         "completed_at": None,
         "replay_count": record.replay_count + 1,
+        "retry_count": 0,
+        "reclaim_count": 0,
         "deadline_at": now + deadline_ms if deadline_ms else None,
         "suspension": None,
     }

@@ -33,6 +33,7 @@ class WaitpointRecord:
     expires_at: int | None = None
     suspension_id: SuspensionId | None = None
     buffered: tuple[Arrival, ...] = ()
+    was_pending: bool = False  # made before its wait, so that its link may be out
 
     @property
     def is_pending(self) -> bool:

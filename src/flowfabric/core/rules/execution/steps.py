@@ -69,6 +69,8 @@ def _state_after(operation: str, before: StateVector, to: Situation) -> StateVec
     after = SITUATIONS[to]
     if operation == "replay_execution":  # the next attempt is a replay, even if the execution has to wait first
         return replace(after, attempt_state=AttemptState.PENDING_REPLAY_ATTEMPT)
+    if operation == "retry_execution" and before.attempt_state is not AttemptState.ATTEMPT_TERMINAL:
+        return replace(after, attempt_state=before.attempt_state)  # it ended before this attempt started
     if to in TERMINAL:
         return ended(before, after.terminal_outcome)
     if operation.partition(":")[0] in KEEPS_ATTEMPT_STATE:

@@ -274,6 +274,12 @@ TRANSITIONS: dict[str, dict[Situation, Effect]] = {
         (TERMINAL, Move(_S.WAITING_REPLAY)),
         (_S.SKIPPED, Move(_S.BLOCKED_BY_DEPENDENCIES)),
     ),
+    # What ended without a result continues with its records; a pending attempt stays the next one.
+    "retry_execution": _row(
+        Refuse("execution_not_terminal"),
+        ((_S.FAILED, _S.EXPIRED, _S.CANCELLED), Move(_S.WAITING_RETRY)),
+        ((_S.COMPLETED, _S.SKIPPED), Refuse("retry_not_allowed")),
+    ),
     "set_execution_tags": _row(Keep()),
     "watch_execution": _row(Keep()),
     # The edge does not stop a member that runs or has ended.

@@ -40,6 +40,7 @@ def create_pending_waitpoint(record: ExecutionRecord, args: CreatePendingWaitpoi
         waitpoint_key=args.waitpoint_key,
         state=WaitpointState.PENDING,
         expires_at=now + args.expires_in_ms,
+        was_pending=True,
     )
     return Changes({"waitpoints": (*record.waitpoints, made)})
 

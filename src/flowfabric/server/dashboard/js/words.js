@@ -16,6 +16,7 @@ export const STATES = {
 };
 export const ENDED = new Set(["completed", "failed", "cancelled", "expired", "skipped"]);
 export const FAILED = ["failed", "expired"];
+export const RETRYABLE = new Set(["failed", "expired", "cancelled"]);
 
 export const plain = (word) => word.replaceAll("_", " ");
 export const short = (id) => id.slice(-8); // ids of one moment begin alike

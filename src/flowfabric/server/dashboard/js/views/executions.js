@@ -1,4 +1,4 @@
-// All executions: filter, search, page by page, and cancel or replay many.
+// All executions: filter, search, page by page, and cancel, retry or replay many.
 
 import { all, executionPath, get, post } from "../api.js";
 import { ask, tell } from "../dialogs.js";
@@ -6,7 +6,7 @@ import { h, show } from "../dom.js";
 import { live } from "../live.js";
 import { badge, button, card, empty, executionLink, heading, problem, table, when } from "../parts.js";
 import { tagsOf } from "../tags.js";
-import { ENDED, number, plural, STATES } from "../words.js";
+import { ENDED, number, plural, RETRYABLE, STATES } from "../words.js";
 
 const EVERY_MS = 2000;
 const PAGE = 100;
@@ -155,6 +155,7 @@ function bulk(state) {
     h("strong", {}, state.everything ? "All that match are selected" : `${plural(count, "execution")} selected`),
     !state.everything && state.next && button("Select all that match", choose, "quiet"),
     button("Cancel…", () => act(state, "cancel"), "danger"),
+    button("Retry…", () => act(state, "retry")),
     button("Replay…", () => act(state, "replay")),
   );
 }
@@ -168,9 +169,16 @@ const ACTIONS = {
     fields: [{ name: "reason", label: "Reason", value: "cancelled in the dashboard" }],
     done: "cancelled",
   },
+  retry: {
+    title: "Retry these executions?",
+    text: "Each failed, expired or cancelled execution continues with a new attempt. Recorded steps are kept and do not run again.",
+    fits: (row) => RETRYABLE.has(row.public_state),
+    call: (id) => post(executionPath(id, "/retry"), {}),
+    done: "retried",
+  },
   replay: {
     title: "Replay these executions?",
-    text: "Each finished execution runs again with a new attempt.",
+    text: "Each ended execution runs again from its beginning. Recorded steps are discarded and run again.",
     fits: (row) => ENDED.has(row.public_state),
     call: (id) => post(executionPath(id, "/replay"), {}),
     done: "replayed",
@@ -180,7 +188,7 @@ const ACTIONS = {
 async function act(state, name) {
   const action = ACTIONS[name];
   const count = state.everything ? `up to ${number(MOST)}` : number(state.selected.size);
-  const given = await ask({ ...action, text: `${count} selected. ${action.text}`, action: name === "cancel" ? "Cancel them" : "Replay them", danger: name === "cancel" });
+  const given = await ask({ ...action, text: `${count} selected. ${action.text}`, action: `${name[0].toUpperCase()}${name.slice(1)} them`, danger: name === "cancel" });
   if (!given) return;
   const ids = state.everything ? await everyMatch(state, action) : [...state.selected];
   const { done, refused, why } = await inTurns(ids, (id) => action.call(id, given));

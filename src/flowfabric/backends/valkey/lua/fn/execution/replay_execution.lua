@@ -6,7 +6,7 @@
 -- @events  replayed blocked unblocked claimed resumed skipped cancelled completed failed flow_reopened flow_completed
 --          flow_failed flow_cancelled
 -- @repeat  unsafe
--- @uses    bounds clock policy record replay_edges replay_members reply transition
+-- @uses    bounds clock continuing policy record replay_edges replay_members reply transition
 local DEFAULT_MAX_REPLAYS = bounds.DEFAULT_MAX_REPLAY_COUNT
 
 return function(K, _)
@@ -30,9 +30,9 @@ return function(K, _)
       eligibility_state = again and again.state.eligibility_state or "eligible_now",
       blocking_reason = again and again.state.blocking_reason or "waiting_for_worker",
     },
-    clear = {"completed_at", "step_count"},
+    clear = {"completed_at", "step_count", "retry_count", "lease_reclaim_count"},
   }, {"replay_count", replays + 1})
-  replay_members.set_deadline(x, now)
+  continuing.set_deadline(x, now)
   if again then replay_edges.finish(again) end
 
   return reply.ok(again and again.open_count or 0, record.public_state(x))

@@ -4,13 +4,14 @@
 local M = {}
 
 -- A refusal or nil: a cancelled flow stays cancelled, and a flow whose stand-in has ended is not
--- replayed.
-function M.check(x)
-  if x.child_flow_id then return reply.refuse("replay_not_allowed", "child_flow") end
+-- replayed. code: of the refusal.
+function M.check(x, code)
+  code = code or "replay_not_allowed"
+  if x.child_flow_id then return reply.refuse(code, "child_flow") end
   local f = x.flow_id and flow.load(x.tag, x.flow_id)
   if not f then return nil end
-  if f.public_flow_state == "cancelled" then return reply.refuse("replay_not_allowed", "flow_cancelled") end
-  if f.parent_execution_id and flow.has_ended(f) then return reply.refuse("replay_not_allowed", "child_flow") end
+  if f.public_flow_state == "cancelled" then return reply.refuse(code, "flow_cancelled") end
+  if f.parent_execution_id and flow.has_ended(f) then return reply.refuse(code, "child_flow") end
 end
 
 -- A replayed member waits again for upstreams that run again; one that never ran also waits for

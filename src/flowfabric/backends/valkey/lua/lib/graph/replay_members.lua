@@ -1,12 +1,12 @@
 -- A replayed member brings others back (D23): those that were skipped because of it and those that
 -- were cancelled with their flow, unless a later member has run because of their end.
--- @uses attempt edge flow flow_failure index join join_record policy steps suspension tasks transition vectors
+-- @uses attempt continuing edge flow flow_failure join join_record steps suspension tasks transition vectors
 local M = {}
 
 M.BLOCKED, M.QUEUED = vectors.KEPT.BLOCKED_BY_DEPENDENCIES, vectors.KEPT.WAITING
 
 local HELD = {event = "blocked", state = M.BLOCKED}
-local CLEARED = {"completed_at", "failure_reason", "cancellation_reason", "cancelled_by", "step_count"}
+local CLEARED = {"completed_at", "failure_reason", "cancellation_reason", "cancelled_by"}
 
 -- How joins counted the impossible edges out of a member, by kind; the task says how the member had
 -- ended.
@@ -37,16 +37,11 @@ function M.start_over(x, now)
   suspension.forget(x, now)
 end
 
--- Its deadline starts again.
-function M.set_deadline(x, now)
-  local deadline = policy.deadline_of(policy.stored(x))
-  if deadline then index.set_deadline(x, now + deadline, now) end
-end
-
--- terminal -> runnable, where it waits for its dependencies or for a worker.
+-- terminal -> runnable, where it waits for its dependencies or for a worker. It keeps its steps: only
+-- the member that was named starts over, and only in a replay.
 local function revive(run, f, x, where)
   flow.add(f, flow.COUNTED[x.terminal_outcome], -1)
-  M.start_over(x, run.now)
+  continuing.prepare(x, run.now)
   transition.apply(x, run.now, {
     event = "replayed", clear = CLEARED,
     state = {
@@ -55,7 +50,7 @@ local function revive(run, f, x, where)
       attempt_state = x.current_attempt_id and "pending_replay_attempt" or "pending_first_attempt",
     },
   })
-  M.set_deadline(x, run.now)
+  continuing.set_deadline(x, run.now)
 end
 
 -- Reopen an edge; task: how its upstream had ended. Answers whether its join is open again.

@@ -112,12 +112,15 @@ function M.close(x, reason, now, by)
   x.closed_suspension = s
 end
 
--- A replay starts without it, and without the buffered signals of pending waitpoints.
+-- A replay starts without it, and without the buffered signals of pending waitpoints. One that is
+-- out of time closes, too, so that no later retry opens it again.
 function M.forget(x, now)
   redis.call("UNLINK", M.key(x))
-  for _, w in ipairs(waitpoint.pending_of(x, now)) do
-    waitpoint.close(x.tag, w.id, "replayed", now)
-    waitpoint.expect_no_more(x.tag, w.id)
+  for _, w in ipairs(waitpoint.all_of(x)) do
+    if waitpoint.is_unused(w) then
+      waitpoint.close(x.tag, w.id, "replayed", now)
+      waitpoint.expect_no_more(x.tag, w.id)
+    end
   end
 end
 

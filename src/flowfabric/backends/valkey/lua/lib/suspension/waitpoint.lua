@@ -73,6 +73,24 @@ function M.pending_of(x, now)
   return found
 end
 
+-- All waitpoints with a record; a read for each.
+function M.all_of(x)
+  local found = {}
+  for _, id in ipairs(redis.call("SMEMBERS", M.list_key(x))) do found[#found + 1] = M.of(x, id) end
+  return found
+end
+
+-- No wait has used it, and none has closed it, other than time.
+function M.is_unused(w) return w.state == "pending" or w.close_reason == "never_committed" end
+
+-- any -> pending: the wait for which it was made is still to come.
+function M.reopen(w, expires_at)
+  redis.call("HDEL", M.key(w.tag, w.id), "suspension_id", "activated_at", "closed_at", "close_reason")
+  redis.call("DEL", M.condition_key(w))
+  M.write(w, {"state", "pending", "expires_at", digits.of(expires_at)})
+  M.expect(w.tag, w.id, expires_at)
+end
+
 -- pending -> active. The suspension takes over its buffered signals.
 function M.activate(w, now, suspension_id)
   M.write(w, {"suspension_id", suspension_id, "state", "active", "activated_at", digits.of(now)})

@@ -1,0 +1,81 @@
+"""Which names of steps are in the code of a handler."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from flowfabric.worker.durable.changed_steps import key_of
+from flowfabric.worker.durable.code_names import names_in
+
+NAME = "from a constant"
+
+
+def literal(ctx: Any) -> None:
+    ctx.step("charge", print, "refund")
+
+
+def made(ctx: Any, number: int) -> None:
+    ctx.step(f"page {number}", print)
+
+
+def given(ctx: Any, name: str) -> None:
+    ctx.step(name, print)
+
+
+def constant(ctx: Any) -> None:
+    ctx.step(NAME, print)
+
+
+def calling(ctx: Any) -> None:
+    def inner() -> None:
+        ctx.step("inner", print)
+
+    inner()
+    literal(ctx)
+
+
+class Shop:
+    def sell(self, ctx: Any) -> None:
+        ctx.step("sell", print)
+
+
+shop = Shop()
+
+
+def through_an_object(ctx: Any) -> None:
+    shop.sell(ctx)
+
+
+@pytest.mark.parametrize(
+    ("function", "there", "gone"),
+    [
+        (literal, ["charge"], ["refund", "char", "pay"]),
+        (made, ["page 1", "page 12"], ["leaf 1"]),
+        (constant, [NAME], ["pay"]),
+        (calling, ["inner", "charge"], ["pay"]),
+        (through_an_object, ["sell"], ["pay"]),
+    ],
+)
+def test_a_name_is_there_or_has_gone(function: Any, there: list[str], gone: list[str]) -> None:
+    names = names_in(function)
+    assert [name for name in (*there, *gone) if names.has_gone(name, [])] == gone
+    assert all(names.explains(name) for name in there)
+
+
+def test_a_name_in_use_is_no_piece_of_another() -> None:
+    assert not names_in(made).has_gone("page 1", ["charge"])
+    assert names_in(made).has_gone("page 1", ["page "])
+
+
+def test_code_that_cannot_be_read_explains_nothing() -> None:
+    assert not names_in(print).explains("charge")
+    assert not names_in(Shop).explains("sell")
+
+
+def test_a_function_is_known_by_its_name() -> None:
+    assert key_of(literal) != key_of(made)
+    assert key_of(shop.sell) == key_of(Shop().sell)
+    assert key_of(str.upper) != key_of(str.lower)
+    assert len(key_of(shop)) == len(key_of(print)) == len(key_of([].append)) == 16
