@@ -16,8 +16,6 @@ from flowfabric.client.tasks.options import ChangedSteps, changed_steps
 from flowfabric.client.tasks.payloads import ENCODING
 from flowfabric.core import contracts as c
 from flowfabric.core import limits
-from flowfabric.core.codec import to_json
-from flowfabric.core.forms import FORM_STEPS, WaitForm
 from flowfabric.core.ids import WaitpointId, WaitpointKey
 from flowfabric.core.states import AttemptType
 from flowfabric.errors import FlowFabricError, InvalidInput
@@ -237,10 +235,6 @@ class Journal:
             return
         for number, piece in reversed(list(enumerate(latest.end.pieces()))):
             await self._record(RESERVED + latest.pointer, number, piece, _PACKED)
-
-    async def keep_form(self, wait: Occurrence, form: WaitForm) -> None:
-        """Record the form for a person before the wait; the latest pass replaces it."""
-        await self.keep_json(FORM_STEPS + wait.name, wait.number, to_json(form))
 
     async def _record(
         self, name: str, number: int, payload: bytes, encoding: str, digest: str = "", replace: bool = False

@@ -10,16 +10,15 @@ from types import EllipsisType
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypedDict
 
 from flowfabric import tracing
-from flowfabric.client.tasks import payloads
 from flowfabric.client.tasks.options import Duration, ms
 from flowfabric.core import contracts as c
 from flowfabric.core import limits
 from flowfabric.core.codec import relocate
 from flowfabric.core.conditions import ByName, ResumeCondition, Single, TimeoutOnly, referenced_waitpoint_keys
-from flowfabric.core.forms import WaitForm
 from flowfabric.core.ids import SuspensionId, WaitpointKey
 from flowfabric.core.policy import TimeoutBehavior
 from flowfabric.errors import FlowFabricError, InvalidInput
+from flowfabric.worker.durable.answer_types import form_of
 from flowfabric.worker.durable.journal import Journal
 from flowfabric.worker.durable.occurrences import Occurrence
 from flowfabric.worker.durable.signals import ResumedWithoutSignal, Signal, SignalTimeout, WaitEnd, Waitpoint
@@ -27,12 +26,6 @@ from flowfabric.worker.durable.signals import ResumedWithoutSignal, Signal, Sign
 OnTimeout: TypeAlias = Literal["raise", "fail", "cancel", "expire", "escalate"]
 Reason: TypeAlias = c.SuspensionReasonCode | str
 
-_QUESTION_MAX_BYTES: Final = 16_384
-_SCHEMA_MAX_BYTES: Final = 65_536
-_FOR_PEOPLE: Final = (
-    c.SuspensionReasonCode.WAITING_FOR_APPROVAL,
-    c.SuspensionReasonCode.WAITING_FOR_OPERATOR_REVIEW,
-)
 _BEHAVIORS: Final[dict[str, TimeoutBehavior]] = {
     "raise": TimeoutBehavior.AUTO_RESUME_WITH_TIMEOUT_SIGNAL,
     "fail": TimeoutBehavior.FAIL,
@@ -80,7 +73,7 @@ def _terms(
     question: str = "",
 ) -> Terms:
     if question != "":
-        limits.text("question", question, 0, _QUESTION_MAX_BYTES)
+        limits.text("question", question, 0, limits.QUESTION_MAX_BYTES)
     behavior = _BEHAVIORS.get("raise" if on_timeout is None else on_timeout)
     if behavior is None:
         raise InvalidInput("on_timeout", on_timeout, f"must be one of {', '.join(_BEHAVIORS)}")
@@ -98,24 +91,6 @@ class Wait(NamedTuple):
     waitpoints: tuple[c.WaitpointBinding, ...]
     terms: Terms
     kind: Any = Any  # of the payload
-
-    def form(self) -> WaitForm | None:
-        """The form for a person: for a waitpoint whose link was shared, or for an approval.
-
-        Other waits have no form: programs know what to send.
-        """
-        if self.kind is Any and not self.terms.question:
-            return None
-        is_given = any(isinstance(each, c.PendingWaitpoint) for each in self.waitpoints)
-        is_typed = self.kind is not Any and (is_given or self.terms.reason in _FOR_PEOPLE)
-        if not is_typed and not self.terms.question:
-            return None
-        schema = payloads.schema(self.kind) if self.kind is not Any else None
-        return WaitForm(
-            waitpoints=tuple(str(each.waitpoint_key) for each in self.waitpoints),
-            question=self.terms.question,
-            schema=schema if len(payloads.to_json(schema)) <= _SCHEMA_MAX_BYTES else None,
-        )
 
 
 async def wait_for_signal(
@@ -197,8 +172,6 @@ async def _suspend(journal: Journal, at: Occurrence, wait: Wait) -> WaitEnd:
     async with journal.gate.alone():
         journal.attempt.check()
         await journal.keep()
-        if form := wait.form():
-            await journal.keep_form(at, form)
         try:
             await journal.ask(journal.services.suspender.suspend(journal.attempt, args))
         except FlowFabricError as refusal:
@@ -227,6 +200,7 @@ def _suspension(journal: Journal, at: Occurrence, wait: Wait) -> c.SuspendExecut
         timeout_behavior=terms.behavior,
         continuation_metadata_pointer=pointer,
         idempotency_key=pointer,
+        form=form_of(wait.kind, terms.question),
         issue_tokens=False,  # this pass ends, so no one would read them
     )
 

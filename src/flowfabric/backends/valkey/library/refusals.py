@@ -12,6 +12,7 @@ _DETAILS: dict[str, tuple[str, ...]] = {
         "terminal_outcome", "lease_epoch", "lifecycle_phase", "attempt_id", "attempt_state", "delay_until",
         "public_state",
     ),
+    "answer_unchecked": ("suspension_id", "form"),
     "already_member_of_different_flow": ("flow_id",),
     "capability_mismatch": ("missing",),
     "concurrency_limit_exceeded": ("limit",),

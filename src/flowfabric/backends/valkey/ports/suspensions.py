@@ -13,6 +13,7 @@ from flowfabric.backends.valkey.library.records import reading
 from flowfabric.backends.valkey.ports.executions import fence_args
 from flowfabric.backends.valkey.rows.merge import Place, Source, fill, first, settled
 from flowfabric.core import contracts as c
+from flowfabric.core.forms import WaitForm
 from flowfabric.core.ids import ExecutionId, LaneId, SuspensionId, WaitpointId, WaitpointKey, WaitpointToken
 from flowfabric.core.lease_handle import HandleKind
 from flowfabric.core.partition import PartitionConfig
@@ -125,11 +126,12 @@ class ValkeySuspensions:
             return c.ListPendingWaitpointsPage(
                 entries=tuple(_waitpoint(args.execution_id, each) for each in fields.entries(2)),
                 next_cursor=WaitpointId.trusted(fields.text(1)) if more else None,
+                form=WaitForm.read(found) if (found := fields.raw(3)) else None,
             )
 
 
 def _binding_args(args: c.SuspendExecutionArgs) -> dict[str, Value]:
-    """The first waitpoint, the others, then the timeout in ms, whether tokens come later, and their seed.
+    """The first waitpoint, the others, then the timeout in ms, whether tokens come later, their seed, and the form.
 
     A pending waitpoint has no key.
     """
@@ -141,6 +143,8 @@ def _binding_args(args: c.SuspendExecutionArgs) -> dict[str, Value]:
             rest += each.waitpoint_id, _key_to_send(each)
     rest.append("" if args.timeout_ms is None else str(args.timeout_ms))
     rest += ("", _seed()) if args.issue_tokens else ("later",)
+    if args.form is not None:
+        rest += *([] if args.issue_tokens else [""]), args.form.to_json().decode()
     return {
         "waitpoint_id": first.waitpoint_id,
         "waitpoint_key": _key_to_send(first),

@@ -73,6 +73,16 @@ local function find(x, s, A, now)
     A.waitpoint_key)
 end
 
+-- A sender that knows the rule of answers compares the payload with the form of the wait first, and says for which
+-- suspension it did. Only a signal that counts is an answer.
+local function check_answer(s, w, A)
+  if (A.fitted_to or "") == "" or w.state == "pending" or not s.form or A.fitted_to == s.suspension_id then
+    return nil
+  end
+  if not condition.takes(wanted_by(s), w.waitpoint_key, A.signal_name) then return nil end
+  return reply.refuse("answer_unchecked", s.suspension_id, s.form)
+end
+
 local function buffer(x, now, A, w)
   signal.record(x, now, A, w.id, BUFFERED)
   signal.buffer(w, A.signal_id, A.signal_maxlen)
@@ -111,7 +121,7 @@ local function accept(x, A, now, place, target_of)
   if earlier then return reply.duplicate(earlier) end
   local s = suspension.open_of(x)
   local w, nowhere = target_of(s)
-  local refusal = taken or nowhere or signal_room.check(x, w, A)
+  local refusal = taken or nowhere or signal_room.check(x, w, A) or check_answer(s, w, A)
   if refusal then return refusal end
 
   signal.remember(x, place, A)

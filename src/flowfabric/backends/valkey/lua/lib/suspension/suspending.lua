@@ -62,6 +62,7 @@ function M.open(x, now, A, list, plan, last)
   hash.put("continuation_metadata_pointer", A.continuation_metadata_pointer)
   hash.put("additional_waitpoints_json", additional_json(list))
   hash.put("idempotency_key", A.idempotency_key)
+  hash.put("form", list.form)
   hash.put("lease_id", A.lease_id)
   suspension.store(x, last)
   if not is_unwritten then binding.activate(x, list, now, A.suspension_id) end
