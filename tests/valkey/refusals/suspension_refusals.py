@@ -47,6 +47,12 @@ def suspended_with_a_form(x: Waiting) -> None:
     x.suspend(named("approval"), extra=WITH_FORM)
 
 
+def told_and_running(x: Waiting) -> None:
+    suspended(x)
+    x.deliver(signal="s1")
+    x.go_on()
+
+
 def suspended_and_then_without_a_secret(x: Waiting) -> None:
     suspended(x)
     x.client.delete(x.secrets, x.known_of_secrets)
@@ -225,6 +231,22 @@ SUSPENSION_SCENARIOS: list[tuple[str, str, Any, Any]] = [
     ("suspend_execution", "waitpoint_already_exists", pending, lambda x: x.suspend(waitpoint=x.waitpoint)),
     ("suspend_execution", "hmac_secret_not_initialized", without_a_secret, lambda x: x.suspend()),
     ("suspend_execution", "invalid_secret", with_a_broken_secret, lambda x: x.suspend()),
+    ("reject_signals", "invalid_input", told_and_running, lambda x: x.reject()),
+    ("reject_signals", "invalid_input", told_and_running, lambda x: x.reject("another", "no")),
+    ("reject_signals", "invalid_input", told_and_running, lambda x: x.reject("s1", "no", "s1", "no")),
+    ("reject_signals", "invalid_input", told_and_running, lambda x: x.reject("s1", "x" * 513)),
+    ("reject_signals", "invalid_input", told_and_running, lambda x: x.reject("s1", "no", suspension="a:b")),
+    ("reject_signals", "invalid_input", told_and_running, lambda x: x.reject("s1", "no", form="x" * 131_073)),
+    ("reject_signals", "invalid_input", running, lambda x: x.reject("s1", "no")),
+    ("reject_signals", "execution_not_found", seeded, lambda x: x.reject("s1", "no")),
+    ("reject_signals", "fence_required", told_and_running,
+     lambda x: x.fcall("ff_reject_signals", [x.core], x.id, "", "", "", "s", "", "s1", "no")),
+    ("reject_signals", "partial_fence_triple", told_and_running, lambda x: x.reject("s1", "no", epoch="")),
+    ("reject_signals", "execution_not_active", completed, lambda x: x.reject("s1", "no")),
+    ("reject_signals", "execution_not_active", suspended, lambda x: x.reject("s1", "no")),
+    ("reject_signals", "lease_revoked", revoked, lambda x: x.reject("s1", "no")),
+    ("reject_signals", "lease_expired", expired, lambda x: x.reject("s1", "no")),
+    ("reject_signals", "stale_lease", told_and_running, lambda x: x.reject("s1", "no", epoch=7)),
     ("resume_execution", "invalid_input", suspended, lambda x: x.resume("operator", "soon")),
     ("resume_execution", "execution_not_found", nothing, lambda x: x.resume()),
     ("resume_execution", "execution_not_suspended", running, lambda x: x.resume()),

@@ -123,6 +123,11 @@ class Waiting(Execution):
                           values["payload"], "json", "", "", "", "", "", "execution", "", 86_400_000, "", 1000,
                           values["most"], *extra)  # fmt: skip
 
+    def reject(self, *rejected: object, suspension: str | None = None, form: str = "", epoch: object = None) -> Reply:
+        suspension = str(uuid.uuid4()) if suspension is None else suspension
+        return self.fcall("ff_reject_signals", [self.core], self.id, self.attempt, self.lease,
+                          self.epoch if epoch is None else epoch, suspension, form, *rejected)  # fmt: skip
+
     def resume(self, *args: object) -> Reply:
         return self.fcall("ff_resume_execution", self.filled(8), self.id, *args)
 

@@ -17,6 +17,13 @@ class SuspensionPort(Protocol):
         """
         ...
 
+    async def reject_signals(self, args: c.RejectSignalsArgs) -> c.RejectSignalsResult:
+        """Reject signals that ended the last wait, and wait on: active -> suspended; or active if the others suffice.
+
+        The wait keeps its waitpoints, tokens, condition and timeout. The event log names the rejected signals.
+        """
+        ...
+
     async def resume_execution(self, args: c.ResumeExecutionArgs) -> c.ResumeExecutionResult:
         """End a suspension regardless of its condition: suspended -> waiting, or delayed. The attempt continues."""
         ...

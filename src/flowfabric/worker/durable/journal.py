@@ -217,8 +217,24 @@ class Journal:
 
     async def keep(self) -> None:
         """Before a suspension, record what the next pass cannot learn otherwise."""
-        for keep in (self._keep_latest, *self.keepers):
+        await self._keep_latest()
+        await self.keep_rest()
+
+    async def keep_rest(self) -> None:
+        """The same without the end of the latest wait, which goes on."""
+        for keep in self.keepers:
             await keep()
+
+    def may_go_on(self, wait: Occurrence) -> bool:
+        """Whether a wait that has ended can be continued: it is the latest one, and nothing was recorded after it."""
+        latest = self._latest
+        return latest is not None and latest.pointer == str(wait) and not self._pieces(latest.pointer)
+
+    def forget_latest(self) -> None:
+        """The latest wait goes on."""
+        if self._latest is not None:
+            del self._ends[self._latest.pointer]
+            self._latest = None
 
     async def keep_packed(self, name: str, number: int, payload: bytes) -> None:
         """Record something that is not a step; replaces an earlier record."""

@@ -15,12 +15,14 @@ from flowfabric.core import contracts as c
 from flowfabric.core import limits
 from flowfabric.core.codec import relocate
 from flowfabric.core.conditions import ByName, ResumeCondition, Single, TimeoutOnly, referenced_waitpoint_keys
+from flowfabric.core.forms import WaitForm
 from flowfabric.core.ids import SuspensionId, WaitpointKey
 from flowfabric.core.policy import TimeoutBehavior
 from flowfabric.errors import FlowFabricError, InvalidInput
 from flowfabric.worker.durable.answer_types import form_of
 from flowfabric.worker.durable.journal import Journal
 from flowfabric.worker.durable.occurrences import Occurrence
+from flowfabric.worker.durable.rejections import Over, fitting
 from flowfabric.worker.durable.signals import ResumedWithoutSignal, Signal, SignalTimeout, WaitEnd, Waitpoint
 
 OnTimeout: TypeAlias = Literal["raise", "fail", "cancel", "expire", "escalate"]
@@ -90,7 +92,6 @@ class Wait(NamedTuple):
     condition: ResumeCondition
     waitpoints: tuple[c.WaitpointBinding, ...]
     terms: Terms
-    kind: Any = Any  # of the payload
 
 
 async def wait_for_signal(
@@ -102,17 +103,16 @@ async def wait_for_signal(
     def wait() -> Wait:
         place = c.FreshWaitpoint.new() if at is None else _made_before(at)
         assert place.waitpoint_key is not None
-        return Wait(Single(place.waitpoint_key, ByName(name)), (place,), terms, kind)
+        return Wait(Single(place.waitpoint_key, ByName(name)), (place,), terms)
 
-    end = await wait_until_over(journal, "ctx.wait_for_signal", f"signal:{name}", wait)
+    end, signals = await wait_until_over(journal, "ctx.wait_for_signal", f"signal:{name}", wait, kind, terms.question)
     if at is not None:
         journal.used.add(at.id)  # the end of the wait closed it
     if end.is_timeout:
         raise SignalTimeout(f"no signal {name!r} came in time")
-    told = end.told
-    if not told:
+    if not signals:
         raise ResumedWithoutSignal(f"an operator ended the wait for signal {name!r}")
-    return Signal.read(told[0], kind)
+    return signals[0]
 
 
 async def wait_for(
@@ -121,11 +121,13 @@ async def wait_for(
     """The signals that met the condition, in order; empty if an operator ended the wait."""
     terms = _terms(**options)
     places = bindings(condition, journal.open_waitpoints)
-    end = await wait_until_over(journal, "ctx.wait_for", "condition", lambda: Wait(condition, places, terms, kind))
+    end, signals = await wait_until_over(
+        journal, "ctx.wait_for", "condition", lambda: Wait(condition, places, terms), kind, terms.question
+    )
     journal.used.update(place.waitpoint_id for place in places)
     if end.is_timeout:
         raise SignalTimeout("not enough signals came in time")
-    return tuple(Signal.read(each, kind) for each in end.told)
+    return signals
 
 
 async def sleep(journal: Journal, duration: Duration) -> None:
@@ -151,22 +153,25 @@ def _made_before(at: Waitpoint) -> c.PendingWaitpoint:
     return c.PendingWaitpoint(waitpoint_id=at.id, waitpoint_key=at.key)
 
 
-async def wait_until_over(journal: Journal, what: str, name: str, make: Callable[[], Wait]) -> WaitEnd:
-    """How the wait ended. Until then the execution is suspended, and `Suspended` unwinds the handler."""
+async def wait_until_over(
+    journal: Journal, what: str, name: str, make: Callable[[], Wait], kind: Any = Any, question: str = ""
+) -> Over:
+    """How the wait ended, with signals of this kind. Until then `Suspended` unwinds the handler."""
     journal.check(what)
     at = journal.take(name)
     try:
         await journal.loaded()
-        return journal.end_of(at) or await _suspend(journal, at, make())
+        end = journal.end_of(at) or await _suspend(journal, at, make(), form_of(kind, question))
+        return await fitting(journal, at, end, kind, question)
     except BaseException:
         journal.give_back(at)
         raise
 
 
-async def _suspend(journal: Journal, at: Occurrence, wait: Wait) -> WaitEnd:
+async def _suspend(journal: Journal, at: Occurrence, wait: Wait, form: WaitForm | None) -> WaitEnd:
     """active -> suspended; if early signals meet the condition, the attempt continues at once."""
     try:
-        args = _suspension(journal, at, wait)
+        args = _suspension(journal, at, wait, form)
     except InvalidInput as error:
         raise relocate(error, _KEYWORDS.get(error.field, error.field)) from None
     async with journal.gate.alone():
@@ -186,7 +191,7 @@ async def _suspend(journal: Journal, at: Occurrence, wait: Wait) -> WaitEnd:
     return end
 
 
-def _suspension(journal: Journal, at: Occurrence, wait: Wait) -> c.SuspendExecutionArgs:
+def _suspension(journal: Journal, at: Occurrence, wait: Wait, form: WaitForm | None) -> c.SuspendExecutionArgs:
     attempt, terms, pointer = journal.attempt, wait.terms, str(at)
     return c.SuspendExecutionArgs(
         execution_id=attempt.execution_id,
@@ -200,7 +205,7 @@ def _suspension(journal: Journal, at: Occurrence, wait: Wait) -> c.SuspendExecut
         timeout_behavior=terms.behavior,
         continuation_metadata_pointer=pointer,
         idempotency_key=pointer,
-        form=form_of(wait.kind, terms.question),
+        form=form,
         issue_tokens=False,  # this pass ends, so no one would read them
     )
 
