@@ -108,6 +108,9 @@ CODES: dict[str, CodeInfo] = {
     "answer_unchecked": CodeInfo(
         _F.CONFLICT, _C.RETRYABLE, "the wait declares a type; compare the payload with it and send the signal again"
     ),
+    "signal_not_rejectable": CodeInfo(
+        _F.CONFLICT, _C.TERMINAL, "only signals that ended the last wait can be rejected, each once"
+    ),
     "invalid_waitpoint_key": CodeInfo(_F.INVALID, _C.TERMINAL, "the waitpoint key is malformed"),
     "invalid_token": CodeInfo(_F.INVALID, _C.TERMINAL, "the waitpoint token is not valid"),
     "missing_token": CodeInfo(_F.INVALID, _C.TERMINAL, "a waitpoint token is required"),

@@ -10,7 +10,7 @@ from flowfabric.core import contracts as c
 from flowfabric.core.conditions import AllOf, ByName, Count, CountKind, Single
 from flowfabric.core.forms import WaitForm
 from flowfabric.core.ids import SignalId, SuspensionId, WaitpointKey
-from flowfabric.errors import InvalidInput, StaleLease
+from flowfabric.errors import Conflict, InvalidInput, StaleLease
 from tests.conformance.driver import Driver, Subject
 from tests.conformance.suspending import Suspender, by_name, fresh
 
@@ -169,10 +169,10 @@ async def test_only_signals_that_ended_the_last_wait_can_be_rejected(waits: Susp
     await waits.signal(x, at, signal_id=sent)
     await resumed(waits, x)
     for signals in ((SignalId.new(),), (sent, SignalId.new()), (sent, sent)):
-        with pytest.raises(InvalidInput, match="rejected"):
+        with pytest.raises(Conflict, match="signal_not_rejectable"):
             await waits.backend.reject_signals(args_for(x, *signals))
     y = await waits.running()
-    with pytest.raises(InvalidInput, match="rejected"):
+    with pytest.raises(Conflict, match="signal_not_rejectable"):
         await waits.backend.reject_signals(args_for(y, sent))
     with pytest.raises(StaleLease):
         await waits.backend.reject_signals(args_for(x, sent, fence=y.fence))

@@ -40,6 +40,7 @@ _DETAILS: dict[str, tuple[str, ...]] = {
     "replay_not_allowed": ("why",),
     "retention_limit_exceeded": ("max_bytes",),
     "rotation_conflict": ("kid",),
+    "signal_not_rejectable": ("signal_id",),
     "signal_limit_exceeded": ("max_signals", "place", "max_bytes"),
     "stale_graph_revision": ("graph_revision",),
     "stale_owner_cannot_append": ("why",),

@@ -27,9 +27,9 @@ def reject(record: ExecutionRecord, args: RejectSignalsArgs, now: int) -> Refusa
         return refusal
     last, gone = record.suspension, [str(each.signal_id) for each in args.rejected]
     if last is None or last.close_reason != "resumed" or not set(gone) <= set(last.resume_signals):
-        return Refusal("invalid_input")
+        return Refusal("signal_not_rejectable")
     if len(set(gone)) < len(gone):
-        return Refusal("invalid_input")
+        return Refusal("signal_not_rejectable")
     lines = tuple(Line(EventKind.SIGNAL_REJECTED, f"{each.signal_id} {each.problem}") for each in args.rejected)
     opened = _reopened(last, args, gone)
     places = tuple(_active(each, args) if each.waitpoint_id in last.keys else each for each in record.waitpoints)

@@ -3,7 +3,7 @@
 -- @args    execution_id:id attempt_id lease_id lease_epoch suspension_id:id form= *rejected
 -- @reply   suspension_id waitpoint_id waitpoint_key waitpoint_token additional_count additional_waitpoints
 -- @errors  invalid_input execution_not_found fence_required partial_fence_triple execution_not_active lease_revoked
---          lease_expired stale_lease
+--          lease_expired stale_lease signal_not_rejectable
 -- @events  signal_rejected suspended
 -- @repeat  safe
 -- @uses    bounds clock lease record reopening reply suspending suspension transition waitpoint

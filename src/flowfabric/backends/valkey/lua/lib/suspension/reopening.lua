@@ -18,7 +18,7 @@ function M.read(s, rest)
   end
   for i = 1, #rest, 2 do
     local id, problem = rest[i], rest[i + 1] or ""
-    if not ended[id] then return invalid("each of the signals that ended the last wait at most once", id) end
+    if not ended[id] then return nil, reply.refuse("signal_not_rejectable", id:sub(1, 128)) end
     if #problem > MAX_PROBLEM then return invalid("a problem of at most " .. MAX_PROBLEM .. " bytes", problem) end
     ended[id], out[#out + 1] = nil, {id = id, problem = problem}
   end
