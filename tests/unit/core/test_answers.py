@@ -16,7 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flowfabric.client.tasks import payloads
-from flowfabric.core.rules.waits.answers import misfit
+from flowfabric.core.forms import WaitForm
+from flowfabric.core.rules.waits.answers import check, misfit
+from flowfabric.errors import InvalidAnswer
 
 
 class Level(enum.Enum):
@@ -187,3 +189,61 @@ def test_a_slow_pattern_and_an_endless_union_are_left_to_the_worker() -> None:
         value = {"n": value}
     assert misfit({**looped, "$defs": {"n": node}}, value) is None
     assert misfit({"$ref": "#/$defs/n", "$defs": {"n": {"$ref": "#/$defs/n"}}}, 1) is None
+
+
+class Lenient(enum.Enum):
+    YES = "yes"
+
+    @classmethod
+    def _missing_(cls, value: object) -> Lenient:
+        return cls.YES
+
+
+@dataclass
+class WithLenient:
+    answer: list[Lenient]
+
+
+class Trimmed(pydantic.BaseModel):
+    name: str
+
+    @pydantic.field_validator("name", mode="before")
+    @classmethod
+    def _as_text(cls, value: object) -> str:
+        return str(value)
+
+
+class Aliased(pydantic.BaseModel):
+    model_config = pydantic.ConfigDict(populate_by_name=True)
+
+    how_many: int = pydantic.Field(alias="howMany")
+
+
+@pytest.mark.parametrize(
+    ("kind", "how"),
+    [
+        (Decision, "strict"),
+        (Tree, "strict"),
+        (Level, "strict"),
+        (Lenient, "own"),
+        (WithLenient, "own"),
+        (Order, "converting"),
+        (list[Address] | None, "converting"),
+        (Trimmed, "own"),
+        (list[Trimmed], "own"),
+        (Aliased, "own"),
+    ],
+)
+def test_only_types_whose_schema_tells_all_are_judged_before_the_worker(kind: Any, how: str) -> None:
+    assert payloads.decoder_kind(kind) == how
+
+
+def test_what_is_no_json_fits_only_a_wait_for_bytes() -> None:
+    form = WaitForm(schema=payloads.schema(int))
+    for payload, encoding in ((b"1", "protobuf"), (b"{", "json"), (b"{", None), (None, None)):
+        with pytest.raises(InvalidAnswer):
+            check(form, payload, encoding)
+    check(form, b"1", None)
+    check(WaitForm(schema=payloads.schema(bytes)), b"\xff", "protobuf")
+    check(WaitForm(schema=payloads.schema(int), decoder="own"), b'"one"', "json")
+    check(WaitForm(question="Well?"), b"anything", None)
