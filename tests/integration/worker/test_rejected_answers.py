@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from flowfabric import ByName, Context, Count, CountKind, Handle, SignalTimeout, Worker
+from flowfabric import ByName, Context, Count, CountKind, ExecutionFailed, Handle, SignalTimeout, Worker
 from flowfabric.core.ids import ExecutionId, SignalId, WaitpointKey
 from flowfabric.errors import InvalidAnswer
 from flowfabric.testing import FabricKit
@@ -203,3 +203,13 @@ async def test_steps_and_later_waits_are_found_again_after_a_rejection(fabric_ki
     assert await handle.result() == [1, 2]
     assert done == ["first", "second"]
     assert len(await rejections(handle)) == 3
+
+
+async def test_a_type_that_no_answer_can_have_is_refused_before_the_wait(fabric_kit: FabricKit, worker: Worker) -> None:
+    @worker.task(retry=0)
+    async def ask(ctx: Context) -> None:
+        await ctx.wait_for_signal("decision", type=dict[int, str] | dict[str, int])
+
+    handle = await waiting(fabric_kit, worker, ask)
+    with pytest.raises(ExecutionFailed, match="cannot be the type of a payload"):
+        await handle.result()

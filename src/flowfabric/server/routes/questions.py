@@ -115,7 +115,7 @@ async def _read(
 
 
 async def _closed(store: EngineBackend, execution_id: ExecutionId) -> FlowFabricError:
-    """Why nobody waits for the answer any more."""
+    """Why no handler waits for the answer any longer."""
     state = await store.get_execution_state(execution_id)
     if state is None:
         return ExecutionNotFound(f"{execution_id}: no such execution", execution_id=str(execution_id))

@@ -37,7 +37,7 @@ class Suspender:
         return await self._tasks.see_through(lambda: self._step_back(attempt, call))
 
     async def reject(self, attempt: Attempt, args: c.RejectSignalsArgs) -> c.RejectSignalsResult:
-        """active -> suspended, once more. After the answer the attempt is settled, whatever its handler does."""
+        """active -> suspended again. After the answer the attempt is settled, whatever its handler does."""
         call = partial(self._backend.reject_signals, args)
         return await self._tasks.see_through(lambda: self._step_back(attempt, call))
 

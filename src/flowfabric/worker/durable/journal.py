@@ -221,7 +221,7 @@ class Journal:
         await self.keep_rest()
 
     async def keep_rest(self) -> None:
-        """The same without the end of the latest wait, which goes on."""
+        """The same without the end of the latest wait, which continues."""
         for keep in self.keepers:
             await keep()
 
@@ -231,7 +231,7 @@ class Journal:
         return latest is not None and latest.pointer == str(wait) and not self._pieces(latest.pointer)
 
     def forget_latest(self) -> None:
-        """The latest wait goes on."""
+        """The latest wait continues."""
         if self._latest is not None:
             del self._ends[self._latest.pointer]
             self._latest = None

@@ -1,4 +1,4 @@
-"""Signals that ended a wait and do not fit its type: they are rejected, and the wait goes on.
+"""Signals that ended a wait and do not fit its type: they are rejected, and the wait continues.
 
 Clients compare an answer with the declared type before they deliver it. Programs that call the store by themselves need
 not, and a signal may arrive before the handler declares its wait.

@@ -24,6 +24,7 @@ from flowfabric.worker.durable.journal import Journal
 from flowfabric.worker.durable.occurrences import Occurrence
 from flowfabric.worker.durable.rejections import Over, fitting
 from flowfabric.worker.durable.signals import ResumedWithoutSignal, Signal, SignalTimeout, WaitEnd, Waitpoint
+from flowfabric.worker.executors.handler_codec import reader
 
 OnTimeout: TypeAlias = Literal["raise", "fail", "cancel", "expire", "escalate"]
 Reason: TypeAlias = c.SuspensionReasonCode | str
@@ -158,6 +159,7 @@ async def wait_until_over(
 ) -> Over:
     """How the wait ended, with signals of this kind. Until then `Suspended` unwinds the handler."""
     journal.check(what)
+    reader(kind, "type")  # a type that no answer can have is refused now
     at = journal.take(name)
     try:
         await journal.loaded()

@@ -1,4 +1,4 @@
-"""Rejections: a wait goes on after signals that met its condition turned out not to fit its type."""
+"""Rejections: a wait continues after signals that met its condition turned out not to fit its type."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def reject(record: ExecutionRecord, args: RejectSignalsArgs, now: int) -> Refusa
     lines = tuple(Line(EventKind.SIGNAL_REJECTED, f"{each.signal_id} {each.problem}") for each in args.rejected)
     opened = _reopened(last, args, gone)
     places = tuple(_active(each, args) if each.waitpoint_id in last.keys else each for each in record.waitpoints)
-    goes_on = Changes({"suspension": opened, "waitpoints": places}, lines)
+    continued = Changes({"suspension": opened, "waitpoints": places}, lines)
     if is_satisfied(opened.condition, [each.delivery for each in opened.deliveries], opened.keys):
-        return goes_on | Changes(closed(goes_on.apply_to(record), "resumed", signals_of(opened)))
+        return continued | Changes(closed(continued.apply_to(record), "resumed", signals_of(opened)))
     state = decide("suspend_execution", record.state)
     assert isinstance(state, StateVector)
     state = msgspec.structs.replace(state, blocking_reason=blocking_reason(opened.reason_code))
-    return goes_on | Changes(NO_LEASE | {"state": state}, (Line(EventKind.SUSPENDED, opened.reason_code),))
+    return continued | Changes(NO_LEASE | {"state": state}, (Line(EventKind.SUSPENDED, opened.reason_code),))
 
 
 def _reopened(last: SuspensionRecord, args: RejectSignalsArgs, gone: list[str]) -> SuspensionRecord:

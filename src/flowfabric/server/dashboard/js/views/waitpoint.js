@@ -26,7 +26,7 @@ export function waitpoint({ waitpoint: open, question, form }, { execution_id: i
   );
 }
 
-// The form keeps what was typed while the page is drawn anew.
+// The form keeps what was typed while the page is drawn again.
 function fieldsOf(open, form, id, kind, look) {
   const send = async (event) => {
     event.preventDefault();

@@ -7,8 +7,8 @@
 -- @events  signal_rejected suspended
 -- @repeat  safe
 -- @uses    bounds clock lease record reopening reply suspending suspension transition waitpoint
--- The wait goes on at the same waitpoints, with their tokens, and until the same timeout. `rejected` has the id of each
--- signal and why it was rejected, which the event log keeps. suspension_id is a new one.
+-- The wait continues at the same waitpoints, with their tokens, and until the same timeout. `rejected` has the id of
+-- each signal and why it was rejected, which the event log keeps. suspension_id is a new one.
 local function check(x, A, now)
   if not waitpoint.is_id(A.suspension_id) then
     return reply.invalid("suspension_id", "an id without ':'", A.suspension_id)
