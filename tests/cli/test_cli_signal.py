@@ -9,6 +9,7 @@ import pytest
 from flowfabric.client.fabric import Fabric
 from flowfabric.core import contracts as c
 from flowfabric.core.conditions import AllOf, ByName, Single
+from flowfabric.core.forms import WaitForm
 from flowfabric.core.ids import ExecutionId, WaitpointKey
 from flowfabric.core.links import SignalLink
 from tests.cli.harness import Cli, Ran, run, running
@@ -125,6 +126,21 @@ def test_what_takes_no_signal_refuses_it(cli: Cli) -> None:
 def test_a_name_that_nothing_waits_for_is_refused_with_the_state(cli: Cli) -> None:
     told = cli("signal", suspend(cli).id, "chatter", code=4).stderr
     assert "no open waitpoint accepts the signal (state suspended)" in told
+
+
+def test_an_answer_that_does_not_fit_is_refused_with_its_field(cli: Cli) -> None:
+    schema = {"type": "object", "properties": {"publish": {"type": "boolean"}}, "required": ["publish"]}
+    one = suspend(cli, form=WaitForm(question="May I?", schema=schema))
+    shown = cli("waitpoints", one.id)
+    assert "question: May I?" in shown.stdout
+    assert '"publish":{"type":"boolean"}' in shown.stdout
+    assert cli("waitpoints", one.id, "--json").json["form"]["schema"] == schema
+    for target in ((one.link(),), (one.id, "approved")):
+        refused = cli("signal", *target, "--payload", '{"publish": "yes"}', code=2)
+        assert "payload.publish: must be true or false (got 'yes')" in refused.stderr
+    assert state(cli, one.id) == "suspended"
+    cli("signal", one.id, "approved", "--payload", '{"publish": true}')
+    assert state(cli, one.id) == "waiting"
 
 
 def test_a_signal_that_came_early_waits_for_its_wait(cli: Cli) -> None:

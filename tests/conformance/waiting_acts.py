@@ -11,13 +11,13 @@ from hypothesis.stateful import invariant
 
 from flowfabric.core import contracts as c
 from flowfabric.core.conditions import Delivery, ResumeCondition, TimeoutOnly, referenced_waitpoint_keys
-from flowfabric.core.ids import ExecutionId, SignalId, WaitpointId, WaitpointKey, WaitpointToken
+from flowfabric.core.ids import ExecutionId, SignalId, SuspensionId, WaitpointId, WaitpointKey, WaitpointToken
 from flowfabric.core.partition import PartitionConfig
 from flowfabric.core.policy import TimeoutBehavior
 from flowfabric.core.rules.execution import lease
 from flowfabric.core.rules.execution.record import WaitpointRecord
 from flowfabric.core.rules.outcome import Refusal
-from flowfabric.core.rules.waits import signals, suspension
+from flowfabric.core.rules.waits import rejections, signals, suspension
 from flowfabric.core.states import EligibilityState, LifecyclePhase
 from tests.conformance.acts import BACKOFF, TIMEOUT, Acts, Refused
 from tests.conformance.driver import Subject
@@ -144,6 +144,26 @@ class WaitingActs(Acts):
         issued = [m.waitpoints[each].token for each in last.keys]  # some of them maybe since
         assert [each.waitpoint_token for each in again.waitpoints] == issued
         assert [each.waitpoint_id for each in again.waitpoints] == [each.waitpoint_id for each in answered.waitpoints]
+
+    def reject(self, x: Subject, most: int) -> None:
+        """A handler that goes on and rejects some of the signals that ended its wait, or one that did not."""
+        m, last = self.of(x), self.of(x).record.suspension
+        ended = last.resume_signals if last else ()
+        wrong = [SignalId(each) for each in ended[:most]] or [SignalId.new()]
+        args = c.RejectSignalsArgs(
+            execution_id=x.execution_id, fence=x.fence, suspension_id=SuspensionId.new(),
+            rejected=tuple(c.RejectedSignal(signal_id=each, problem="payload: must be text") for each in wrong),
+        )  # fmt: skip
+        result = self.attempt(self.backend.reject_signals(args))
+        if not self.agree(x, rejections.reject(m.record, args, self.now), result):
+            return
+        assert last is not None
+        for waitpoint_id in last.keys:
+            m.waitpoints[waitpoint_id].is_written = True
+        assert [each.waitpoint_token for each in result.waitpoints] == [m.waitpoints[each].token for each in last.keys]
+        waits = m.phase is LifecyclePhase.SUSPENDED
+        assert isinstance(result, c.ExecutionSuspended if waits else c.SuspensionAlreadySatisfied)
+        assert self.attempt(self.backend.reject_signals(args)) == result
 
     def signal(self, x: Subject, said: list[Said], *, open_ones: bool = True) -> None:
         for each in said:

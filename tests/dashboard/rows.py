@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Final
+from dataclasses import dataclass
+from typing import Any, Final, Literal
 
 from flowfabric import Context, Fabric, Handle, Worker
 from flowfabric.core import contracts as c
@@ -16,6 +17,38 @@ worker = Worker(["default", "letters"])
 @worker.task
 async def greet(name: str) -> str:
     return f"hello {name}"
+
+
+@dataclass
+class Approval:
+    """Whether it may go out."""
+
+    approved: bool
+    reason: str = ""
+
+
+@dataclass
+class Review:
+    """What the reader makes of it."""
+
+    verdict: Literal["good", "bad"]
+    stars: int
+    is_final: bool
+    remark: str | None = None
+
+
+@worker.task
+async def decide(ctx: Context, topic: str) -> str:
+    answer = await ctx.wait_for_signal("approval", type=Approval, question=f"Publish {topic}?\nIt is long.")
+    return f"{answer.payload.approved} {answer.payload.reason}".strip()
+
+
+@worker.task
+async def review(ctx: Context, topic: str) -> str:
+    answer = await ctx.wait_for_signal(
+        "review", type=Review, question=f"How is {topic}?", reason="waiting_for_approval"
+    )
+    return f"{answer.payload.verdict} {answer.payload.stars} {answer.payload.is_final} {answer.payload.remark}"
 
 
 @worker.task
@@ -45,7 +78,7 @@ async def waiting(fabric: Fabric, count: int) -> None:
             await suspended(handle)
 
 
-async def suspended(handle: Handle[str]) -> None:
+async def suspended(handle: Handle[Any]) -> None:
     async with asyncio.timeout(20):
         async for event in handle.events():
             if event.event == "suspended":

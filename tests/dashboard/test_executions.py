@@ -86,9 +86,10 @@ async def test_an_execution_is_followed_to_its_result(dashboard: Dashboard, fabr
     await dashboard.go("executions", handle.id)
     async with rows.worker.working(fabric.backend):
         await expect(dashboard.page.locator(".output")).to_contain_text("All about tides.")
-        await dashboard.button("Approve").click()
-        await dashboard.confirm("Approve")
-        await expect(dashboard.page.locator(".payload", has_text="All about tides. {'approved': True}")).to_be_visible()
+        await dashboard.page.get_by_text("Send a payload…").click()
+        await dashboard.page.get_by_label("Payload").fill('"fine"')
+        await dashboard.button("Send").click()
+        await expect(dashboard.page.locator(".payload", has_text="All about tides. fine")).to_be_visible()
     events = dashboard.page.locator(".timeline strong")
     for event in ("created", "claimed", "suspended", "woken", "completed"):
         await expect(events.filter(has_text=event).first).to_be_attached()

@@ -55,31 +55,6 @@ async def test_a_flow_is_cancelled(dashboard: Dashboard, fabric: Fabric) -> None
     await expect(dashboard.page.locator("h1 + .badge")).to_have_text("cancelled")
 
 
-@pytest.mark.parametrize(("answer", "payload"), [("Approve", "True"), ("Reject", "False")])
-async def test_somebody_decides_in_the_inbox(answer: str, payload: str, dashboard: Dashboard, fabric: Fabric) -> None:
-    handle = await fabric.submit(rows.write, "tides")
-    await dashboard.go("inbox")
-    async with rows.worker.working(fabric.backend):
-        await dashboard.button(answer).click()
-        await dashboard.confirm(answer)
-        assert await handle.result(timeout=20) == f"All about tides. {{'approved': {payload}}}"
-        await expect(dashboard.page.locator(".empty")).to_be_visible()
-
-
-async def test_an_answer_is_any_json_and_nothing_else(dashboard: Dashboard, fabric: Fabric) -> None:
-    handle = await fabric.submit(rows.write, "tides")
-    await dashboard.go("inbox")
-    async with rows.worker.working(fabric.backend):
-        await dashboard.button("Answer…").click()
-        await dashboard.page.get_by_label("Payload").fill("{no json")
-        await dashboard.confirm("Send")
-        await expect(dashboard.page.locator(".told.bad")).to_be_visible()
-        await dashboard.button("Answer…").click()
-        await dashboard.page.get_by_label("Payload").fill('"überall"')
-        await dashboard.confirm("Send")
-        assert await handle.result(timeout=20) == "All about tides. überall"
-
-
 async def test_an_execution_is_resumed_without_an_answer(dashboard: Dashboard, fabric: Fabric) -> None:
     await rows.waiting(fabric, 1)
     await dashboard.go("inbox")

@@ -60,6 +60,17 @@ async def ask_yes_or_no(ctx: Context) -> Any:
     return (await ctx.wait_for_signal("go", type=bool, reason="waiting_for_approval")).payload
 
 
+@dataclass
+class Approval:
+    approved: bool
+    reason: str = ""
+
+
+@worker.task(retry=0)
+async def ask_approval(ctx: Context) -> Any:
+    return (await ctx.wait_for_signal("go", type=Approval)).payload
+
+
 @worker.task(retry=0)
 async def ask_two(ctx: Context) -> int:
     both = Count(2, CountKind.DISTINCT_WAITPOINTS, ("ada", "linus"), ByName("approve"))
@@ -149,17 +160,35 @@ async def test_an_answer_that_does_not_fit_is_not_delivered(
         assert await handle.status() == "suspended"
 
 
-@pytest.mark.parametrize("task", [ask_anything, ask_yes_or_no])
 @pytest.mark.parametrize(("choice", "payload"), [("approve", True), ("reject", False)])
-async def test_without_fields_there_are_two_buttons(
-    fabric_kit: FabricKit, task: Any, choice: str, payload: bool
-) -> None:
+async def test_a_yes_or_no_has_two_buttons(fabric_kit: FabricKit, choice: str, payload: bool) -> None:
     async with serving(fabric_kit.backend) as server:
-        handle = await fabric_kit.submit(task)
+        handle = await fabric_kit.submit(ask_yes_or_no)
         link = await opened(fabric_kit, handle)
         assert (await post(server, link, choice="perhaps")).status_code == 422
         assert (await post(server, link, choice=choice)).status_code == 200
         assert await finished(fabric_kit, handle) is payload
+
+
+async def test_a_decision_with_optional_fields_has_two_buttons_and_the_fields(fabric_kit: FabricKit) -> None:
+    async with serving(fabric_kit.backend) as server:
+        handle = await fabric_kit.submit(ask_approval)
+        link = await opened(fabric_kit, handle)
+        page = (await server.http.get(link)).text
+        assert "Approve" in page
+        assert 'name="field.reason"' in page
+        assert 'name="field.approved"' not in page
+        answer = await post(server, link, choice="reject", **{"field.reason": "too wet"})
+        assert answer.status_code == 200, answer.text
+        assert await finished(fabric_kit, handle) == {"approved": False, "reason": "too wet"}
+
+
+async def test_a_wait_without_a_type_asks_for_no_decision(fabric_kit: FabricKit) -> None:
+    async with serving(fabric_kit.backend) as server:
+        handle = await fabric_kit.submit(ask_anything)
+        page = (await server.http.get(await opened(fabric_kit, handle))).text
+        assert "Approve" not in page
+        assert "Payload" in page
 
 
 @pytest.mark.parametrize("nested", ["[" * 50_000, '{"a":' * 10_000, "[" * 101 + "]" * 101])
@@ -167,7 +196,7 @@ async def test_json_of_too_many_levels_in_a_form_is_told_so(fabric_kit: FabricKi
     async with serving(fabric_kit.backend) as server:
         handle = await fabric_kit.submit(ask_anything)
         link = await opened(fabric_kit, handle)
-        answer = await post(server, link, choice="json", json=nested)
+        answer = await post(server, link, **{"field.": nested})
         assert answer.status_code == 422
         assert "must not be nested deeper than 100 levels" in answer.text
         answer = await server.http.post(link, content=nested)
@@ -178,8 +207,8 @@ async def test_where_no_type_is_declared_any_json_may_be_sent(fabric_kit: Fabric
     async with serving(fabric_kit.backend) as server:
         handle = await fabric_kit.submit(ask_anything)
         link = await opened(fabric_kit, handle)
-        assert "not JSON" in (await post(server, link, choice="json", json="{")).text
-        assert (await post(server, link, choice="json", json='{"a": [1]}')).status_code == 200
+        assert "must be JSON" in (await post(server, link, **{"field.": "{"})).text
+        assert (await post(server, link, **{"field.": '{"a": [1]}'})).status_code == 200
         assert await finished(fabric_kit, handle) == {"a": [1]}
 
 

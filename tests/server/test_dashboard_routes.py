@@ -93,7 +93,7 @@ async def test_the_inbox_names_the_waitpoints_and_not_their_tokens(fabric_kit: F
         (entry,) = answer.json()["entries"]
         assert entry["execution"]["execution_id"] == handle.id
         assert entry["execution_kind"] == "ask"
-        assert entry["waitpoints"][0]["required_signal_names"] == ["approval"]
+        assert entry["questions"][0]["waitpoint"]["required_signal_names"] == ["approval"]
         assert "waitpoint_token" not in answer.text
         assert (await server.http.get("/v1/inbox?limit=1000")).status_code == 422
 

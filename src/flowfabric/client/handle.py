@@ -132,7 +132,7 @@ class Handle(Generic[R]):
 
         The payload is sent as JSON; `source` is the sender. With `wait` the signal may arrive before the execution
         waits for it: it is delivered as soon as a waitpoint takes it; raises TimeoutError if none does in time. An
-        execution that has ended refuses it.
+        execution that has ended refuses it. InvalidAnswer: the payload does not fit the type of the wait.
         """
         with tracing.span("signal", name, "PRODUCER", execution_id=self.id):
             args = to_execution(

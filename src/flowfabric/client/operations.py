@@ -63,7 +63,8 @@ class Operations:
     ) -> c.SignalOutcome:
         """Send a signal to the waitpoint of a link, which contains the token. The payload is sent as JSON.
 
-        `name` overrides the signal name in the link; `source` is the sender.
+        `name` overrides the signal name in the link; `source` is the sender. InvalidAnswer: the payload does not fit
+        the type of the wait.
         """
         if not isinstance(link, SignalLink):
             link = SignalLink.parse(link)

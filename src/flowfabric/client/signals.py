@@ -58,11 +58,13 @@ def to_execution(
     waitpoint: str | None,
     source: str,
     idempotency_key: str | None,
+    source_type: str = "",
 ) -> c.SignalExecutionArgs:
     """A signal to the waitpoint with this key, or to the one that takes a signal of this name."""
     return c.SignalExecutionArgs(
         execution_id=execution_id,
         waitpoint_key=None if waitpoint is None else WaitpointKey(waitpoint),
+        source_type=source_type,
         **_content(name, payload, source, idempotency_key),
     )
 

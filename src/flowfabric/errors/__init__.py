@@ -7,6 +7,7 @@
       Invalid          InvalidInput InvalidPolicy InvalidCapabilities InvalidToken  inputs.py
                        MissingPackage                                               packages.py
                        NoContext                                                    inputs.py
+                       InvalidAnswer                                                inputs.py
       Limited          BudgetExceeded                                               limits.py
       Unavailable      BackendUnavailable BackendTimeout                            store.py
                        UnsupportedServer PartitionMismatch                          store.py
@@ -39,7 +40,14 @@ from flowfabric.errors.execution import (
     StaleLease,
 )
 from flowfabric.errors.families import CodeInfo, ErrorClass, Family
-from flowfabric.errors.inputs import InvalidCapabilities, InvalidInput, InvalidPolicy, InvalidToken, NoContext
+from flowfabric.errors.inputs import (
+    InvalidAnswer,
+    InvalidCapabilities,
+    InvalidInput,
+    InvalidPolicy,
+    InvalidToken,
+    NoContext,
+)
 from flowfabric.errors.limits import BudgetExceeded
 from flowfabric.errors.lookup import error_class_for
 from flowfabric.errors.packages import MissingPackage
@@ -72,6 +80,7 @@ __all__ = [
     "FlowFabricError",
     "Internal",
     "Invalid",
+    "InvalidAnswer",
     "InvalidCapabilities",
     "InvalidInput",
     "InvalidPolicy",

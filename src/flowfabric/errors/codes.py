@@ -110,6 +110,13 @@ CODES: dict[str, CodeInfo] = {
     "signal_limit_exceeded": CodeInfo(
         _F.LIMITED, _C.TERMINAL, "the execution or the waitpoint accepts no more signals"
     ),
+    "invalid_answer": CodeInfo(_F.INVALID, _C.TERMINAL, "the payload does not fit the type that the wait declares"),
+    "answer_unchecked": CodeInfo(
+        _F.CONFLICT, _C.RETRYABLE, "the wait declares a type; compare the payload with it and send the signal again"
+    ),
+    "signal_not_rejectable": CodeInfo(
+        _F.CONFLICT, _C.TERMINAL, "only signals that ended the last wait can be rejected, each once"
+    ),
     "invalid_waitpoint_key": CodeInfo(_F.INVALID, _C.TERMINAL, "the waitpoint key is malformed"),
     "invalid_token": CodeInfo(_F.INVALID, _C.TERMINAL, "the waitpoint token is not valid"),
     "missing_token": CodeInfo(_F.INVALID, _C.TERMINAL, "a waitpoint token is required"),

@@ -23,6 +23,17 @@ class InvalidCapabilities(InvalidInput):
     default_code = "invalid_capabilities"
 
 
+class InvalidAnswer(InvalidInput):
+    """The payload of a signal does not fit the type that the wait declares; nothing was delivered."""
+
+    default_code = "invalid_answer"
+
+    def __init__(self, field: str, problem: str, given: str) -> None:
+        """`given` is the value in words: an object or a list is not shown, because it may contain a secret."""
+        self.field = field
+        Invalid.__init__(self, f"{field}: {problem} (got {given})", field=field, problem=problem)
+
+
 class InvalidToken(Invalid):
     """The token is wrong or expired, or the waitpoint does not exist; only a valid token reveals which (G6)."""
 

@@ -94,6 +94,14 @@ class Waits(WaitingActs):
         self.suspend(x, wanted)
         self.signal(x, signals(rng))
 
+    def dislike(self, rng: Random, x: Subject) -> None:
+        """A handler that goes on after its wait, and mostly finds signals that do not fit."""
+        ended = [each for each in self.subjects if (s := self.of(each).record.suspension) and s.resume_signals]
+        x = rng.choice(ended) if ended and mostly(rng) else x
+        if mostly(rng):
+            self.get_to_work(x)
+        self.reject(x, rng.randint(0, 2))
+
     def take_steps(self, rng: Random, x: Subject) -> None:
         if rng.random() < 0.5:
             self.get_to_work(x)
@@ -118,6 +126,7 @@ ACTS: dict[str, tuple[int, Act]] = {
     "resume_as_an_operator": (2, lambda w, rng, x: w.resume_as_an_operator(x, rng.choice([0, BACKOFF]))),
     "close_a_waitpoint": (2, lambda w, rng, x: w.close_a_waitpoint(
         x, mostly(rng), rng.randint(0, 7), rng.choice(CLOSERS))),
+    "reject": (4, Waits.dislike),
     "make_waitpoints": (1, lambda w, rng, x: w.make_waitpoints(x, some_keys(rng))),
     "suspend": (1, lambda w, rng, x: w.suspend(x, plan(rng))),
     "say_the_same_suspend_again": (1, lambda w, rng, x: w.say_the_same_suspend_again(x)),

@@ -18,7 +18,6 @@ from flowfabric import (
     Context,
     Count,
     CountKind,
-    ExecutionFailed,
     Handle,
     OperatorOnly,
     ResumedWithoutSignal,
@@ -35,7 +34,7 @@ from flowfabric import (
 from flowfabric.core import contracts as c
 from flowfabric.core.ids import WaitpointKey
 from flowfabric.core.policy import FixedBackoff
-from flowfabric.errors import InvalidInput
+from flowfabric.errors import InvalidAnswer, InvalidInput
 from flowfabric.testing import FabricKit
 from flowfabric.worker.durable.signal_waits import OnTimeout
 from tests.worker_fakes import parts_of, settle
@@ -443,29 +442,18 @@ async def test_large_answers_outlive_the_next_wait(fabric_kit: FabricKit, worker
     assert await handle == [262_142, 262_142, 262_142, 200_000]
 
 
-async def test_a_payload_that_does_not_fit_fails_once_and_can_be_asked_for_again(
+async def test_a_payload_that_does_not_fit_is_refused_and_the_wait_goes_on(
     fabric_kit: FabricKit, worker: Worker
 ) -> None:
     @worker.task(retry=AT_ONCE)
     async def strict(ctx: Context) -> int:
         return (await ctx.wait_for_signal("number", type=int)).payload
 
-    @worker.task
-    async def patient(ctx: Context) -> int:
-        while True:
-            try:
-                return (await ctx.wait_for_signal("number", type=int)).payload
-            except Exception:
-                ctx.log.info("once more")
-
-    first, second = await waiting(fabric_kit, worker, strict), await waiting(fabric_kit, worker, patient)
-    for handle in (first, second):
-        await told(fabric_kit, worker, handle, "number", "seven")
-    with pytest.raises(ExecutionFailed, match=r"payload of signal 'number'.*int"):
-        await first
-    assert (await first.describe()).failure_category == "invalid_payload"
-    await told(fabric_kit, worker, second, "number", 7)
-    assert await second == 7
+    handle = await waiting(fabric_kit, worker, strict)
+    with pytest.raises(InvalidAnswer, match=r"payload: must be a whole number \(got 'seven'\)"):
+        await handle.signal("number", "seven")
+    await told(fabric_kit, worker, handle, "number", 7)
+    assert await handle == 7
 
 
 # The unwinding.

@@ -36,6 +36,7 @@ _BY_PLACE: Final = {
     ("create_flow", "flow_id"): "new_flow",
     ("create_pending_waitpoint", "waitpoint_id"): "new_waitpoint",
     ("suspend_execution", "suspension_id"): "new_suspension",
+    ("reject_signals", "suspension_id"): "new_suspension",
 }
 _BY_NAME: Final = {
     "upstream_execution_id": "member", "downstream_execution_id": "member3", "from_node": "member", "to_node": "member",
@@ -122,7 +123,8 @@ class Call:
     def _said(self) -> dict[str, Any]:
         ids = self._world.ids
         fresh = {"binding": "fresh", "waitpoint_id": ids["new_waitpoint"], "waitpoint_key": "approval"}
-        return {"waitpoint_token": self._world.token.reveal(), "waitpoints": [fresh]}
+        rejected = {"signal_id": ids[_BY_KIND["SignalId"]], "problem": "no"}
+        return {"waitpoint_token": self._world.token.reveal(), "waitpoints": [fresh], "rejected": [rejected]}
 
     def _fence(self) -> dict[str, Any]:
         ids = self._world.ids

@@ -179,13 +179,14 @@ async def test_routes_beside_the_table_hide_what_is_foreign(http: httpx.AsyncCli
     for method, path in beside_the_table(backend):
         if (method, path) in NAMELESS:
             continue
-        known = {"execution_id": theirs.ids["running"], "flow_id": theirs.ids["flow"]}
-        absent = {
-            name: unknown(backend, kind) for name, kind in (("execution_id", "ExecutionId"), ("flow_id", "FlowId"))
-        }
+        names = {"execution_id": "running", "flow_id": "flow", "waitpoint_id": "waitpoint"}
+        kinds = {"execution_id": "ExecutionId", "flow_id": "FlowId", "waitpoint_id": "WaitpointId"}
+        known = {name: theirs.ids[each] for name, each in names.items()}
+        absent = {name: unknown(backend, kind) for name, kind in kinds.items()}
         said = []
         for ids in (known, absent):
-            answer = await http.request(method, filled(path, **ids), content=b"{}" if method == "POST" else None)
+            body = b'{"signal_name": "go"}' if method == "POST" else None
+            answer = await http.request(method, filled(path, **ids), content=body)
             told = answer.text
             for name, value in ids.items():
                 told = told.replace(value, f"<{name}>")

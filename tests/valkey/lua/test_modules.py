@@ -150,8 +150,8 @@ def test_capability_lists_are_sorted_and_bounded(call: Call) -> None:
     assert call("capability.from_list", ["ünïcode"]) == "ünïcode"
 
 
-def test_tag_keys_have_an_owner(call: Call) -> None:
-    for good in ("a.b", "team_1.some-thing", "a.b.c"):
+def test_tag_names_are_printable_and_short(call: Call) -> None:
+    for good in ("a", "A.b", "team_1.some-thing", "a b", "ü", "x" * 255):
         assert call("tags.is_key", good) is True
-    for bad in ("a", "A.b", ".b", "a.", "1a.b", "a..b"):
+    for bad in ("", "a\nb", "\x7f", "\x85", "x" * 4096):
         assert call("tags.is_key", bad) is False

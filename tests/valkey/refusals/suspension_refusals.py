@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
-from tests.valkey.wire.suspension_wire import ANY, FAR, SECRET, Waiting, named
+from tests.valkey.wire.suspension_wire import ANY, FAR, SECRET, WITH_FORM, Waiting, named
 
 Step = Callable[[Waiting], Any]
 Scenario = tuple[str, str, Step, Step]
@@ -40,6 +40,17 @@ def with_a_broken_secret(x: Waiting) -> None:
 def suspended(x: Waiting) -> None:
     running(x)
     x.suspend(named("approval"))
+
+
+def suspended_with_a_form(x: Waiting) -> None:
+    running(x)
+    x.suspend(named("approval"), extra=WITH_FORM)
+
+
+def told_and_running(x: Waiting) -> None:
+    suspended(x)
+    x.deliver(signal="s1")
+    x.go_on()
 
 
 def suspended_and_then_without_a_secret(x: Waiting) -> None:
@@ -196,6 +207,7 @@ SUSPENSION_SCENARIOS: list[tuple[str, str, Any, Any]] = [
     ("suspend_execution", "additional_waitpoint_binding_malformed", running, extras(2, "b", "kb")),
     ("suspend_execution", "additional_waitpoint_binding_malformed", running, extras(1, "b", "")),
     ("suspend_execution", "additional_waitpoint_binding_malformed", running, extras(2, "b", "kb", "b", "kc")),
+    ("suspend_execution", "invalid_input", running, lambda x: x.suspend(extra=(*WITH_FORM[:-1], "x" * 131_073))),
     ("suspend_execution", "execution_not_found", seeded, lambda x: x.suspend()),
     ("suspend_execution", "fence_required", running, fence("", "", "")),
     ("suspend_execution", "partial_fence_triple", running, fence("")),
@@ -219,6 +231,22 @@ SUSPENSION_SCENARIOS: list[tuple[str, str, Any, Any]] = [
     ("suspend_execution", "waitpoint_already_exists", pending, lambda x: x.suspend(waitpoint=x.waitpoint)),
     ("suspend_execution", "hmac_secret_not_initialized", without_a_secret, lambda x: x.suspend()),
     ("suspend_execution", "invalid_secret", with_a_broken_secret, lambda x: x.suspend()),
+    ("reject_signals", "invalid_input", told_and_running, lambda x: x.reject()),
+    ("reject_signals", "signal_not_rejectable", told_and_running, lambda x: x.reject("another", "no")),
+    ("reject_signals", "signal_not_rejectable", told_and_running, lambda x: x.reject("s1", "no", "s1", "no")),
+    ("reject_signals", "invalid_input", told_and_running, lambda x: x.reject("s1", "x" * 513)),
+    ("reject_signals", "invalid_input", told_and_running, lambda x: x.reject("s1", "no", suspension="a:b")),
+    ("reject_signals", "invalid_input", told_and_running, lambda x: x.reject("s1", "no", form="x" * 131_073)),
+    ("reject_signals", "signal_not_rejectable", running, lambda x: x.reject("s1", "no")),
+    ("reject_signals", "execution_not_found", seeded, lambda x: x.reject("s1", "no")),
+    ("reject_signals", "fence_required", told_and_running,
+     lambda x: x.fcall("ff_reject_signals", [x.core], x.id, "", "", "", "s", "", "s1", "no")),
+    ("reject_signals", "partial_fence_triple", told_and_running, lambda x: x.reject("s1", "no", epoch="")),
+    ("reject_signals", "execution_not_active", completed, lambda x: x.reject("s1", "no")),
+    ("reject_signals", "execution_not_active", suspended, lambda x: x.reject("s1", "no")),
+    ("reject_signals", "lease_revoked", revoked, lambda x: x.reject("s1", "no")),
+    ("reject_signals", "lease_expired", expired, lambda x: x.reject("s1", "no")),
+    ("reject_signals", "stale_lease", told_and_running, lambda x: x.reject("s1", "no", epoch=7)),
     ("resume_execution", "invalid_input", suspended, lambda x: x.resume("operator", "soon")),
     ("resume_execution", "execution_not_found", nothing, lambda x: x.resume()),
     ("resume_execution", "execution_not_suspended", running, lambda x: x.resume()),
@@ -247,6 +275,8 @@ SUSPENSION_SCENARIOS: list[tuple[str, str, Any, Any]] = [
     *signals("deliver_signal", "deliver"),
     ("deliver_signal", "waitpoint_pending_use_buffer_script", pending, lambda x: x.deliver()),
     ("deliver_signal", "target_not_signalable", resumed, lambda x: x.deliver()),
+    ("deliver_signal", "answer_unchecked", suspended_with_a_form, lambda x: x.deliver("refuse", "keep", "ask")),
+    ("deliver_signal", "answer_unchecked", suspended_with_a_form, lambda x: x.deliver("refuse", "keep", "another")),
     *signals("buffer_signal_for_pending_waitpoint", "buffer"),
     ("signal_execution", "invalid_input", suspended, sent("send", name="")),
     ("signal_execution", "invalid_input", suspended, sent("send", signal="a:b")),
@@ -257,6 +287,7 @@ SUSPENSION_SCENARIOS: list[tuple[str, str, Any, Any]] = [
     ("signal_execution", "target_not_signalable", lambda x: (pending(x), x.complete()), sent("send")),
     ("signal_execution", "signal_limit_exceeded", lambda x: (suspended(x), x.deliver(name="other")),
      sent("send", most=1)),
+    ("signal_execution", "answer_unchecked", suspended_with_a_form, lambda x: x.send("ask")),
     ("rotate_waitpoint_hmac_secret", "invalid_input", seeded,
      secret_call("ff_rotate_waitpoint_hmac_secret", "k2", SECRET, 1)),
     ("rotate_waitpoint_hmac_secret", "invalid_input", seeded, lambda x: x.rotate("k2", SECRET, 1, "md5")),

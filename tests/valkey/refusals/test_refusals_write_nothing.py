@@ -486,9 +486,17 @@ def told(x: Waiting) -> None:
     x.deliver(signal="s1", name="other", idem="once")
 
 
+def rejected(x: Waiting) -> None:
+    """The signal that ended the wait was rejected."""
+    suspended(x)
+    x.deliver(signal="s1")
+    x.go_on().reject("s1", "no", suspension="again")
+
+
 # A call that finds its work done is answered, and that is all it does.
 REPEATS: list[tuple[str, Any, Callable[[Waiting], Reply]]] = [
     ("suspend_execution", suspended, lambda x: x.suspend(named("approval"), suspension="s", waitpoint="w")),
+    ("reject_signals", rejected, lambda x: x.reject("s1", "no", suspension="again")),
     ("deliver_signal", told, lambda x: x.deliver(signal="s1")),
     ("deliver_signal", told, lambda x: x.deliver(idem="once")),
     ("deliver_signal", lambda x: (told(x), x.deliver()), lambda x: x.deliver(signal="s1")),

@@ -13,6 +13,9 @@ from tests.valkey.wire.wire import Execution, Reply
 FAR = 9_000_000_000_000
 SECRET = "ab" * 32
 ANY = "{}"
+FORM = '{"schema":{"type":"boolean"}}'
+# The arguments of a suspension after its lease history, with a form: no key, no more waitpoints, no timeout, no seed.
+WITH_FORM = ("", "", 0, "", "", "", FORM)
 
 
 def named(*names: str, mode: str = "any", minimum: int = 1) -> str:
@@ -113,12 +116,17 @@ class Waiting(Execution):
     def buffer(self, *extra: object, **given: Any) -> Reply:
         return self._send("ff_buffer_signal_for_pending_waitpoint", 9, extra, **given)
 
-    def send(self, **given: Any) -> Reply:
+    def send(self, *extra: object, **given: Any) -> Reply:
         """Without a token."""
         values = {"signal": str(uuid.uuid4()), "name": "approval", "key": "", "payload": b"{}", "most": ""} | given
         return self.fcall("ff_signal_execution", [self.core], self.id, values["signal"], values["name"], values["key"],
                           values["payload"], "json", "", "", "", "", "", "execution", "", 86_400_000, "", 1000,
-                          values["most"])  # fmt: skip
+                          values["most"], *extra)  # fmt: skip
+
+    def reject(self, *rejected: object, suspension: str | None = None, form: str = "", epoch: object = None) -> Reply:
+        suspension = str(uuid.uuid4()) if suspension is None else suspension
+        return self.fcall("ff_reject_signals", [self.core], self.id, self.attempt, self.lease,
+                          self.epoch if epoch is None else epoch, suspension, form, *rejected)  # fmt: skip
 
     def resume(self, *args: object) -> Reply:
         return self.fcall("ff_resume_execution", self.filled(8), self.id, *args)

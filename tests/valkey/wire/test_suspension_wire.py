@@ -8,7 +8,7 @@ import uuid
 import pytest
 import valkey
 
-from tests.valkey.wire.suspension_wire import ANY, FAR, Waiting, named, single
+from tests.valkey.wire.suspension_wire import ANY, FAR, FORM, WITH_FORM, Waiting, named, single
 from tests.valkey.wire.suspension_wire import composite as tree_of
 
 
@@ -348,3 +348,29 @@ def test_everything_a_suspension_left_goes_with_its_execution(x: Waiting) -> Non
     left = {key for key in x.client.keys("*") if x.client.pttl(key) == -1}
     logs = {f"ff:part:{x.tag}:events", f"ff:part:{x.tag}:event_lines"}
     assert {key.decode() for key in left} == logs | {x.secrets, x.known_of_secrets}
+
+
+def test_a_rejected_signal_leaves_the_wait_as_it_was(x: Waiting) -> None:
+
+    x.suspend(named("approval"), timeout=FAR)
+    place, token = x.waitpoint, x.token
+    x.deliver(signal="s1", payload=b"nonsense")
+    x.go_on()
+    assert x.reject("s1", "payload: must be JSON")[:2] == [1, "OK"]
+    assert [line.split(" ", 3)[::3] for line in x.events()[-2:]] == [
+        ["signal_rejected", "s1 payload: must be JSON"],
+        ["suspended", "waiting_for_signal"],
+    ]
+    (open_one,) = x.waitpoints()[4]
+    assert (open_one[0], open_one[5]) == (place, str(FAR))
+    assert x.deliver(signal="s2", token=token)[3] == "resume_condition_satisfied"
+
+
+def test_the_form_of_a_wait_is_told_and_judged_by_those_who_ask(x: Waiting) -> None:
+
+    x.suspend(named("approval"), extra=WITH_FORM)
+    assert x.waitpoints()[5] == FORM
+    assert x.deliver("refuse", "keep", "ask")[:4] == [0, "answer_unchecked", x.suspension, FORM]
+    assert x.send("ask", name="other")[:2] == [0, "target_not_signalable"]
+    assert x.deliver("refuse", "keep", "ask", name="other")[3] == "no_op"
+    assert x.deliver("refuse", "keep", x.suspension)[3] == "resume_condition_satisfied"

@@ -149,6 +149,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         POST /progress               update_progress               work
         POST /steps                  record_step                   work +
         POST /suspend                suspend_execution             work +
+        POST /signals/reject         reject_signals                work +
         POST /waitpoints             create_pending_waitpoint      work
         POST /frames                 append_frame                  work +
         POST /expire-lease           mark_lease_expired_if_due     admin

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from flowfabric.errors import CODES, Detail, FlowFabricError, InvalidInput, error_class_for
+from flowfabric.errors import CODES, Detail, FlowFabricError, InvalidAnswer, InvalidInput, error_class_for
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,7 +30,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
         """The exception that it was made of; a code unknown to this version becomes an unreadable reply."""
         kind = error_class_for(self.code)
         if "field" in self.details and issubclass(InvalidInput, kind):
-            kind = InvalidInput
+            kind = InvalidAnswer if self.code == InvalidAnswer.default_code else InvalidInput
         found = kind.__new__(kind)
         FlowFabricError.__init__(found, self.message, code=self.code if self.code in CODES else None, **self.details)
         if "field" in self.details:

@@ -17,6 +17,13 @@ class SuspensionPort(Protocol):
         """
         ...
 
+    async def reject_signals(self, args: c.RejectSignalsArgs) -> c.RejectSignalsResult:
+        """Reject signals that ended the last wait, and wait on: active -> suspended; or active if the others suffice.
+
+        The wait keeps its waitpoints, tokens, condition and timeout. The event log names the rejected signals.
+        """
+        ...
+
     async def resume_execution(self, args: c.ResumeExecutionArgs) -> c.ResumeExecutionResult:
         """End a suspension regardless of its condition: suspended -> waiting, or delayed. The attempt continues."""
         ...
@@ -52,7 +59,8 @@ class SignalPort(Protocol):
     async def deliver_signal(self, args: c.DeliverSignalArgs) -> c.SignalOutcome:
         """Deliver a signal with a waitpoint's token: kept while pending; suspended -> waiting when it suffices.
 
-        Any problem with token or waitpoint gives the same refusal (G6).
+        Any problem with token or waitpoint gives the same refusal (G6). A payload that does not fit the form of the
+        wait is refused with invalid_answer, and nothing is written.
         """
         ...
 
@@ -61,7 +69,7 @@ class SignalPort(Protocol):
 
         It needs no token, so only trusted callers of the store may use it; a server that offers it must authorize
         its callers. Without such a waitpoint the refusal is target_not_signalable; with several, it lists their
-        keys.
+        keys. A payload that does not fit the form of the wait is refused with invalid_answer.
         """
         ...
 

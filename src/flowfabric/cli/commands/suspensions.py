@@ -19,6 +19,8 @@ from flowfabric.client.fabric import Fabric
 from flowfabric.client.handle import Handle
 from flowfabric.config import Settings
 from flowfabric.core import contracts as c
+from flowfabric.core.codec import to_json
+from flowfabric.core.forms import WaitForm
 from flowfabric.core.ids import ExecutionId, WaitpointId, WaitpointKey, WaitpointToken
 from flowfabric.core.links import SignalLink
 from flowfabric.errors import InvalidInput
@@ -99,14 +101,16 @@ def _print_page(page: c.ListSuspendedPage, out: Output) -> None:
 
 
 def waitpoints(execution_id: Id, url: Url = None, as_json: AsJson = False) -> None:
-    """List the open waitpoints of an execution, the signals they wait for, and the kids of their tokens."""
+    """List the open waitpoints of an execution, the signals they wait for, the question and the type of the answer."""
 
     async def body(fabric: Fabric, out: Output) -> None:
-        found = await open_waitpoints(fabric.handle(execution_id))
+        handle = fabric.handle(execution_id)
+        found, form = await open_waitpoints(handle), (await handle.waitpoints(limit=1)).form
         if out.as_json:
-            out.json({"waitpoints": found})
+            out.json({"waitpoints": found, "form": form})
         else:
             print_waitpoints(found, out)
+            _print_form(form, out)
 
     on_store(url, as_json, body)
 
@@ -114,6 +118,13 @@ def waitpoints(execution_id: Id, url: Url = None, as_json: AsJson = False) -> No
 async def open_waitpoints(handle: Handle[Any]) -> list[c.PendingWaitpointInfo]:
     found, _ = await collected(handle.waitpoints, lambda page: page.entries)
     return list(found)
+
+
+def _print_form(form: WaitForm | None, out: Output) -> None:
+    if form is not None and form.question:
+        out.line(f"question: {form.question}")
+    if form is not None and form.schema is not None:
+        out.line(f"answer: {to_json(form.schema).decode()}")
 
 
 def print_waitpoints(found: list[c.PendingWaitpointInfo], out: Output) -> None:

@@ -10,9 +10,11 @@ import re
 import sys
 from collections.abc import Callable
 from dataclasses import is_dataclass
-from typing import Any, Final, TypeAlias, get_args, is_typeddict
+from enum import Enum
+from typing import Any, Final, Literal, TypeAlias, get_args, is_typeddict
 
 import msgspec
+from msgspec import inspect
 
 from flowfabric.core import limits
 from flowfabric.core.codec import decode_id
@@ -95,6 +97,46 @@ def schema(kind: Any) -> dict[str, Any] | None:
         return msgspec.json.schema(kind, schema_hook=_text_schema)
     except (TypeError, ValueError, NotImplementedError):
         return None
+
+
+def decoder_kind(kind: Any) -> Literal["strict", "converting", "own"]:
+    """How a type is decoded: as its schema says, with conversions, or by rules that its schema does not show."""
+    if mentions_model(kind):
+        return "converting" if _is_told(_pydantic().TypeAdapter(kind).core_schema) else "own"
+    return "own" if _has_own_enum(inspect.type_info(kind), set()) else "strict"
+
+
+# Validators that run before the type's own, or replace it; and names that the schema does not list.
+_UNTOLD: Final = frozenset({"function-before", "function-wrap", "function-plain", "custom-error", "is-instance"})
+_BY_OTHER_NAMES: Final = ("populate_by_name", "validate_by_name")
+
+
+def _is_told(core: Any) -> bool:
+    """Whether a pydantic schema accepts only what its JSON schema shows, besides conversions between scalars."""
+    if isinstance(core, list | tuple):
+        return all(map(_is_told, core))
+    if not isinstance(core, dict):
+        return True
+    if core.get("type") in _UNTOLD or isinstance(core.get("validation_alias"), list) or core.get("missing"):
+        return False
+    if any(core.get(name) for name in _BY_OTHER_NAMES):
+        return False
+    return all(_is_told(each) for name, each in core.items() if name not in ("serialization", "metadata"))
+
+
+def _has_own_enum(info: Any, seen: set[Any]) -> bool:
+    """Whether a type contains an enum that accepts more values than it lists."""
+    if isinstance(info, inspect.EnumType):
+        return info.cls._missing_.__func__ is not Enum._missing_.__func__  # type: ignore[attr-defined]
+    if isinstance(info, list | tuple):
+        return any(_has_own_enum(each, seen) for each in info)
+    if not isinstance(info, inspect.Type | inspect.Field):
+        return False
+    if (named := getattr(info, "cls", None)) is not None:
+        if named in seen:
+            return False
+        seen.add(named)
+    return any(_has_own_enum(getattr(info, name), seen) for name in info.__struct_fields__)
 
 
 def _text_schema(kind: type) -> dict[str, Any]:

@@ -83,6 +83,7 @@ from flowfabric.core.contracts.scheduling import (
     ResumeGrant, RouteBlockRejected, RouteBlocked, ScanEligibleArgs, UnblockExecutionArgs, UnblockExecutionResult,
     WorkGranted,
 )
+from flowfabric.core.contracts.waits.rejections import RejectedSignal, RejectSignalsArgs, RejectSignalsResult
 from flowfabric.core.contracts.waits.secrets import (
     ListWaitpointHmacKidsArgs, PartitionRotationOutcome, RotateWaitpointHmacSecretAllArgs,
     RotateWaitpointHmacSecretAllEntry, RotateWaitpointHmacSecretAllReport, RotateWaitpointHmacSecretArgs,
@@ -178,7 +179,8 @@ __all__ = [
     "ReadFramesArgs", "ReadFramesResult", "ReadStepsArgs", "ReadStepsPage", "ReadWaitpointTokenArgs",
     "ReclaimCapExceeded", "ReclaimExecutionArgs", "ReclaimExecutionResult", "ReclaimGrant", "ReclaimGrantIssued",
     "ReclaimedExecution", "ReconcileLimitsArgs", "RecordSpendArgs", "RecordStepArgs", "RecordStepResult",
-    "ReevaluateBlockedArgs", "RegisterWorkerArgs", "RegisterWorkerResult", "ReleaseAdmissionArgs",
+    "ReevaluateBlockedArgs", "RegisterWorkerArgs", "RegisterWorkerResult", "RejectSignalsArgs",
+    "RejectSignalsResult", "RejectedSignal", "ReleaseAdmissionArgs",
     "ReleaseAdmissionResult", "ReleaseBudgetArgs", "ReleaseBudgetResult", "RenewLeaseArgs", "RenewLeaseResult",
     "RepairIndexesArgs", "ReplayExecutionArgs", "ReplayExecutionResult", "ReportUsageAdminArgs", "ReportUsageArgs",
     "ReportUsageResult", "ReserveBudgetArgs", "ReserveBudgetResult", "ResetBudgetArgs", "ResetBudgetResult",

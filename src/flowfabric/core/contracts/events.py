@@ -34,6 +34,7 @@ class EventKind(StrEnum):
     WAITING_CHILDREN = "waiting_children"
     SUSPENDED = "suspended"
     SIGNALLED = "signalled"
+    SIGNAL_REJECTED = "signal_rejected"
     WOKEN = "woken"
     ESCALATED = "escalated"
     BLOCKED = "blocked"

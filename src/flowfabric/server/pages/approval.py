@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from flowfabric.core import contracts as c
 from flowfabric.core.forms import WaitForm
-from flowfabric.server.pages.fields import CHOICE, JSON, Answers
+from flowfabric.server.pages.fields import APPROVE, CHOICE, REJECT, Answers, Field, Fields
 
 # From the address of a signal to the root of the server, wherever a proxy has put it.
 _UP: Final = "../" * 5
@@ -32,11 +32,11 @@ class Asked(NamedTuple):
 
 def asking(asked: Asked, token: str, *, problem: str = "", given: Mapping[str, str] | None = None) -> str:
     """The question with its form. `given` holds the values of a rejected form."""
-    answers, given = Answers(asked.form), given or {}
+    answers, given = Answers(asked.form).form, given or {}
     question = (asked.form.question if asked.form else "") or f"{asked.execution.execution_kind} waits for your answer"
     first, _, rest = question.partition("\n")
     body = [f"<h1>{escape(first)}</h1>"]
-    body += [f'<p class="text">{escape(each)}</p>' for each in (rest.strip(), answers.told) if each]
+    body += [f'<p class="text">{escape(each)}</p>' for each in (rest.strip(), answers.note) if each]
     body.append(_facts(asked))
     if problem:
         body.append(f'<p class="problem" role="alert">{escape(problem)}</p>')
@@ -60,13 +60,13 @@ def _facts(asked: Asked) -> str:
     return f"<dl>{rows}</dl>"
 
 
-def _form(asked: Asked, answers: Answers, token: str, given: Mapping[str, str]) -> str:
+def _form(asked: Asked, answers: Fields, token: str, given: Mapping[str, str]) -> str:
     once = given.get("once") or secrets.token_urlsafe(12)
     hidden = {"token": token, "once": once}
     parts = [f'<input type="hidden" name="{name}" value="{escape(value)}">' for name, value in hidden.items()]
     parts.append(_names(asked, given.get("name", "")))
-    parts += [field.html(given.get(field.key)) for field in answers.fields]
-    parts.append(_buttons(answers, given))
+    parts += [_field(each, given.get(each.key, each.value)) for each in answers.fields]
+    parts.append(_buttons(answers))
     return f'<form method="post" action="signals" autocomplete="off">{"".join(parts)}</form>'
 
 
@@ -82,24 +82,46 @@ def _names(asked: Asked, given: str) -> str:
     return f'{label}<select id="name" name="name">{options}</select></div>'
 
 
-def _buttons(answers: Answers, given: Mapping[str, str]) -> str:
+def _field(field: Field, given: str) -> str:
+    note = f"<small>{escape(field.note)}</small>" if field.note else ""
+    optional = "" if field.is_required else " (optional)"
+    head = f'<label for="{escape(field.key)}">{escape(field.label)}{optional}</label>'
+    return f'<div class="field">{head}{note}{_input(field, given)}</div>'
+
+
+def _input(field: Field, given: str) -> str:
+    head = f'id="{escape(field.key)}" name="{escape(field.key)}"'
+    if field.is_required and field.kind != "string":
+        head += " required"
+    match field.kind:
+        case "boolean":
+            return _select(head, [("true", "Yes"), ("false", "No")], given)
+        case "choice":
+            return _select(head, [(each.value, each.text) for each in field.options], given)
+        case "integer" | "number":
+            step = "1" if field.kind == "integer" else "any"
+            return f'<input {head} type="number" step="{step}" value="{escape(given)}">'
+        case "string":
+            return f'<textarea {head} rows="2">{escape(given)}</textarea>'
+    return f'<textarea {head} rows="4" placeholder="JSON" spellcheck="false">{escape(given)}</textarea>'
+
+
+def _select(head: str, options: list[tuple[str, str]], given: str) -> str:
+    rows = "".join(
+        f'<option value="{escape(value)}"{" selected" if value == given else ""}>{escape(text)}</option>'
+        for value, text in options
+    )
+    return f'<select {head}><option value=""></option>{rows}</select>'
+
+
+def _buttons(answers: Fields) -> str:
     if not answers.is_decision:
         return '<p class="buttons"><button class="yes">Send</button></p>'
     both = "".join(
         f'<button name="{CHOICE}" value="{value}" class="{kind}">{text}</button>'
-        for value, kind, text in (("approve", "yes", "Approve"), ("reject", "no", "Reject"))
+        for value, kind, text in ((APPROVE, "yes", "Approve"), (REJECT, "no", "Reject"))
     )
-    return f'<p class="buttons">{both}</p>{_anything(given) if answers.is_open else ""}'
-
-
-def _anything(given: Mapping[str, str]) -> str:
-    text = escape(given.get(JSON, ""))
-    return (
-        f"<details{' open' if text else ''}><summary>Answer something else</summary>"
-        f'<div class="field"><label for="{JSON}">JSON</label>'
-        f'<textarea id="{JSON}" name="{JSON}" rows="4" spellcheck="false">{text}</textarea></div>'
-        f'<p class="buttons"><button name="{CHOICE}" value="{JSON}">Send this</button></p></details>'
-    )
+    return f'<p class="buttons">{both}</p>'
 
 
 def _time(at_ms: int) -> str:

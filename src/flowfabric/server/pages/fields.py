@@ -1,163 +1,195 @@
-"""Forms from schemas: the fields, their HTML, and the payload of a submitted form."""
+"""Forms from schemas: the fields of an answer, and the payload of a submitted form.
+
+The approval page and the dashboard show the same fields; what was filled in is read here for both.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from html import escape
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
+
+import msgspec
 
 from flowfabric.core.forms import WaitForm
-from flowfabric.errors import InvalidInput
+from flowfabric.core.rules.waits.answers import Schema, resolved
+from flowfabric.errors import InvalidAnswer, InvalidInput
 from flowfabric.server.http.bounds import read_json
-from flowfabric.server.pages.schemas import Schema, problems, resolved, without_null
 
-JSON: Final = "json"  # any other answer, if no type is declared
 CHOICE: Final = "choice"
+APPROVE: Final = "approve"
+REJECT: Final = "reject"
 _WHOLE: Final = ""  # the name of the only field of an answer without fields
+
+Kind: TypeAlias = Literal["boolean", "choice", "string", "integer", "number", "json"]
+_PLAIN: Final[dict[str, Kind]] = {
+    "boolean": "boolean",
+    "string": "string",
+    "integer": "integer",
+    "number": "number",
+}
 
 
 class BadAnswer(Exception):
     """A field of the form is wrong; the message is for the person who filled it in."""
 
 
-class Field(NamedTuple):
-    """One input."""
+def said(problem: Exception) -> str:
+    """A problem of an answer, for the person who gave it."""
+    if isinstance(problem, InvalidAnswer):
+        field = problem.field.removeprefix("payload").removeprefix(".")
+        return f"{field or 'the answer'} {problem.details['problem']}"
+    return problem.message if isinstance(problem, InvalidInput) else str(problem)
+
+
+class Option(msgspec.Struct, frozen=True):
+    """One of several answers: the JSON to send, and its text."""
+
+    value: str
+    text: str
+
+
+class Field(msgspec.Struct, frozen=True, kw_only=True):
+    """One input. `key` is its name in a submitted form, prefixed so that it cannot clash with other inputs."""
+
+    key: str
+    label: str
+    kind: Kind
+    is_required: bool
+    note: str = ""
+    value: str = ""  # at first
+    options: tuple[Option, ...] = ()
+
+
+class Fields(msgspec.Struct, frozen=True, kw_only=True):
+    """The form of an answer: a decision has two buttons, approve and reject, besides its other fields.
+
+    Without a declared type (`is_open`) the only field is the payload itself.
+    """
+
+    fields: tuple[Field, ...] = ()
+    is_decision: bool = False
+    is_open: bool = False
+    note: str = ""  # the description of the type
+
+
+class _Member(NamedTuple):
+    """A field of the form, and the member of the answer that it fills."""
 
     name: str
-    schema: Schema
-    is_required: bool
-
-    @property
-    def kind(self) -> str:
-        if isinstance(self.schema.get("enum"), list):
-            return "choice"
-        kind = self.schema.get("type")
-        return kind if kind in ("boolean", "string", "integer", "number") else "json"
-
-    @property
-    def key(self) -> str:
-        """The name in the form, prefixed so that it cannot clash with other inputs."""
-        return f"field.{self.name}"
-
-    def html(self, given: str | None) -> str:
-        label = str(self.schema.get("title") or self.name.replace("_", " ") or "answer").capitalize()
-        told = str(self.schema.get("description") or "")
-        note = f"<small>{escape(told)}</small>" if told else ""
-        optional = "" if self.is_required else " (optional)"
-        head = f'<label for="{escape(self.key)}">{escape(label)}{optional}</label>'
-        return f'<div class="field">{head}{note}{self._input(self._default() if given is None else given)}</div>'
-
-    def _input(self, given: str) -> str:
-        head = f'id="{escape(self.key)}" name="{escape(self.key)}"'
-        if self.is_required and self.kind != "string":
-            head += " required"
-        match self.kind:
-            case "boolean":
-                return _select(head, [("true", "Yes"), ("false", "No")], given)
-            case "choice":
-                return _select(head, [(json.dumps(each), str(each)) for each in self.schema["enum"]], given)
-            case "integer" | "number":
-                step = "1" if self.kind == "integer" else "any"
-                return f'<input {head} type="number" step="{step}" value="{escape(given)}">'
-            case "string":
-                return f'<textarea {head} rows="2">{escape(given)}</textarea>'
-        return f'<textarea {head} rows="4" placeholder="JSON" spellcheck="false">{escape(given)}</textarea>'
-
-    def _default(self) -> str:
-        if "default" not in self.schema or self.schema["default"] is None:
-            return ""
-        default = self.schema["default"]
-        return default if self.kind == "string" else json.dumps(default)
+    field: Field
+    may_be_null: bool
 
     def read(self, given: Mapping[str, str]) -> Any:
         """The value; KeyError when it was left out."""
-        text = given.get(self.key, "")
-        if self.kind == "string":
-            if not text and not self.is_required:
+        field, text = self.field, given.get(self.field.key, "")
+        if field.kind == "string":
+            if not text and not field.is_required:
                 raise KeyError(self.name)
             return text
         if not text.strip():
             raise KeyError(self.name)
         try:
             return read_json(Any, text)
-        except InvalidInput:
-            raise BadAnswer(
-                f"{self.name or 'the answer'} must be {'a number' if self.kind != 'json' else 'JSON'}"
-            ) from None
-
-
-def _select(head: str, options: list[tuple[str, str]], given: str) -> str:
-    rows = "".join(
-        f'<option value="{escape(value)}"{" selected" if value == given else ""}>{escape(text)}</option>'
-        for value, text in options
-    )
-    return f'<select {head}><option value=""></option>{rows}</select>'
+        except InvalidInput as refusal:
+            wanted = "a number" if field.kind in ("integer", "number") else f"JSON: {refusal.message}"
+            raise BadAnswer(f"{self.name or 'the answer'} must be {wanted}") from None
 
 
 class Answers:
-    """The answer form of a schema."""
+    """The answer form of a wait. A yes/no decision is a bool, or an object whose one required member is a bool."""
 
     def __init__(self, form: WaitForm | None) -> None:
-        self._root: Schema | None = form.schema if form else None
-        self._schema = resolved(self._root, self._root) if self._root is not None else {}
-        self.is_open = self._root is None  # any answer is allowed
-        self.is_decision = self.is_open or self._schema.get("type") == "boolean"
-        self.fields = self._fields()
-
-    def _fields(self) -> list[Field]:
-        if self._root is None or self.is_decision or self._schema.get("type") == "null":
-            return []
-        if self._schema.get("type") == "object" and self._schema.get("properties"):
-            required = self._schema.get("required", ())
-            return [self._field(name, each, name in required) for name, each in self._schema["properties"].items()]
-        return [self._field(_WHOLE, self._schema, True)]
-
-    def _field(self, name: str, schema: Schema, is_required: bool) -> Field:
-        assert self._root is not None
-        inner, may_miss = without_null(resolved(schema, self._root), self._root)
-        return Field(name, inner, is_required and not may_miss)
+        self._root: Schema = (form.schema if form else None) or {}
+        self._schema = resolved(self._root, self._root)
+        self._decided = self._decision()
+        self._members = self._all_members()
+        self.form = Fields(
+            fields=tuple(each.field for each in self._members),
+            is_decision=self._decided is not None,
+            is_open=not self._root,
+            note=str(self._schema.get("description") or "") if self._has_members else "",
+        )
 
     @property
-    def told(self) -> str:
-        """The description of the type."""
-        return str(self._schema.get("description") or "") if self.fields and self.fields[0].name != _WHOLE else ""
+    def _has_members(self) -> bool:
+        return self._schema.get("type") == "object" and bool(self._schema.get("properties"))
+
+    def _decision(self) -> str | None:
+        """The name of the member that the two buttons fill; None without a decision."""
+        if self._schema.get("type") == "boolean":
+            return _WHOLE
+        required = self._schema.get("required", ())
+        if not self._has_members or len(required) != 1:
+            return None
+        wanted = resolved(self._schema["properties"].get(required[0], {}), self._root)
+        return str(required[0]) if wanted.get("type") == "boolean" else None
+
+    def _all_members(self) -> list[_Member]:
+        if not self._root:
+            return [_member(_WHOLE, {"title": "payload", "description": _ANYTHING}, False, self._root)]
+        if self._schema.get("type") == "null" or self._decided == _WHOLE:
+            return []
+        if not self._has_members:
+            return [_member(_WHOLE, self._schema, True, self._root)]
+        required = self._schema.get("required", ())
+        known = {name: each for name, each in self._schema["properties"].items() if name != self._decided}
+        return [_member(name, each, name in required, self._root) for name, each in known.items()]
 
     def read(self, given: Mapping[str, str]) -> Any:
-        """The payload of a submitted form."""
-        if self.is_open and given.get(CHOICE) == JSON:
-            return _json(given.get(JSON, ""))
-        if self.is_decision:
-            return _decision(given)
-        value = self._value(given)
-        assert self._root is not None
-        if found := next(problems(self._root, value, self._root), None):
-            raise BadAnswer(found)
-        return value
-
-    def _value(self, given: Mapping[str, str]) -> Any:
-        if not self.fields:
-            return None
+        """The payload of a submitted form; the type of the wait is checked when it is delivered."""
         found: dict[str, Any] = {}
-        for field in self.fields:
+        if self._decided is not None:
+            if given.get(CHOICE) not in (APPROVE, REJECT):
+                raise BadAnswer("choose one of the two")
+            found[self._decided] = given[CHOICE] == APPROVE
+        for each in self._members:
             try:
-                found[field.name] = field.read(given)
+                found[each.name] = each.read(given)
             except KeyError:
-                if field.is_required:
-                    raise BadAnswer(f"{field.name or 'the answer'} is missing") from None
-                if field.name in self._schema.get("required", ()):
-                    found[field.name] = None
-        return found[_WHOLE] if self.fields[0].name == _WHOLE else found
+                if each.field.is_required:
+                    raise BadAnswer(f"{each.name or 'the answer'} is missing") from None
+                if each.may_be_null:
+                    found[each.name] = None
+        return found if self._has_members else found.get(_WHOLE)
 
 
-def _json(text: str) -> Any:
-    try:
-        return read_json(Any, text)
-    except InvalidInput as refusal:
-        raise BadAnswer(f"the text is not JSON, or it is too long: {refusal.message}") from None
+_ANYTHING: Final = "JSON; empty: a signal without a payload"
 
 
-def _decision(given: Mapping[str, str]) -> bool:
-    if given.get(CHOICE) not in ("approve", "reject"):
-        raise BadAnswer("choose one of the two")
-    return given[CHOICE] == "approve"
+def _member(name: str, schema: Schema, is_required: bool, root: Schema) -> _Member:
+    inner, may_miss = _without_null(resolved(schema, root), root)
+    options = tuple(Option(json.dumps(each), str(each)) for each in _listed(inner))
+    kind: Kind = "choice" if options else _PLAIN.get(str(inner.get("type")), "json")
+    field = Field(
+        key=f"field.{name}",
+        label=str(inner.get("title") or name.replace("_", " ") or "answer").capitalize(),
+        kind=kind,
+        is_required=is_required and not may_miss,
+        note=str(inner.get("description") or ""),
+        value=_default(inner),
+        options=options,
+    )
+    return _Member(name, field, is_required and may_miss)
+
+
+def _listed(schema: Schema) -> list[Any]:
+    listed = schema.get("enum")
+    return listed if isinstance(listed, list) else []
+
+
+def _default(schema: Schema) -> str:
+    default = schema.get("default")
+    if default is None:
+        return ""
+    return default if schema.get("type") == "string" and not _listed(schema) else json.dumps(default)
+
+
+def _without_null(schema: Schema, root: Schema) -> tuple[Schema, bool]:
+    """The schema of an optional value, and whether it is optional."""
+    options = [resolved(each, root) for each in schema.get("anyOf", ())]
+    others = [each for each in options if each.get("type") != "null"]
+    if len(options) == 2 and len(others) == 1:
+        told = {name: value for name, value in schema.items() if name in ("title", "description", "default")}
+        return others[0] | told, True
+    return schema, False

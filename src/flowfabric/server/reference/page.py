@@ -58,6 +58,8 @@ _OTHERS: Final = (
     ("GET", "/v1/events/stream", "read", "SSE: a lane, a namespace, a kind or all: `ready`, `event`"),
     ("GET", "/v1/executions/{execution_id}/waitpoints/{waitpoint_id}/signals", "link", "the page of a link"),
     ("POST", "/v1/executions/{execution_id}/waitpoints/{waitpoint_id}/signals", "link", "its answer: a form, or JSON"),
+    ("GET", "/v1/executions/{execution_id}/questions", "read", "its open questions, each with the form of its answer"),
+    ("POST", "/v1/executions/{execution_id}/waitpoints/{waitpoint_id}/answer", "signal", "the answer of such a form"),
 )
 
 

@@ -7,32 +7,36 @@ links to missing waitpoints get the same answer (G6).
 from __future__ import annotations
 
 import hashlib
+import re
 import secrets
+from collections.abc import Mapping
 from importlib.resources import files
 from typing import Any, Final
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
+from starlette.types import Message, Receive
 
 from flowfabric.backends.http.operations import BY_PORT
 from flowfabric.backends.ports import EngineBackend
 from flowfabric.client.signals import by_link
 from flowfabric.core import contracts as c
 from flowfabric.core import limits
-from flowfabric.core.forms import FORM_STEPS, WaitForm
+from flowfabric.core.forms import WaitForm
 from flowfabric.core.ids import ExecutionId, SignalId, WaitpointId, WaitpointToken
 from flowfabric.core.links import SignalLink
-from flowfabric.errors import FlowFabricError, Invalid, InvalidInput
+from flowfabric.errors import FlowFabricError, InvalidAnswer, InvalidInput
 from flowfabric.server.http.bounds import members, read_json
 from flowfabric.server.http.decoding import body_of
 from flowfabric.server.http.problems import status_of
 from flowfabric.server.pages.approval import Asked, asking, telling
-from flowfabric.server.pages.fields import Answers, BadAnswer
+from flowfabric.server.pages.fields import Answers, BadAnswer, said
 from flowfabric.server.routes.ports import handler
 from flowfabric.server.service import Service, answer
 
 _FORM: Final = "application/x-www-form-urlencoded"
+_TOKEN_MEMBER: Final = re.compile(rb"(^|&)token=")
 _PATH: Final = BY_PORT["deliver_signal"].path
 _ASK: Final = "ask"  # the name of a signal that is never delivered
 _HEADERS: Final = {"Cache-Control": "no-store", "Referrer-Policy": "no-referrer"}
@@ -57,37 +61,54 @@ async def show(request: Request) -> Response:
 async def decide(request: Request) -> Response:
     """Deliver the answer: from a form, from a program with a link, or from one with a bearer token."""
     service = Service.of(request)
-    if request.headers.get("content-type", "").partition(";")[0].strip().lower() == _FORM:
-        service.visitor(request)
-        return await _by_form(request, service)
-    if "token" in request.query_params:
-        service.visitor(request)
-        return await _by_link(request, service)
-    return await _deliver(request)
+    has_link = "token" in request.query_params
+    is_form = request.headers.get("content-type", "").partition(";")[0].strip().lower() == _FORM
+    if not has_link and not is_form:
+        return await _deliver(request)
+    service.visitor(request)
+    body = await body_of(request, service.settings)
+    if is_form and _is_filled_in(body, has_link):
+        return await _by_form(request, service, body)
+    if has_link:
+        return await _by_link(request, service, body)
+    return await _deliver(Request(request.scope, _again(body)))
 
 
-async def _by_form(request: Request, service: Service) -> Response:
-    text = await body_of(request, service.settings)
+def _is_filled_in(body: bytes, has_link: bool) -> bool:
+    """Whether it is the form of the page: `curl -d` calls any body a form, also JSON."""
+    return bool(_TOKEN_MEMBER.search(body)) or not (has_link or body.lstrip().startswith(b"{"))
+
+
+def _again(body: bytes) -> Receive:
+    """Receives a body that was read before."""
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return receive
+
+
+async def _by_form(request: Request, service: Service, text: bytes) -> Response:
     given = dict(members(text, service.settings.query_parameters, field="form"))
     try:
         link = _link(request, given.get("token", ""), given.get("name"))
         asked = await _asked(service.backend, link)
         try:
-            payload = Answers(asked.form).read(given)
-            args = by_link(
-                link, payload, name=None, source="", idempotency_key=given.get("once") or None, source_type="page"
-            )
+            payload, once = Answers(asked.form).read(given), given.get("once") or None
+            args = by_link(link, payload, name=None, source="", idempotency_key=once, source_type="page")
         except (BadAnswer, InvalidInput) as problem:
-            return _html(asking(asked, link.token.reveal(), problem=_said(problem), given=given), 422)
-        await service.backend.deliver_signal(args)
+            return _asked_again(asked, link, problem, given)
+        try:
+            await service.backend.deliver_signal(args)
+        except InvalidAnswer as problem:
+            return _asked_again(asked, link, problem, given)
     except FlowFabricError as error:
         return _refused(request, service, error)
     return _html(telling("Thank you", "Your answer was delivered. You can close this page."))
 
 
-async def _by_link(request: Request, service: Service) -> Response:
+async def _by_link(request: Request, service: Service, body: bytes) -> Response:
     """The body is the payload as JSON; an empty body sends a signal without payload."""
-    body = await body_of(request, service.settings)
     link = _link(request, request.query_params["token"], request.query_params.get("name"))
     payload = read_json(Any, body, root="payload") if body else None
     key = request.headers.get("idempotency-key")
@@ -120,24 +141,25 @@ def _token(text: str) -> WaitpointToken:
 
 async def _asked(backend: EngineBackend, link: SignalLink) -> Asked:
     """The question behind the link, for a client with its token."""
-    waitpoint = await _open(backend, link)
-    if waitpoint is None:
+    found = await _open(backend, link)
+    if found is None:
         raise await _closed(backend, link)
+    waitpoint, form = found
     _check(waitpoint, link.token.reveal())
     execution = await backend.get_execution(link.execution_id)
     if execution is None:
         raise FlowFabricError(code="invalid_token")
-    form = await _form_of(backend, waitpoint)
     return Asked(waitpoint, execution, form, link.signal_name)
 
 
-async def _open(backend: EngineBackend, link: SignalLink) -> c.PendingWaitpointInfo | None:
+async def _open(backend: EngineBackend, link: SignalLink) -> tuple[c.PendingWaitpointInfo, WaitForm | None] | None:
+    """The waitpoint, if it is open, and the form of its wait, if the handler waits already."""
     args = c.ListPendingWaitpointsArgs(execution_id=link.execution_id, limit=limits.SCAN_LIMIT_MAX)
     while True:
         page = await backend.list_pending_waitpoints(args)
         for each in page.entries:
             if each.waitpoint_id == link.waitpoint_id:
-                return each
+                return each, page.form if each.state is c.WaitpointState.ACTIVE else None
         if page.next_cursor is None:
             return None
         args = c.ListPendingWaitpointsArgs(execution_id=args.execution_id, after=page.next_cursor, limit=args.limit)
@@ -174,21 +196,6 @@ async def _closed(backend: EngineBackend, link: SignalLink) -> FlowFabricError:
     raise AssertionError("a waitpoint that was closed has taken a signal")
 
 
-async def _form_of(backend: EngineBackend, waitpoint: c.PendingWaitpointInfo) -> WaitForm | None:
-    """The last recorded answer of this waitpoint."""
-    found: WaitForm | None = None
-    cursor: int | None = 0
-    while cursor is not None:
-        args = c.ReadStepsArgs(execution_id=waitpoint.execution_id, cursor=cursor, limit=limits.SCAN_LIMIT_MAX)
-        page = await backend.read_steps(args)
-        for step in page.steps:
-            if step.name.startswith(FORM_STEPS):
-                form = WaitForm.read(step.payload)
-                found = form if waitpoint.waitpoint_key in form.waitpoints else found
-        cursor = page.next_cursor
-    return found
-
-
 def _refused(request: Request, service: Service, error: FlowFabricError) -> Response:
     if error.code in _FORGED:
         service.failed(request)
@@ -201,8 +208,9 @@ def _refused(request: Request, service: Service, error: FlowFabricError) -> Resp
     return _html(telling(*said), status_of(error))
 
 
-def _said(problem: Exception) -> str:
-    return problem.message if isinstance(problem, Invalid) else str(problem)
+def _asked_again(asked: Asked, link: SignalLink, problem: Exception, given: Mapping[str, str]) -> Response:
+    """The form as it was filled in, and what is wrong with it."""
+    return _html(asking(asked, link.token.reveal(), problem=said(problem), given=given), 422)
 
 
 def _html(text: str, status: int = 200) -> Response:

@@ -21,6 +21,7 @@ from flowfabric.core.ids import ExecutionId, LaneId, Namespace
 from flowfabric.core.states import PublicState
 from flowfabric.errors import ExecutionNotFound
 from flowfabric.server.access.scopes import check_store
+from flowfabric.server.routes.questions import OpenQuestion, open_questions
 from flowfabric.server.service import Service, answer
 
 _WORKERS: Final = 1_000
@@ -56,12 +57,12 @@ class InboxQuery(Checked, frozen=True, kw_only=True):
 
 
 class InboxEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """A suspended execution and its open waitpoints, without their tokens."""
+    """A suspended execution and its open waitpoints with their forms, without their tokens."""
 
     execution: c.SuspendedExecutionEntry
     execution_kind: str
     namespace: Namespace
-    waitpoints: tuple[c.PendingWaitpointInfo, ...]
+    questions: tuple[OpenQuestion, ...]
 
 
 class InboxPage(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,10 +97,10 @@ async def inbox(request: Request) -> Response:
 
 async def _entry(backend: EngineBackend, execution: c.SuspendedExecutionEntry) -> InboxEntry | None:
     """None: it was resumed or deleted since it was listed."""
-    wanted = c.ListPendingWaitpointsArgs(execution_id=execution.execution_id, limit=_WAITPOINTS)
     try:
-        info, waitpoints = await asyncio.gather(
-            backend.get_execution(execution.execution_id), backend.list_pending_waitpoints(wanted)
+        info, questions = await asyncio.gather(
+            backend.get_execution(execution.execution_id),
+            open_questions(backend, execution.execution_id, _WAITPOINTS),
         )
     except ExecutionNotFound:
         return None
@@ -109,7 +110,7 @@ async def _entry(backend: EngineBackend, execution: c.SuspendedExecutionEntry) -
         execution=execution,
         execution_kind=info.execution_kind,
         namespace=info.namespace,
-        waitpoints=waitpoints.entries,
+        questions=questions,
     )
 
 

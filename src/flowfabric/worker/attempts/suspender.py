@@ -36,6 +36,11 @@ class Suspender:
         call = partial(self._backend.suspend_execution, args)
         return await self._tasks.see_through(lambda: self._step_back(attempt, call))
 
+    async def reject(self, attempt: Attempt, args: c.RejectSignalsArgs) -> c.RejectSignalsResult:
+        """active -> suspended again. After the answer the attempt is settled, whatever its handler does."""
+        call = partial(self._backend.reject_signals, args)
+        return await self._tasks.see_through(lambda: self._step_back(attempt, call))
+
     async def move_to_waiting_children(self, attempt: Attempt) -> c.MoveToWaitingChildrenResult:
         """active -> waiting_children. After the answer the attempt is settled, whatever its handler does."""
         args = c.MoveToWaitingChildrenArgs(execution_id=attempt.execution_id, fence=attempt.fence)

@@ -42,7 +42,7 @@ async def decide(journal: Journal, name: str, budget_id: BudgetId) -> str | None
         return Wait(Single(key, ByName(SIGNAL)), (c.FreshWaitpoint.new(key),), terms)
 
     while True:
-        end = await wait_until_over(journal, "ctx.use", f"budget:{name}", pause)
+        end, _ = await wait_until_over(journal, "ctx.use", f"budget:{name}", pause)
         try:
             answer = _read(end)
             if answer.approve:

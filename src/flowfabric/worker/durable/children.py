@@ -161,7 +161,7 @@ async def _wait(journal: Journal, child: ChildHandle[Any], key: str, timeout: Du
     terms = Terms(_REASON, timeout_ms, TimeoutBehavior.AUTO_RESUME_WITH_TIMEOUT_SIGNAL)
     pending = c.PendingWaitpoint(waitpoint_id=place.id, waitpoint_key=place.key)
     wait = Wait(Single(place.key, ByName(CHILD_ENDED)), (pending,), terms)
-    end = await signal_waits.wait_until_over(journal, "handle.result", key, lambda: wait)
+    end = (await signal_waits.wait_until_over(journal, "handle.result", key, lambda: wait)).end
     journal.used.add(place.id)
     if end.is_timeout:
         raise TimeoutError(f"{child!r} has not ended in time; it continues")

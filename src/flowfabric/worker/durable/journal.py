@@ -16,8 +16,6 @@ from flowfabric.client.tasks.options import ChangedSteps, changed_steps
 from flowfabric.client.tasks.payloads import ENCODING
 from flowfabric.core import contracts as c
 from flowfabric.core import limits
-from flowfabric.core.codec import to_json
-from flowfabric.core.forms import FORM_STEPS, WaitForm
 from flowfabric.core.ids import WaitpointId, WaitpointKey
 from flowfabric.core.states import AttemptType
 from flowfabric.errors import FlowFabricError, InvalidInput
@@ -237,8 +235,24 @@ class Journal:
 
     async def keep(self) -> None:
         """Before a suspension, record what the next pass cannot learn otherwise."""
-        for keep in (self._keep_latest, *self.keepers):
+        await self._keep_latest()
+        await self.keep_rest()
+
+    async def keep_rest(self) -> None:
+        """The same without the end of the latest wait, which continues."""
+        for keep in self.keepers:
             await keep()
+
+    def may_go_on(self, wait: Occurrence) -> bool:
+        """Whether a wait that has ended can be continued: it is the latest one, and nothing was recorded after it."""
+        latest = self._latest
+        return latest is not None and latest.pointer == str(wait) and not self._pieces(latest.pointer)
+
+    def forget_latest(self) -> None:
+        """The latest wait continues."""
+        if self._latest is not None:
+            del self._ends[self._latest.pointer]
+            self._latest = None
 
     async def keep_packed(self, name: str, number: int, payload: bytes) -> None:
         """Record something that is not a step; replaces an earlier record."""
@@ -255,10 +269,6 @@ class Journal:
             return
         for number, piece in reversed(list(enumerate(latest.end.pieces()))):
             await self._record(RESERVED + latest.pointer, number, piece, _PACKED)
-
-    async def keep_form(self, wait: Occurrence, form: WaitForm) -> None:
-        """Record the form for a person before the wait; the latest pass replaces it."""
-        await self.keep_json(FORM_STEPS + wait.name, wait.number, to_json(form))
 
     async def _record(
         self, name: str, number: int, payload: bytes, encoding: str, digest: str = "", replace: bool = False

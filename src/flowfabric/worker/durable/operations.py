@@ -110,6 +110,8 @@ class DurableContext(TaskContext, ABC):
     ) -> Signal[Any]:
         """Wait for a signal of this name, its payload as `type`, on a new waitpoint or on `at`.
 
+        A payload that does not fit is refused where it is sent, or rejected here; the wait continues then.
+
         Options: `timeout`, `on_timeout`, `reason` and `question`. A timeout raises SignalTimeout, unless `on_timeout`
         chooses something else. Raises ResumedWithoutSignal if an operator ended the wait.
         """

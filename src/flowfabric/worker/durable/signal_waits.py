@@ -10,7 +10,6 @@ from types import EllipsisType
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypedDict
 
 from flowfabric import tracing
-from flowfabric.client.tasks import payloads
 from flowfabric.client.tasks.options import Duration, ms
 from flowfabric.core import contracts as c
 from flowfabric.core import limits
@@ -20,19 +19,16 @@ from flowfabric.core.forms import WaitForm
 from flowfabric.core.ids import SuspensionId, WaitpointKey
 from flowfabric.core.policy import TimeoutBehavior
 from flowfabric.errors import FlowFabricError, InvalidInput
+from flowfabric.worker.durable.answer_types import form_of
 from flowfabric.worker.durable.journal import Journal
 from flowfabric.worker.durable.occurrences import Occurrence
+from flowfabric.worker.durable.rejections import Over, fitting
 from flowfabric.worker.durable.signals import ResumedWithoutSignal, Signal, SignalTimeout, WaitEnd, Waitpoint
+from flowfabric.worker.executors.handler_codec import reader
 
 OnTimeout: TypeAlias = Literal["raise", "fail", "cancel", "expire", "escalate"]
 Reason: TypeAlias = c.SuspensionReasonCode | str
 
-_QUESTION_MAX_BYTES: Final = 16_384
-_SCHEMA_MAX_BYTES: Final = 65_536
-_FOR_PEOPLE: Final = (
-    c.SuspensionReasonCode.WAITING_FOR_APPROVAL,
-    c.SuspensionReasonCode.WAITING_FOR_OPERATOR_REVIEW,
-)
 _BEHAVIORS: Final[dict[str, TimeoutBehavior]] = {
     "raise": TimeoutBehavior.AUTO_RESUME_WITH_TIMEOUT_SIGNAL,
     "fail": TimeoutBehavior.FAIL,
@@ -80,7 +76,7 @@ def _terms(
     question: str = "",
 ) -> Terms:
     if question != "":
-        limits.text("question", question, 0, _QUESTION_MAX_BYTES)
+        limits.text("question", question, 0, limits.QUESTION_MAX_BYTES)
     behavior = _BEHAVIORS.get("raise" if on_timeout is None else on_timeout)
     if behavior is None:
         raise InvalidInput("on_timeout", on_timeout, f"must be one of {', '.join(_BEHAVIORS)}")
@@ -97,25 +93,6 @@ class Wait(NamedTuple):
     condition: ResumeCondition
     waitpoints: tuple[c.WaitpointBinding, ...]
     terms: Terms
-    kind: Any = Any  # of the payload
-
-    def form(self) -> WaitForm | None:
-        """The form for a person: for a waitpoint whose link was shared, or for an approval.
-
-        Other waits have no form: programs know what to send.
-        """
-        if self.kind is Any and not self.terms.question:
-            return None
-        is_given = any(isinstance(each, c.PendingWaitpoint) for each in self.waitpoints)
-        is_typed = self.kind is not Any and (is_given or self.terms.reason in _FOR_PEOPLE)
-        if not is_typed and not self.terms.question:
-            return None
-        schema = payloads.schema(self.kind) if self.kind is not Any else None
-        return WaitForm(
-            waitpoints=tuple(str(each.waitpoint_key) for each in self.waitpoints),
-            question=self.terms.question,
-            schema=schema if len(payloads.to_json(schema)) <= _SCHEMA_MAX_BYTES else None,
-        )
 
 
 async def wait_for_signal(
@@ -127,17 +104,16 @@ async def wait_for_signal(
     def wait() -> Wait:
         place = c.FreshWaitpoint.new() if at is None else _made_before(at)
         assert place.waitpoint_key is not None
-        return Wait(Single(place.waitpoint_key, ByName(name)), (place,), terms, kind)
+        return Wait(Single(place.waitpoint_key, ByName(name)), (place,), terms)
 
-    end = await wait_until_over(journal, "ctx.wait_for_signal", f"signal:{name}", wait)
+    end, signals = await wait_until_over(journal, "ctx.wait_for_signal", f"signal:{name}", wait, kind, terms.question)
     if at is not None:
         journal.used.add(at.id)  # the end of the wait closed it
     if end.is_timeout:
         raise SignalTimeout(f"no signal {name!r} came in time")
-    told = end.told
-    if not told:
+    if not signals:
         raise ResumedWithoutSignal(f"an operator ended the wait for signal {name!r}")
-    return Signal.read(told[0], kind)
+    return signals[0]
 
 
 async def wait_for(
@@ -146,11 +122,13 @@ async def wait_for(
     """The signals that met the condition, in order; empty if an operator ended the wait."""
     terms = _terms(**options)
     places = bindings(condition, journal.open_waitpoints)
-    end = await wait_until_over(journal, "ctx.wait_for", "condition", lambda: Wait(condition, places, terms, kind))
+    end, signals = await wait_until_over(
+        journal, "ctx.wait_for", "condition", lambda: Wait(condition, places, terms), kind, terms.question
+    )
     journal.used.update(place.waitpoint_id for place in places)
     if end.is_timeout:
         raise SignalTimeout("not enough signals came in time")
-    return tuple(Signal.read(each, kind) for each in end.told)
+    return signals
 
 
 async def sleep(journal: Journal, duration: Duration) -> None:
@@ -176,29 +154,31 @@ def _made_before(at: Waitpoint) -> c.PendingWaitpoint:
     return c.PendingWaitpoint(waitpoint_id=at.id, waitpoint_key=at.key)
 
 
-async def wait_until_over(journal: Journal, what: str, name: str, make: Callable[[], Wait]) -> WaitEnd:
-    """How the wait ended. Until then the execution is suspended, and `Suspended` unwinds the handler."""
+async def wait_until_over(
+    journal: Journal, what: str, name: str, make: Callable[[], Wait], kind: Any = Any, question: str = ""
+) -> Over:
+    """How the wait ended, with signals of this kind. Until then `Suspended` unwinds the handler."""
     journal.check(what)
+    reader(kind, "type")  # a type that no answer can have is refused now
     at = journal.take(name)
     try:
         await journal.loaded()
-        return journal.end_of(at) or await _suspend(journal, at, make())
+        end = journal.end_of(at) or await _suspend(journal, at, make(), form_of(kind, question))
+        return await fitting(journal, at, end, kind, question)
     except BaseException:
         journal.give_back(at)
         raise
 
 
-async def _suspend(journal: Journal, at: Occurrence, wait: Wait) -> WaitEnd:
+async def _suspend(journal: Journal, at: Occurrence, wait: Wait, form: WaitForm | None) -> WaitEnd:
     """active -> suspended; if early signals meet the condition, the attempt continues at once."""
     try:
-        args = _suspension(journal, at, wait)
+        args = _suspension(journal, at, wait, form)
     except InvalidInput as error:
         raise relocate(error, _KEYWORDS.get(error.field, error.field)) from None
     async with journal.gate.alone():
         journal.attempt.check()
         await journal.keep()
-        if form := wait.form():
-            await journal.keep_form(at, form)
         try:
             await journal.ask(journal.services.suspender.suspend(journal.attempt, args))
         except FlowFabricError as refusal:
@@ -213,7 +193,7 @@ async def _suspend(journal: Journal, at: Occurrence, wait: Wait) -> WaitEnd:
     return end
 
 
-def _suspension(journal: Journal, at: Occurrence, wait: Wait) -> c.SuspendExecutionArgs:
+def _suspension(journal: Journal, at: Occurrence, wait: Wait, form: WaitForm | None) -> c.SuspendExecutionArgs:
     attempt, terms, pointer = journal.attempt, wait.terms, str(at)
     return c.SuspendExecutionArgs(
         execution_id=attempt.execution_id,
@@ -227,6 +207,7 @@ def _suspension(journal: Journal, at: Occurrence, wait: Wait) -> c.SuspendExecut
         timeout_behavior=terms.behavior,
         continuation_metadata_pointer=pointer,
         idempotency_key=pointer,
+        form=form,
         issue_tokens=False,  # this pass ends, so no one would read them
     )
 

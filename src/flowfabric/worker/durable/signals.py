@@ -69,8 +69,9 @@ def _payload(signal: c.ResumeSignal, kind: Any) -> Any:
             return signal.payload
         problem = f"{field} is {signal.payload_encoding}; wait for it with type=bytes"
         raise Fail(problem, category=INVALID_PAYLOAD, retryable=False)
+    decode = reader(kind, "type")
     try:
-        return payloads.decode(b"null" if signal.payload is None else signal.payload, reader(kind, "type"), field)
+        return payloads.decode(b"null" if signal.payload is None else signal.payload, decode, field)
     except InvalidInput as error:
         raise Fail(str(error), category=INVALID_PAYLOAD, retryable=False) from error
 

@@ -9,6 +9,7 @@ from typing import Any, Final, TypedDict, TypeVar, Unpack
 from flowfabric.backends.ports import EngineBackend
 from flowfabric.core import contracts as c
 from flowfabric.core.conditions import ResumeCondition
+from flowfabric.core.forms import WaitForm
 from flowfabric.core.ids import (
     AttemptId,
     ExecutionId,
@@ -42,6 +43,7 @@ class SuspendOptions(TypedDict, total=False):
     continuation_metadata_pointer: str | None
     idempotency_key: str | None
     dedup_ttl_ms: int | None
+    form: WaitForm | None
 
 
 class FrameOptions(TypedDict, total=False):

@@ -11,6 +11,9 @@ class HttpSuspensionPort(Caller, SuspensionPort):
     async def suspend_execution(self, args: c.SuspendExecutionArgs) -> c.SuspendExecutionResult:
         return await self.ask("suspend_execution", args)
 
+    async def reject_signals(self, args: c.RejectSignalsArgs) -> c.RejectSignalsResult:
+        return await self.ask("reject_signals", args)
+
     async def resume_execution(self, args: c.ResumeExecutionArgs) -> c.ResumeExecutionResult:
         return await self.ask("resume_execution", args)
 

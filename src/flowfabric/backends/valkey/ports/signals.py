@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 from flowfabric.backends.valkey.library.calls import Fields, FunctionCaller, Value
@@ -10,9 +10,13 @@ from flowfabric.backends.valkey.library.records import reading
 from flowfabric.core import contracts as c
 from flowfabric.core.codec import from_msgpack
 from flowfabric.core.contracts import batch as b
+from flowfabric.core.forms import WaitForm
 from flowfabric.core.ids import SignalId, SuspensionId, WaitpointId, WaitpointKey
+from flowfabric.core.rules.waits import answers
+from flowfabric.errors import Conflict
 
 _DEFAULT_ENCODING = "json"
+_ASK: Final = "ask"
 _EFFECTS: Final = {effect.value: effect for effect in c.SignalEffect}
 
 
@@ -22,7 +26,10 @@ class ValkeySignals:
     _caller: FunctionCaller
 
     async def deliver_signal(self, args: c.DeliverSignalArgs) -> c.SignalOutcome:
-        fields = await self._caller.call_execution(
+        return await _judged(args, lambda fitted_to: self._deliver(args, fitted_to))
+
+    def _deliver(self, args: c.DeliverSignalArgs, fitted_to: str) -> Awaitable[Fields]:
+        return self._caller.call_execution(
             "deliver_signal",
             args.execution_id,
             **_content(args),
@@ -37,18 +44,21 @@ class ValkeySignals:
             waitpoint_token=args.waitpoint_token.reveal(),
             on_pending="buffer",  # the store decides between the two in the same step (D2)
             on_undeclared="refuse" if args.declared_only else "keep",
+            fitted_to=fitted_to,
         )
-        return _outcome(fields)
 
     async def signal_execution(self, args: c.SignalExecutionArgs) -> c.SignalOutcome:
-        fields = await self._caller.call_execution(
+        return await _judged(args, lambda fitted_to: self._signal(args, fitted_to))
+
+    def _signal(self, args: c.SignalExecutionArgs, fitted_to: str) -> Awaitable[Fields]:
+        return self._caller.call_execution(
             "signal_execution",
             args.execution_id,
             **_content(args),
             waitpoint_key=args.waitpoint_key,
             correlation_id=args.correlation_id,
+            fitted_to=fitted_to,
         )
-        return _outcome(fields)
 
     async def list_resume_signals(self, args: c.ListResumeSignalsArgs) -> c.ListResumeSignalsPage:
         fields = await self._caller.call_execution(
@@ -61,6 +71,25 @@ class ValkeySignals:
         rows = [_Row([cell.decode() for cell in cells[:9]], cells[9:]) for cells in fields.lists(6)]
         with reading("signals of execution", args.execution_id):
             return _page(fields.text(0), fields.text(1), fields.text(3), fields.text(4), dict(fields.rows(5)), rows)
+
+
+async def _judged(
+    args: c.DeliverSignalArgs | c.SignalExecutionArgs, send: Callable[[str], Awaitable[Fields]]
+) -> c.SignalOutcome:
+    """Send a signal; where the wait declares a type, only after the payload was compared with it.
+
+    The store cannot judge JSON against a schema. It delivers a compared payload to the wait that it was compared
+    with, and answers the form of any other.
+    """
+    fitted_to = _ASK
+    while True:
+        try:
+            return _outcome(await send(fitted_to))
+        except Conflict as refusal:
+            if refusal.code != "answer_unchecked":
+                raise
+            answers.check(WaitForm.read(str(refusal.details["form"])), args.payload, args.payload_encoding)
+            fitted_to = str(refusal.details["suspension_id"])
 
 
 class _Row(NamedTuple):

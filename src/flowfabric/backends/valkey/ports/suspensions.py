@@ -13,8 +13,9 @@ from flowfabric.backends.valkey.library.records import reading
 from flowfabric.backends.valkey.ports.executions import fence_args
 from flowfabric.backends.valkey.rows.merge import Place, Source, fill, first, settled
 from flowfabric.core import contracts as c
+from flowfabric.core.forms import WaitForm
 from flowfabric.core.ids import ExecutionId, LaneId, SuspensionId, WaitpointId, WaitpointKey, WaitpointToken
-from flowfabric.core.lease_handle import HandleKind
+from flowfabric.core.lease_handle import Handle, HandleKind
 from flowfabric.core.partition import PartitionConfig
 from flowfabric.core.policy import TimeoutBehavior
 from flowfabric.core.states import PublicState
@@ -50,7 +51,18 @@ class ValkeySuspensions:
             idempotency_key=args.idempotency_key,
             dedup_ttl_ms=_dedup_ttl_ms(args),
         )
-        return _suspended(args, fields)
+        return _suspended(args.handle, fields)
+
+    async def reject_signals(self, args: c.RejectSignalsArgs) -> c.RejectSignalsResult:
+        fields = await self._caller.call_execution(
+            "reject_signals",
+            args.execution_id,
+            **fence_args(args.fence),
+            suspension_id=args.suspension_id,
+            form="" if args.form is None else args.form.to_json(),
+            rejected=[text for each in args.rejected for text in (each.signal_id, each.problem)],
+        )
+        return _suspended(None, fields)
 
     async def resume_execution(self, args: c.ResumeExecutionArgs) -> c.ResumeExecutionResult:
         fields = await self._caller.call_execution(
@@ -125,11 +137,12 @@ class ValkeySuspensions:
             return c.ListPendingWaitpointsPage(
                 entries=tuple(_waitpoint(args.execution_id, each) for each in fields.entries(2)),
                 next_cursor=WaitpointId.trusted(fields.text(1)) if more else None,
+                form=WaitForm.read(found) if (found := fields.raw(3)) else None,
             )
 
 
 def _binding_args(args: c.SuspendExecutionArgs) -> dict[str, Value]:
-    """The first waitpoint, the others, then the timeout in ms, whether tokens come later, and their seed.
+    """The first waitpoint, the others, then the timeout in ms, whether tokens come later, their seed, and the form.
 
     A pending waitpoint has no key.
     """
@@ -141,6 +154,8 @@ def _binding_args(args: c.SuspendExecutionArgs) -> dict[str, Value]:
             rest += each.waitpoint_id, _key_to_send(each)
     rest.append("" if args.timeout_ms is None else str(args.timeout_ms))
     rest += ("", _seed()) if args.issue_tokens else ("later",)
+    if args.form is not None:
+        rest += *([] if args.issue_tokens else [""]), args.form.to_json().decode()
     return {
         "waitpoint_id": first.waitpoint_id,
         "waitpoint_key": _key_to_send(first),
@@ -164,7 +179,7 @@ def _dedup_ttl_ms(args: c.SuspendExecutionArgs) -> int | None:
     return _WEEK_MS if args.timeout_ms is None else min(args.timeout_ms + _MINUTE_MS, _WEEK_MS)
 
 
-def _suspended(args: c.SuspendExecutionArgs, fields: Fields) -> c.SuspendExecutionResult:
+def _suspended(handle: Handle | None, fields: Fields) -> c.SuspendExecutionResult:
     suspension_id, issued = SuspensionId.trusted(fields.text(0)), _issued(fields, 1)
     more = tuple(_issued(fields, 5 + 3 * at) for at in range(fields.number(4)))
     if fields.status == "ALREADY_SATISFIED":
@@ -181,7 +196,7 @@ def _suspended(args: c.SuspendExecutionArgs, fields: Fields) -> c.SuspendExecuti
         waitpoint_key=issued.waitpoint_key,
         waitpoint_token=issued.waitpoint_token,
         additional_waitpoints=more,
-        handle=replace(args.handle, kind=HandleKind.SUSPENDED) if args.handle else None,
+        handle=replace(handle, kind=HandleKind.SUSPENDED) if handle else None,
     )
 
 

@@ -29,6 +29,7 @@ from flowfabric.core.contracts.waits.waitpoints import (
     PendingWaitpoint,
     WaitpointBinding,
 )
+from flowfabric.core.forms import WaitForm
 from flowfabric.core.ids import (
     AttemptIndex,
     ExecutionId,
@@ -165,6 +166,7 @@ class SuspendExecutionArgs(Checked, frozen=True, kw_only=True):
     continuation_metadata_pointer: ContinuationPointer | None = None
     idempotency_key: IdempotencyKey | None = None
     dedup_ttl_ms: DurationMs | None = None  # None: a minute longer than timeout_ms, and a week at most
+    form: WaitForm | None = None  # the question and the type of the answer, for everyone who answers
     issue_tokens: bool = True  # False: new waitpoints get tokens from read_waitpoint_token only; the answer's are empty
 
     def __post_init__(self) -> None:

@@ -11,6 +11,7 @@ from flowfabric.core import limits
 from flowfabric.core.contracts.execution import CancelSource
 from flowfabric.core.contracts.fields import Checked, Outcome, Reason, ScanLimit
 from flowfabric.core.contracts.lease import LeaseFence
+from flowfabric.core.forms import WaitForm
 from flowfabric.core.ids import AttemptIndex, ExecutionId, TimestampMs, WaitpointId, WaitpointKey, WaitpointToken
 
 ExpiresInMs: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=limits.MAX_DURATION_MS)]
@@ -140,7 +141,8 @@ class ListPendingWaitpointsArgs(Checked, frozen=True, kw_only=True):
 
 
 class ListPendingWaitpointsPage(msgspec.Struct, frozen=True, kw_only=True):
-    """A page of waitpoints; the cursor is None on the last page."""
+    """A page of waitpoints; the cursor is None on the last page. The form belongs to the active ones."""
 
     entries: tuple[PendingWaitpointInfo, ...] = ()
     next_cursor: WaitpointId | None = None
+    form: WaitForm | None = None  # None: the wait asks no question and declares no type

@@ -10,6 +10,7 @@ export class Problem extends Error {
     super(said.message || `The server answered ${status}.`);
     this.status = status;
     this.code = said.code ?? "";
+    this.details = said.details ?? {};
   }
 }
 

@@ -4,7 +4,7 @@ import { h, svg } from "./dom.js";
 import { badge } from "./parts.js";
 import { ENDED, moment, plain, span } from "./words.js";
 
-const MARKS = { completed: "good", failed: "bad", expired: "bad", lease_expired: "bad", lease_revoked: "bad", suspended: "pause", woken: "go", resumed: "go", claimed: "go", reclaimed: "go" };
+const MARKS = { completed: "good", failed: "bad", expired: "bad", lease_expired: "bad", lease_revoked: "bad", signal_rejected: "bad", suspended: "pause", woken: "go", resumed: "go", claimed: "go", reclaimed: "go" };
 
 export function timeline({ events }) {
   if (!events.length) return h("p", { class: "muted" }, "The event log no longer contains these events.");

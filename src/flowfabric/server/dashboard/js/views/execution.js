@@ -42,11 +42,11 @@ async function read(id, signal) {
     ask("/info"), ask(""), ask("/why"), ask("/context"), ask("/attempts"), ask("/history", { limit: 1000 }), ask("/steps"),
   ]);
   const isSuspended = info.public_state === "suspended";
-  const [result, waitpoints] = await Promise.all([
+  const [result, open] = await Promise.all([
     info.public_state === "completed" ? orNothing(ask("/result")) : null,
-    isSuspended ? orNothing(ask("/waitpoints")) : null,
+    isSuspended ? orNothing(ask("/questions")) : null,
   ]);
-  return { info, snapshot, why, context, attempts, events: history.events, steps: steps.steps, result, waitpoints: waitpoints?.entries ?? [] };
+  return { info, snapshot, why, context, attempts, events: history.events, steps: steps.steps, result, questions: open?.questions ?? [] };
 }
 
 // What was there a moment ago may be gone.
@@ -56,14 +56,14 @@ const orNothing = (reading) => reading.catch((error) => {
 });
 
 function draw(main, id, found, pane, look) {
-  const { info, snapshot, why, waitpoints } = found;
+  const { info, snapshot, why, questions } = found;
   show(
     main,
     heading(info.execution_kind, badge(info.public_state), actions(id, found, look)),
     h("p", { class: "id mono" }, id, " ", button("Copy", () => navigator.clipboard.writeText(id), "quiet small")),
     h("p", { class: "why" }, `It ${why.sentence || STATES[info.public_state]}.`),
     snapshot.progress_pct != null && progress(snapshot),
-    waitpoints.length > 0 && card("It waits for", waitpoints.map((each) => waitpoint(each, found.info, look))),
+    questions.length > 0 && card("It waits for", questions.map((each) => waitpoint(each, found.info, look))),
     details(found),
     h("div", { class: "two" }, card("Timeline", attemptsBar(found), timeline(found)), card("Output", pane, h("p", { class: "hint muted" }, "The output of the handler appears here live."))),
     h("div", { class: "two" }, card("Input", payload(found.context.input_payload, found.context.payload_encoding)), resultCard(found)),

@@ -22,7 +22,7 @@ export function inbox(main, { signal }) {
       throw error;
     }
   }, EVERY_MS, signal);
-  follow("/events/stream", look, signal, { events: JSON.stringify(["suspended", "signalled", "woken"]) });
+  follow("/events/stream", look, signal, { events: JSON.stringify(["suspended", "signalled", "signal_rejected", "woken"]) });
 }
 
 function draw(main, page, cursors, look) {
@@ -35,7 +35,7 @@ function draw(main, page, cursors, look) {
   );
 }
 
-function entry({ execution, execution_kind: kind, namespace, waitpoints }, look) {
+function entry({ execution, execution_kind: kind, namespace, questions }, look) {
   const { execution_id: id, suspension_id: suspension } = execution;
   return h(
     "li",
@@ -45,6 +45,6 @@ function entry({ execution, execution_kind: kind, namespace, waitpoints }, look)
       h("span", { class: "muted" }, `${plain(execution.reason)} · lane ${execution.lane_id} · ${namespace} · suspended `, when(execution.suspended_at)),
       h("div", { class: "actions" }, button("Resume…", () => resume(id, suspension, look), "quiet"))),
     execution.timeout_at && h("p", { class: "muted" }, `Its time is up ${until(execution.timeout_at)}: then ${plain(execution.timeout_behavior ?? "it ends")}.`),
-    waitpoints.length ? waitpoints.map((each) => waitpoint(each, { execution_id: id, execution_kind: kind }, look)) : h("p", { class: "muted" }, "No open waitpoint; the execution can be resumed."),
+    questions.length ? questions.map((each) => waitpoint(each, { execution_id: id, execution_kind: kind }, look)) : h("p", { class: "muted" }, "No open waitpoint; the execution can be resumed."),
   );
 }

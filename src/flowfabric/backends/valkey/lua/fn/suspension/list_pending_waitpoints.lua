@@ -1,7 +1,7 @@
 --- List the open waitpoints of an execution by id, without their tokens.
 -- @keys    core
 -- @args    execution_id:id after limit:pos
--- @reply   more reached_id waitpoints
+-- @reply   more reached_id waitpoints form
 -- @errors  invalid_input execution_not_found
 -- @flags   no-writes
 -- @repeat  safe
@@ -34,16 +34,17 @@ return function(K, A)
   if not x then return reply.refuse("execution_not_found") end
 
   local ids, s, out, reached, looked = redis.call("SMEMBERS", waitpoint.list_key(x)), suspension.open_of(x), {}, "", 0
+  local form = s and s.form or ""
   if s and s.unwritten_key then ids[#ids + 1] = s.waitpoint_id end
   table.sort(ids)
   for _, id in ipairs(ids) do
     if id > A.after then
       -- Closed waitpoints are skipped, so a page also ends after reading MAX_PAGE of them.
-      if #out == A.limit or looked == MAX_PAGE then return {1, "OK", "1", reached, out} end
+      if #out == A.limit or looked == MAX_PAGE then return {1, "OK", "1", reached, out, form} end
       local w = suspension.waitpoint(x, s, id)
       if w and (w.state == "pending" or w.state == "active") then out[#out + 1] = entry(x, w, s, now) end
       reached, looked = id, looked + 1
     end
   end
-  return {1, "OK", "0", reached, out}
+  return {1, "OK", "0", reached, out, form}
 end

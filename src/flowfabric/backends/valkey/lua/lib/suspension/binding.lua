@@ -18,11 +18,12 @@ local function read_additional(list, rest)
     list[#list + 1] = {id = id, key = key}
   end
   list.tokens_later, list.token_seed = rest[2 * n + 3] == "later", rest[2 * n + 4]
+  list.form = rest[2 * n + 5] or ""
   return rest[2 * n + 2] or ""
 end
 
--- {id, key} of each, the first one first, whether their tokens come later, and a seed for them; the duration that
--- follows them; or nil, nil and a refusal.
+-- {id, key} of each, the first one first, whether their tokens come later, a seed for them, and the form of the wait;
+-- the duration that follows them; or nil, nil and a refusal.
 function M.read(A)
   if not waitpoint.is_id(A.waitpoint_id) then
     return nil, nil, reply.invalid("waitpoint_id", "an id without ':'", A.waitpoint_id)
@@ -30,6 +31,9 @@ function M.read(A)
   local list = {{id = A.waitpoint_id, key = A.waitpoint_key}}
   local after, refusal = read_additional(list, A.additional)
   if refusal then return nil, nil, refusal end
+  if #list.form > bounds.WAIT_FORM_MAX_BYTES then
+    return nil, nil, reply.invalid("form", "at most " .. bounds.WAIT_FORM_MAX_BYTES .. " bytes", #list.form)
+  end
   local seen = {}
   for _, each in ipairs(list) do
     if seen[each.id] then return nil, malformed("twice: " .. each.id) end

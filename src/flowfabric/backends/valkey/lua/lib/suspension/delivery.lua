@@ -1,7 +1,8 @@
 -- Deliver a signal to a waitpoint: the sender is authenticated before any other check (G6). A
 -- pending waitpoint buffers the signal, an active one of the open suspension evaluates it, in one
 -- step; so no wakeup is lost (D2).
--- @uses condition event progress record reply resume resume_policy signal signal_room suspension token waitpoint
+-- @uses condition event expected progress record reply resume resume_policy signal signal_room suspension token
+--       waitpoint
 local M = {}
 
 local BUFFERED = "buffered_for_pending_waitpoint"
@@ -24,22 +25,6 @@ local function check_target(x, s, w, now, buffers)
   end
 end
 
--- The condition of an open suspension, read once.
-local function wanted_by(s)
-  s.wanted = s.wanted or condition.stored(s.resume_condition_json)
-  return s.wanted
-end
-
--- A sender that holds only a link may send the signals that the suspension waits for, and no
--- others. A pending waitpoint does not know them yet.
-local function check_name(s, w, A)
-  if A.on_undeclared ~= "refuse" or w.state == "pending" then return nil end
-  local wanted = wanted_by(s)
-  if condition.takes(wanted, w.waitpoint_key, A.signal_name) then return nil end
-  local names = table.concat(condition.names(wanted, w.waitpoint_key), ", ")
-  return reply.invalid("signal_name", "one of the names this waitpoint waits for (" .. names .. ")", A.signal_name)
-end
-
 -- The waitpoints that take a signal: where the execution waits for this name, else the pending
 -- ones, which buffer any signal. With a key, those that have it.
 local function takers(x, s, A, now)
@@ -49,7 +34,7 @@ local function takers(x, s, A, now)
   end
   if x.lifecycle_phase == "terminal" then return found end
   if s and x.lifecycle_phase == "suspended" then
-    local wanted = wanted_by(s)
+    local wanted = expected.by(s)
     for _, id in ipairs(suspension.waitpoint_ids(s)) do
       local w = suspension.waitpoint(x, s, id)
       if w and w.state == "active" and condition.takes(wanted, w.waitpoint_key, A.signal_name) then add(w) end
@@ -82,7 +67,7 @@ local function buffer(x, now, A, w)
 end
 
 local function evaluate(x, now, A, w, s)
-  local wanted = wanted_by(s)
+  local wanted = expected.by(s)
   local tally = progress.load(x, s.suspension_id, wanted, w)
   local effect = progress.credit(wanted, tally, signal.view(A), w)
   local at_once = effect == SATISFIED and not w.signal_count and not wanted.tree
@@ -111,7 +96,7 @@ local function accept(x, A, now, place, target_of)
   if earlier then return reply.duplicate(earlier) end
   local s = suspension.open_of(x)
   local w, nowhere = target_of(s)
-  local refusal = taken or nowhere or signal_room.check(x, w, A)
+  local refusal = taken or nowhere or signal_room.check(x, w, A) or expected.check_answer(s, w, A)
   if refusal then return refusal end
 
   signal.remember(x, place, A)
@@ -127,7 +112,7 @@ function M.deliver(x, A, now, buffers)
   local refusal = signal.check(A) or token.check(x.tag, A.waitpoint_token, w, now)
   if refusal then return refusal end
   return accept(x, A, now, w.id, function(s)
-    return w, check_target(x, s, w, now, buffers) or check_name(s, w, A)
+    return w, check_target(x, s, w, now, buffers) or expected.check_name(s, w, A)
   end)
 end
 

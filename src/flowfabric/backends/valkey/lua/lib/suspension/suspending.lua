@@ -62,6 +62,7 @@ function M.open(x, now, A, list, plan, last)
   hash.put("continuation_metadata_pointer", A.continuation_metadata_pointer)
   hash.put("additional_waitpoints_json", additional_json(list))
   hash.put("idempotency_key", A.idempotency_key)
+  hash.put("form", list.form)
   hash.put("lease_id", A.lease_id)
   suspension.store(x, last)
   if not is_unwritten then binding.activate(x, list, now, A.suspension_id) end
@@ -104,9 +105,8 @@ local function is_repeated(s, A, now)
   return ttl == 0 or tonumber(s.created_at) + ttl >= now
 end
 
--- The same call came before: the same reply (G3).
-function M.earlier(x, s, A, now)
-  if not s or not is_repeated(s, A, now) then return nil end
+-- The reply of the call that opened it.
+function M.again(x, s)
   local list = {}
   for i, id in ipairs(suspension.waitpoint_ids(s)) do
     local w = suspension.waitpoint(x, s, id)
@@ -115,5 +115,8 @@ function M.earlier(x, s, A, now)
   end
   return M.reply(s.satisfied_early and reply.satisfied or reply.ok, s.suspension_id, list)
 end
+
+-- The same call came before: the same reply (G3).
+function M.earlier(x, s, A, now) return s and is_repeated(s, A, now) and M.again(x, s) or nil end
 
 return M
