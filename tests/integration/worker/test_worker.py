@@ -266,3 +266,32 @@ async def test_every_shard_of_a_lane_is_claimed_from(store: Store) -> None:
         for number, execution_id in enumerate([*before, *after]):
             assert await store.result(echo, execution_id) == number % 40
     assert len({execution_id.tag for execution_id in before}) > 1
+
+
+async def test_handlers_on_the_loop_and_in_threads_explain_their_failures(store: Store) -> None:
+    worker = Worker()
+
+    @worker.task
+    async def on_the_loop() -> None:
+        raise KeyError("page") from OSError("refused")
+
+    @worker.task
+    def in_a_thread() -> None:
+        error = KeyError("page")
+        error.add_note("of the index")
+        raise error
+
+    async with worker.working(store.backend):
+        first, second = await store.submit(on_the_loop), await store.submit(in_a_thread)
+        assert await store.ended(first) == await store.ended(second) == "failed"
+    ((of_loop,), (of_thread,)) = (
+        await store.backend.list_attempts(first),
+        await store.backend.list_attempts(second),
+    )
+    assert of_loop.failure_detail is not None
+    assert of_loop.failure_detail.frames[-1].source == 'raise KeyError("page") from OSError("refused")'
+    assert of_loop.failure_detail.cause is not None
+    assert of_loop.failure_detail.cause.type == "OSError"
+    assert of_thread.failure_detail is not None
+    assert of_thread.failure_detail.notes == ("of the index",)
+    assert [frame.source for frame in of_thread.failure_detail.frames] == ["raise error"]

@@ -25,6 +25,7 @@ from flowfabric.core.codec import to_msgpack
 from flowfabric.core.ids import ExecutionId, LaneId, Namespace
 from flowfabric.errors import InvalidInput
 from flowfabric.worker.attempts.attempt import Stop
+from flowfabric.worker.attempts.failure_details import detail_of
 from flowfabric.worker.attempts.outcomes import Cancel, Fail, Outcome, Retry, Snooze, category_of, reason_of
 from flowfabric.worker.context.context import Context
 from flowfabric.worker.context.current import running
@@ -81,6 +82,7 @@ class Raised(msgspec.Struct, tag="raised", array_like=True):
     retryable: bool = True
     after_ms: int | None = None
     until_ms: int | None = None
+    detail: c.FailureDetail | None = None
 
 
 Said: TypeAlias = Progress | Emitted  # while it runs
@@ -191,6 +193,7 @@ def find_task(module: str, qualname: str, name: str) -> Task[..., Any]:
 def _raised(error: BaseException) -> Raised:
     names = [kind.__qualname__ for kind in type(error).__mro__]
     raised = Raised(type(error).__name__ if isinstance(error, Outcome) else "", reason_of(error), names, "error")
+    raised.detail = detail_of(error)
     match error:
         case Retry():
             raised.after_ms = error.after_ms

@@ -8,7 +8,7 @@ local OWN = {
   "suspension:current", "suspension:current:satisfied_set",
   "suspension:current:satisfied_set:signals", "suspension:current:member_map",
 }
-local OF_ATTEMPT = {"", ":usage", ":policy"}
+local OF_ATTEMPT = {"", ":usage", ":policy", ":failure"}
 local DUE = {
   "all_executions", "attempt_timeout", "execution_deadline", "suspension_timeout", "lease_expiry", "watched_ends",
 }
