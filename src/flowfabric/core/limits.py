@@ -57,6 +57,16 @@ MAX_CAPABILITIES = 256
 MAX_LANES = 256  # of one worker, or of one claim
 CAPABILITIES_CSV_MAX_BYTES = 4_096
 
+# log records of an execution
+MAX_LOG_LEVEL = 1_000
+LOG_MESSAGE_MAX_BYTES = 8_192
+MAX_LOG_RECORDS = 100_000
+MIN_LOG_BYTES = 16_384  # room for the longest record
+MAX_LOG_BYTES = 16_777_216
+DEFAULT_LOG_RECORDS = 1_000
+DEFAULT_LOG_BYTES = 262_144
+DEFAULT_LOG_AGE_MS = 604_800_000  # a week after the last record; never longer than the execution itself is kept
+
 # the policy
 POLICY_JSON_MAX_BYTES = 65_536
 MAX_RETRIES = 10_000

@@ -112,6 +112,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         GET  /history                history                       read
         GET  /inputs                 read_execution_inputs         read
         GET  /steps                  read_steps                    read
+        GET  /logs                   read_logs                     read
         GET  /wait                   wait_for_execution            read
         GET  /waitpoints             list_pending_waitpoints       read
         GET  /resume-signals         list_resume_signals           read
@@ -147,6 +148,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         POST /watchers               watch_execution               work
         POST /progress               update_progress               work
         POST /steps                  record_step                   work +
+        POST /logs                   append_logs                   work +
         POST /suspend                suspend_execution             work +
         POST /waitpoints             create_pending_waitpoint      work
         POST /frames                 append_frame                  work +

@@ -20,6 +20,7 @@ from flowfabric.worker.executors.process_child import (
     Answer,
     Emitted,
     Job,
+    Logged,
     Progress,
     Raised,
     Returned,
@@ -64,7 +65,7 @@ class Child:
                 self.ready = True
             send(self._pipe, job)
             while not isinstance(answer := self._receive(), Returned | Raised):
-                if isinstance(answer, Progress | Emitted):
+                if isinstance(answer, Progress | Emitted | Logged):
                     on_said(answer)
                 elif isinstance(answer, Spend):
                     send(self._pipe, on_spend(answer))

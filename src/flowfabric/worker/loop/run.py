@@ -9,6 +9,7 @@ from typing import Final
 
 from flowfabric.backends.ports import EngineBackend
 from flowfabric.worker.attempts.attempt import Attempt
+from flowfabric.worker.context.execution_log import capturing
 from flowfabric.worker.executors.block_detector import BlockedLoopDetector
 from flowfabric.worker.loop.heartbeat import Keeper, Open, Renewals
 from flowfabric.worker.loop.presence import Presence
@@ -54,6 +55,8 @@ class WorkerRun:
         """
         stack = AsyncExitStack()
         async with stack:
+            if program.logs is not None:
+                stack.enter_context(capturing(prints=program.logs.print, loggers=program.logs.loggers))
             state = None if program.lifespan is None else await stack.enter_async_context(program.lifespan())
             parts = build(program, connection, stats, state)
             lifespan = stack.pop_all()

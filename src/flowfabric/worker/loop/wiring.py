@@ -19,6 +19,7 @@ from flowfabric.worker.context.services import Services
 from flowfabric.worker.executors.dispatch import Handler, Middleware, make_handler
 from flowfabric.worker.executors.processes import Processes
 from flowfabric.worker.executors.threads import Threads
+from flowfabric.worker.log_settings import Logs
 from flowfabric.worker.loop.claim_loop import ClaimLoop
 from flowfabric.worker.loop.claim_planner import ClaimPlanner
 from flowfabric.worker.loop.parked_claims import Parking
@@ -27,6 +28,7 @@ from flowfabric.worker.loop.work_listener import WorkListener
 from flowfabric.worker.registry import Registry
 from flowfabric.worker.reporting.call_tasks import CallTasks
 from flowfabric.worker.reporting.frame_sender import FrameSender
+from flowfabric.worker.reporting.log_sender import LogSender
 from flowfabric.worker.reporting.outbox import Outbox
 from flowfabric.worker.reporting.reporter import Reporter
 from flowfabric.worker.reporting.single_calls import SingleCalls
@@ -45,6 +47,7 @@ class Program:
     middleware: Sequence[Middleware] = ()
     lifespan: Lifespan | None = None
     categories: Mapping[type[BaseException], str] = field(default_factory=dict)
+    logs: Logs | None = None
 
 
 @dataclass(frozen=True)
@@ -70,10 +73,11 @@ class Parts:
     listener: WorkListener
     threads: Threads
     processes: Processes
+    logs: LogSender
 
     @property
     def all_sent(self) -> bool:
-        return self.claim_loop.is_quiet and not self.tasks
+        return self.claim_loop.is_quiet and not self.tasks and self.logs.is_quiet
 
 
 def build(program: Program, connection: Connection, stats: WorkerStats, state: Any) -> Parts:
@@ -83,7 +87,8 @@ def build(program: Program, connection: Connection, stats: WorkerStats, state: A
     tasks, outbox = CallTasks(turns), Outbox(turns)
     planner = ClaimPlanner(settings, pool, parking, turns)
     calls = SingleCalls(backend, pool, tasks, stats)
-    reporter = Reporter(pool, outbox, calls, clock, stats, program.categories, turns)
+    logs = LogSender(backend, tasks, clock, program.logs)
+    reporter = Reporter(pool, outbox, calls, clock, stats, program.categories, turns, logs)
     stopper = Stopper(pool, reporter, settings)
     threads = Threads()
     services = Services(
@@ -93,6 +98,7 @@ def build(program: Program, connection: Connection, stats: WorkerStats, state: A
         tasks=tasks,
         calls=calls,
         frames=FrameSender(backend, tasks, stopper),
+        logs=logs,
         suspender=Suspender(backend, pool, tasks, planner, stats),
         stopper=stopper,
         threads=threads,
@@ -119,6 +125,7 @@ def build(program: Program, connection: Connection, stats: WorkerStats, state: A
         listener=WorkListener(backend, planner, claim_loop, settings, turns),
         threads=threads,
         processes=services.processes,
+        logs=logs,
     )
 
 

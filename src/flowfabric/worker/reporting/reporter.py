@@ -18,6 +18,7 @@ from flowfabric.worker.attempts.pool import AttemptPool
 from flowfabric.worker.attempts.tracing import tell
 from flowfabric.worker.clock import Clock
 from flowfabric.worker.loop.turns import Turns
+from flowfabric.worker.reporting.log_sender import LogSender
 from flowfabric.worker.reporting.outbox import Ending, Outbox
 from flowfabric.worker.reporting.outgoing_frames import when_frames_taken
 from flowfabric.worker.reporting.requests import completion
@@ -39,6 +40,7 @@ class Reporter:
         stats: WorkerStats,
         categories: Mapping[type[BaseException], str],
         turns: Turns,
+        logs: LogSender,
     ) -> None:
         self._pool = pool
         self._outbox = outbox
@@ -47,6 +49,7 @@ class Reporter:
         self._stats = stats
         self._categories = categories
         self._turns = turns
+        self._logs = logs
 
     def completed(self, attempt: Attempt, payload: bytes) -> None:
         """The handler returned."""
@@ -107,6 +110,8 @@ class Reporter:
         if attempt.span is not None:
             tell(attempt.span, attempt, error)
         self._pool.running.discard(attempt)
+        if attempt.log is not None:
+            self._logs.flush(attempt)
         attempt.context = None  # it refers to the attempt; break the cycle so that no garbage collection is needed
         if attempt.timer is not None:
             attempt.timer.cancel()

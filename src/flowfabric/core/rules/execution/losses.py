@@ -1,4 +1,4 @@
-"""How an attempt that lost its lease is told to people.
+"""What people read about an attempt that lost its lease.
 
 The record keeps a code, as the wire promises: the state of the lost lease, or that too many were lost.
 """

@@ -4,7 +4,7 @@ local M = {}
 
 local CHUNK = 500
 local OWN = {
-  "core", "payload", "result", "policy", "tags", "claim_grant", "waitpoints", "signals", "steps", "watchers",
+  "core", "payload", "result", "policy", "tags", "claim_grant", "waitpoints", "signals", "steps", "watchers", "logs",
   "suspension:current", "suspension:current:satisfied_set",
   "suspension:current:satisfied_set:signals", "suspension:current:member_map",
 }
