@@ -23,7 +23,7 @@ files["src/flowfabric/backends/valkey/lua"] = {
     "replay_edges", "replay_members", "reply", "reservation", "resume", "resume_policy", "resumption", "retention",
     "retry", "satisfied", "secret", "sha256", "signal", "signal_room", "slots", "spending", "state", "state_tables",
     "steps", "stream", "stream_guard", "submission", "submit", "summary", "suspending", "suspension",
-    "suspension_timeout", "tags", "tasks", "tenant", "terminal", "ticket", "token", "transition", "update",
-    "vectors", "waitpoint", "wakeup", "watching", "worker_registry", "writes",
+    "suspension_timeout", "tags", "task_registry", "task_routes", "tasks", "tenant", "terminal", "ticket", "token",
+    "transition", "update", "vectors", "waitpoint", "wakeup", "watching", "worker_registry", "writes",
   },
 }

@@ -55,6 +55,9 @@ TAG_KEY_MAX_BYTES = 128
 TAG_VALUE_MAX_BYTES = 1_024
 MAX_CAPABILITIES = 256
 MAX_LANES = 256  # of one worker, or of one claim
+MAX_TASK_NAMES = 1_000  # of one worker
+MAX_REGISTERED_TASKS = 5_000  # of one namespace
+TASK_OPTIONS_MAX_BYTES = 4_096  # as JSON
 CAPABILITIES_CSV_MAX_BYTES = 4_096
 
 # log records of an execution

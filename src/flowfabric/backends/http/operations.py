@@ -229,6 +229,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         PUT  /executions             create_execution              submit|work +
         POST /executions/batch       submit_executions             submit|work +
         GET  /executions             list_executions               read
+        GET  /tasks                  list_tasks                    read
         GET  /events                 read_events                   read
         POST /flows                  submit_flow                   submit|work +
         PUT  /flows                  create_flow                   submit

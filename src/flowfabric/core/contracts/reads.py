@@ -179,3 +179,4 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     limit_look_at: TimestampMs | None = None  # the latest time of the next check of the limit
     offered_to: WorkerInstanceId | None = None  # the worker whose claim is checking its limits
     offer_until: TimestampMs | None = None
+    execution_kind: str = ""  # its task

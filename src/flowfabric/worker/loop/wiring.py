@@ -85,7 +85,8 @@ def build(program: Program, connection: Connection, stats: WorkerStats, state: A
     settings, backend, clock = program.settings, connection.backend, connection.clock
     turns, pool, parking = Turns(), AttemptPool(settings), Parking(settings.concurrency)
     tasks, outbox = CallTasks(turns), Outbox(turns)
-    planner = ClaimPlanner(settings, pool, parking, turns)
+    kinds = program.registry.kinds
+    planner = ClaimPlanner(settings, pool, parking, turns, kinds)
     calls = SingleCalls(backend, pool, tasks, stats)
     logs = LogSender(backend, tasks, clock, program.logs)
     reporter = Reporter(pool, outbox, calls, clock, stats, program.categories, turns, logs)
@@ -122,7 +123,7 @@ def build(program: Program, connection: Connection, stats: WorkerStats, state: A
         starter=starter,
         planner=planner,
         claim_loop=claim_loop,
-        listener=WorkListener(backend, planner, claim_loop, settings, turns),
+        listener=WorkListener(backend, planner, claim_loop, settings, turns, kinds),
         threads=threads,
         processes=services.processes,
         logs=logs,

@@ -24,6 +24,7 @@ from flowfabric.core.contracts.failures import detail_to_json
 from flowfabric.core.ids import ExecutionId, LaneId
 from flowfabric.core.partition import Partition, PartitionConfig, lane_partitions
 from flowfabric.core.rules.execution import repeats
+from flowfabric.core.rules.tasks import kinds_text
 from flowfabric.core.states import PublicState
 from flowfabric.errors import BadReply, ExecutionNotActive, FlowFabricError, InvalidInput
 
@@ -230,6 +231,8 @@ def _claim_request(args: b.ClaimExecutionsArgs, count: int, ids: CallIds) -> dic
         "lease_ids": ids.leases,
         "attempt_ids": ids.attempts,
     }
+    if args.kinds:
+        request["kinds"] = kinds_text(args.kinds)
     if args.execution_ids:
         request["named"] = [each.uuid for each in args.execution_ids]
         return request

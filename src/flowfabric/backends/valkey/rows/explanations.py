@@ -84,6 +84,7 @@ def explanation(execution_id: ExecutionId, record: Facts, facts: Facts) -> c.Exp
         limit_look_at=optional_number(facts, "limit_look_at"),
         offered_to=_worker(facts, "offered_to"),
         offer_until=optional_number(facts, "offer_until"),
+        execution_kind=record.get("execution_kind", ""),
     )
 
 
