@@ -183,6 +183,7 @@ class FakeStore(FakeBatches):
         self.refusal: FlowFabricError | None = None  # of the next ends
         self.heartbeat: c.HeartbeatWorkerResult = c.HeartbeatAccepted(next_expiry_ms=0)
         self.closed = False
+        self.logged: list[c.AppendLogsArgs] = []
 
     def give(self, task: Task[..., Any] | str, *args: Any, **kwargs: Any) -> ExecutionId:
         """Make work and announce it."""
@@ -222,6 +223,10 @@ class FakeStore(FakeBatches):
     async def delay_execution(self, args: c.DelayExecutionArgs) -> c.DelayExecutionResult:
         self.delayed.append(args)
         return c.ExecutionDelayed(execution_id=args.execution_id, public_state=PublicState.DELAYED)
+
+    async def append_logs(self, args: c.AppendLogsArgs) -> c.AppendLogsResult:
+        self.logged.append(args)
+        return c.LogsAppended(appended=len(args.entries))
 
     async def cancel_execution(self, args: c.CancelExecutionArgs) -> c.CancelExecutionResult:
         self.cancelled.append(args)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 import sys
@@ -126,3 +127,11 @@ if __name__ == "__main__":
 def traced_by() -> str | None:
     """The span that this process works for."""
     return tracing.current_parent()
+
+
+@task
+def talk(ctx: Context, word: str) -> None:
+    """Logs, prints, and logs elsewhere."""
+    ctx.log.info("log %s", word)
+    print("print", word)
+    logging.getLogger("app.child").warning("app %s", word)

@@ -1,4 +1,4 @@
-"""`tail`: text as it comes, anything else a line each, and the exit code says how the execution ended."""
+"""`tail` and `logs`: text as it comes, anything else a line each, and the exit code says how the execution ended."""
 
 from __future__ import annotations
 
@@ -122,3 +122,85 @@ def test_unknown_executions_and_bad_cursors_are_refused(cli: Cli) -> None:
     assert cli("tail", UNKNOWN, "--json", code=3).error["code"] == "execution_not_found"
     ran = cli("tail", told(cli), "--from", "yesterday", "--json", code=2)
     assert "cursor" in ran.error["message"]
+
+
+ENTRIES = (
+    c.LogEntry(at_ms=1_700_000_000_000, level=20, message="reading", logger="flowfabric.task"),
+    c.LogEntry(at_ms=1_700_000_000_500, level=30, message="slow\nvery slow", logger="app"),
+)
+DETAIL = c.FailureDetail(
+    type="app.Declined",
+    message="the card was declined",
+    notes=("order 42",),
+    frames=(c.FailureFrame(file="app.py", line=7, function="pay", source="charge(card)"),),
+    cause=c.FailureDetail(type="OSError", message="refused"),
+)
+
+
+def logged(cli: Cli) -> str:
+    async def body(fabric: Fabric) -> str:
+        owner = await owned(fabric)
+        await fabric.backend.append_logs(
+            c.AppendLogsArgs(
+                execution_id=owner["execution_id"],
+                attempt_index=owner["attempt_index"],
+                attempt_id=owner["fence"].attempt_id,
+                writer="w",
+                first_number=0,
+                entries=ENTRIES,
+            )
+        )
+        await fabric.backend.fail_execution(
+            c.FailExecutionArgs(
+                execution_id=owner["execution_id"],
+                fence=owner["fence"],
+                failure_reason="Declined: the card was declined",
+                failure_category="error",
+                retry_policy_json="",
+                failure_detail=DETAIL,
+            )
+        )
+        return str(owner["execution_id"])
+
+    return cli.on_store(body)
+
+
+def test_records_are_printed_with_time_attempt_and_level(cli: Cli) -> None:
+    first, second, rest = cli("logs", logged(cli)).stdout.splitlines()
+    assert first.endswith("  0  info      reading")
+    assert second.endswith("  0  warning   slow")
+    assert rest.strip() == "very slow"
+
+
+def test_a_level_and_an_attempt_choose(cli: Cli) -> None:
+    execution_id = logged(cli)
+    assert "reading" not in cli("logs", execution_id, "--level", "warning").stdout
+    assert cli("logs", execution_id, "--attempt", "1").stdout == ""
+
+
+def test_following_ends_with_the_execution(cli: Cli) -> None:
+    ran = cli("logs", logged(cli), "--follow", "--json")
+    first, second = (json.loads(line) for line in ran.stdout.splitlines())
+    assert (first["level"], first["message"], first["attempt_index"]) == ("info", "reading", 0)
+    assert second["logger"] == "app"
+
+
+def test_a_cursor_goes_on_behind_a_record(cli: Cli) -> None:
+    execution_id = logged(cli)
+    first = json.loads(cli("logs", execution_id, "--json").stdout.splitlines()[0])
+    assert "reading" not in cli("logs", execution_id, "--from", first["cursor"]).stdout
+
+
+def test_wrong_levels_and_ids_are_refused(cli: Cli) -> None:
+    assert "must be one of debug, info" in cli("logs", UNKNOWN, "--level", "loud", code=2).stderr
+    cli("logs", UNKNOWN, code=3)
+
+
+def test_show_prints_the_exception_of_an_attempt(cli: Cli) -> None:
+    execution_id = logged(cli)
+    shown = cli("show", execution_id).stdout
+    for text in ("attempt 0 raised", "app.Declined: the card was declined", "order 42", "caused by OSError: refused"):
+        assert text in shown
+    assert 'File "app.py", line 7, in pay' in shown
+    found = json.loads(cli("show", execution_id, "--json").stdout)
+    assert found["attempts"][0]["failure_detail"]["cause"] == {"type": "OSError", "message": "refused"}

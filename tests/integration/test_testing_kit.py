@@ -302,7 +302,7 @@ async def test_a_task_that_no_worker_has_is_named(fabric_kit: FabricKit, worker:
 
     await fabric_kit.submit(known)
     await fabric_kit.submit("unknown", 1)
-    with pytest.raises(StillOpen, match=r"unknown \S+ was handed back: no worker here has its task"):
+    with pytest.raises(StillOpen, match=r"unknown \S+ waits: no live worker has the task `unknown`"):
         await fabric_kit.run_until_idle(worker)
 
 

@@ -262,3 +262,54 @@ class TestAQuietStream:
                     await first.next()
                     assert len(asyncio.all_tasks()) > before
             await eventually_async(lambda: len(asyncio.all_tasks()) <= before)
+
+
+async def test_records_come_as_a_page_and_as_a_stream(fabric_kit: FabricKit) -> None:
+    worker, may_end = Worker(), asyncio.Event()
+
+    @worker.task
+    async def work(ctx: Context) -> None:
+        ctx.log.info("one")
+        await may_end.wait()
+        ctx.log.warning("two")
+
+    async with serving(fabric_kit.backend) as server, worker.working(fabric_kit.backend):
+        handle = await fabric_kit.submit(work)
+        path = f"/v1/executions/{handle.id}/logs"
+        async with server.listen(f"{path}/stream") as listener:
+            (first,) = await listener.until("record")
+            may_end.set()
+            *_, second, end = await listener.rest()
+        assert (first.data["message"], first.data["level"], first.data["attempt_index"]) == ("one", 20, 0)
+        assert second.data["message"] == "two"
+        assert (end.kind, end.data["public_state"]) == ("end", "completed")
+        async with server.listen(f"{path}/stream", after=first.id) as again:
+            assert [each.kind for each in await again.rest()] == ["record", "end"]
+        async with server.listen(f"{path}/stream", level="warning") as loud:
+            assert [each.data["message"] for each in await loud.until("record")] == ["two"]
+        page = (await server.http.get(path, params={"min_level": 30})).json()
+        assert [each["message"] for each in page["records"]] == ["two"]
+
+
+@pytest.mark.parametrize(
+    ("query", "status"), [({"after": "soon"}, 422), ({"level": "loud"}, 422), ({"livley": "1"}, 422), ({}, 404)]
+)
+async def test_wrong_requests_are_refused_before_the_stream_begins(
+    fabric_kit: FabricKit, query: dict[str, str], status: int
+) -> None:
+    async with serving(fabric_kit.backend) as server:
+        found = await server.http.get(f"/v1/executions/{UNKNOWN}/logs/stream", params=query)
+        assert found.status_code == status
+
+
+async def test_a_client_over_http_reads_logs_as_any_other(fabric_kit: FabricKit) -> None:
+    worker = Worker()
+
+    @worker.task
+    async def work(ctx: Context) -> None:
+        ctx.log.info("one")
+
+    handle = await fabric_kit.submit(work)
+    await fabric_kit.run_until_idle(worker)
+    async with serving(fabric_kit.backend) as server, Fabric.connect(server.url) as remote:
+        assert [each.message async for each in remote.handle(handle.id).logs(follow=True)] == ["one"]

@@ -17,6 +17,7 @@ from flowfabric.client.flows.handle import FlowHandle
 from flowfabric.client.handle import Handle, Submission
 from flowfabric.client.limits import Budgets, Quotas
 from flowfabric.client.operations import Operations
+from flowfabric.client.tasks.registered import RegisteredTasks
 from flowfabric.client.tasks.submission import Submitter
 from flowfabric.client.tasks.task import Call, Task, by_name
 from flowfabric.config import Settings
@@ -59,6 +60,7 @@ class Fabric(Operations):
         self.namespace = Namespace(namespace)
         self._submitter = Submitter(backend.partitions, self.namespace, creator)
         self._gatherer = Gatherer(backend)
+        self._registered = RegisteredTasks(backend, self.namespace)
         self._closed = False
 
     @classmethod
@@ -99,10 +101,11 @@ class Fabric(Operations):
         """Submit one call of a task: `submit(task, *its arguments)`.
 
         Options belong to the task, so they cannot clash with arguments: `task.with_options(priority=5)`. A task given
-        by name takes options beside the arguments: `submit("research", "tides", priority=5)`.
+        by name takes options beside the arguments: `submit("research", "tides", priority=5)`. Other options are those
+        that a worker has registered with the task.
         """
         if isinstance(task, str):
-            task, kwargs = by_name(task, kwargs)
+            task, kwargs = by_name(task, kwargs, await self._registered.task(task))
         payload = _task(task).encode_arguments(*args, **kwargs)
         if tracing.is_on():
             return await self._submit_traced(task, payload)
@@ -126,6 +129,8 @@ class Fabric(Operations):
         A call that does not match its task's signature raises before anything is sent. The list has a handle or an
         error for each call.
         """
+        if isinstance(first, str):
+            first = await self._registered.task(first)
         calls = _calls(first, second)
         self._submitter.check(task for task, _ in calls)
         name = _name(calls) if tracing.is_on() else ""
@@ -188,6 +193,11 @@ class Fabric(Operations):
         return Handle(self.backend, outcome.execution_id, task, submission=_SUBMISSIONS[type(outcome)])
 
 
+async def registered_task(fabric: Fabric, name: str) -> Task[..., Any]:
+    """A task by its name, with the options that a worker has registered."""
+    return await fabric._registered.task(name)
+
+
 def _task(given: Task[P, R]) -> Task[P, R]:
     if not isinstance(given, Task):
         raise InvalidInput("task", given, "must be a task, made with @task or @worker.task, or a task's name")
@@ -197,7 +207,7 @@ def _task(given: Task[P, R]) -> Task[P, R]:
 def _calls(first: Any, second: Iterable[tuple[Any, ...]] | None) -> list[_Encoded]:
     if second is None:
         return [_opened(at, call) for at, call in enumerate(first)]
-    task = by_name(first, {})[0] if isinstance(first, str) else _task(first)
+    task: Task[..., Any] = _task(first)
     return [(task, _encoded(task, at, args)) for at, args in enumerate(second)]
 
 

@@ -8,7 +8,7 @@ from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast
 
 from flowfabric import tracing
 from flowfabric.backends.ports import EngineBackend
-from flowfabric.client import streaming
+from flowfabric.client import logs, streaming
 from flowfabric.client.failures import failure_of
 from flowfabric.client.signals import link_to, signal_when_taken, to_execution
 from flowfabric.client.streaming import Attempts, StreamItem
@@ -113,6 +113,15 @@ class Handle(Generic[R]):
         begun. `attempts="all"` yields the frames of every attempt in turn. `live=False` leaves out best-effort frames.
         """
         return streaming.stream(self._backend, self.id, after=after, attempts=attempts, live=live)
+
+    def logs(
+        self, *, after: str | None = None, attempt: int | None = None, level: str = "debug", follow: bool = False
+    ) -> AsyncGenerator[c.LogRecord, None]:
+        """What its handlers logged, oldest first, from the beginning or after the cursor `after`.
+
+        Of one attempt or all, from a level on. With `follow` also new records, until it ends.
+        """
+        return logs.logs(self._backend, logs.wanted(self.id, after=after, attempt=attempt, level=level), follow=follow)
 
     async def summary(self) -> dict[str, Any] | None:
         """The merged summary frames of its latest attempt; None without summary frames."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from flowfabric.core import contracts as c
+from flowfabric.core.rules.tasks import has_task, is_task_token
 from flowfabric.core.states import (
     AttemptState,
     BlockingReason,
@@ -29,6 +30,8 @@ _SUSPENDED = {
     BlockingReason.WAITING_FOR_CALLBACK: "is suspended until a callback comes in; deliver it as a signal",
     BlockingReason.WAITING_FOR_TOOL_RESULT: "is suspended until a tool answers; deliver the result as a signal",
 }
+
+_MOST_NAMES = 20
 
 _PAUSED_BY_BUDGET = "is suspended until a decision about its budget{why}; signal it 'budget' with the answer"
 
@@ -198,8 +201,10 @@ def _eligible(facts: c.Explanation, workers: Sequence[c.WorkerInfo]) -> str:
 
 def _missing(facts: c.Explanation, workers: Sequence[c.WorkerInfo]) -> str | None:
     """The capabilities that no live worker offers; None when a worker can run it."""
-    needed = set(facts.required_capabilities)
+    needed = _capabilities(facts)
     of_lane = [worker for worker in workers if facts.lane_id in worker.lanes]
+    if of_lane and not any(has_task(worker.tasks, facts.execution_kind) for worker in of_lane):
+        return _no_task(facts, of_lane)
     if not of_lane:
         these = f" with capabilities {_braced(needed)}" if needed else ""
         return f"waits for a worker of lane {facts.lane_id}: no live worker serves it; start one{these}"
@@ -213,6 +218,20 @@ def _missing(facts: c.Explanation, workers: Sequence[c.WorkerInfo]) -> str | Non
     )
 
 
+def _no_task(facts: c.Explanation, of_lane: Sequence[c.WorkerInfo]) -> str:
+    names = sorted({name for worker in of_lane for name in worker.tasks})
+    listed = ", ".join(names[:_MOST_NAMES]) + (f" and {len(names) - _MOST_NAMES} more" if names[_MOST_NAMES:] else "")
+    return (
+        f"waits: no live worker has the task `{facts.execution_kind}`; workers of lane {facts.lane_id} know: {listed}; "
+        "it starts when a worker with this task comes"
+    )
+
+
+def _capabilities(facts: c.Explanation) -> set[str]:
+    """Those that it was submitted with."""
+    return {token for token in facts.required_capabilities if not is_task_token(token)}
+
+
 def _in_line(facts: c.Explanation, workers: Sequence[c.WorkerInfo]) -> str:
     who = _count(len(_able(facts, workers)), "live worker that can run it", "live workers that can run it")
     if facts.ahead:
@@ -222,8 +241,13 @@ def _in_line(facts: c.Explanation, workers: Sequence[c.WorkerInfo]) -> str:
 
 
 def _able(facts: c.Explanation, workers: Sequence[c.WorkerInfo]) -> list[c.WorkerInfo]:
-    needed = set(facts.required_capabilities)
-    return [worker for worker in workers if facts.lane_id in worker.lanes and needed <= set(worker.capabilities)]
+    return [
+        worker
+        for worker in workers
+        if facts.lane_id in worker.lanes
+        and has_task(worker.tasks, facts.execution_kind)
+        and _capabilities(facts) <= set(worker.capabilities)
+    ]
 
 
 def _braced(tokens: set[str]) -> str:

@@ -41,6 +41,8 @@ ENCODING_MAX_BYTES = 64
 PAYLOAD_MAX_BYTES = 1_048_576  # input and result; bigger things belong in an object store
 REASON_MAX_BYTES = 4_096
 FAILURE_CATEGORY_MAX_BYTES = 64
+FAILURE_DETAIL_MAX_BYTES = 16_384  # of one attempt, as JSON
+MAX_FAILURE_DETAILS = 50  # of one execution, the latest; older attempts keep reason and category
 PROGRESS_MESSAGE_MAX_BYTES = 1_024
 PROGRESS_PCT_MAX = 100
 CAPABILITY_HASH_MAX_BYTES = 128
@@ -53,7 +55,20 @@ TAG_KEY_MAX_BYTES = 128
 TAG_VALUE_MAX_BYTES = 1_024
 MAX_CAPABILITIES = 256
 MAX_LANES = 256  # of one worker, or of one claim
+MAX_TASK_NAMES = 1_000  # of one worker
+MAX_REGISTERED_TASKS = 5_000  # of one namespace
+TASK_OPTIONS_MAX_BYTES = 4_096  # as JSON
 CAPABILITIES_CSV_MAX_BYTES = 4_096
+
+# log records of an execution
+MAX_LOG_LEVEL = 1_000
+LOG_MESSAGE_MAX_BYTES = 8_192
+MAX_LOG_RECORDS = 100_000
+MIN_LOG_BYTES = 16_384  # room for the longest record
+MAX_LOG_BYTES = 16_777_216
+DEFAULT_LOG_RECORDS = 1_000
+DEFAULT_LOG_BYTES = 262_144
+DEFAULT_LOG_AGE_MS = 604_800_000  # a week after the last record; never longer than the execution itself is kept
 
 # the policy
 POLICY_JSON_MAX_BYTES = 65_536

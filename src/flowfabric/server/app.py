@@ -28,6 +28,7 @@ from flowfabric.server.routes import (
     events,
     health,
     insight,
+    logs,
     metrics,
     overview,
     ports,
@@ -40,7 +41,10 @@ from flowfabric.server.service import Service
 from flowfabric.server.settings import ServerSettings
 
 # These paths come before those of the ports, which some of them overlap; the most called ones come first.
-_TOPICS: Final = (submitting, work, events, streams, health, metrics, approval, overview, insight, questions, dashboard)
+_TOPICS: Final = (
+    *(submitting, work, events, streams, logs, health, metrics),
+    *(approval, overview, insight, questions, dashboard),
+)
 
 
 def create_app(

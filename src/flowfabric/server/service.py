@@ -14,6 +14,7 @@ from flowfabric.backends.batching import Gatherer
 from flowfabric.backends.http.operations import Scope
 from flowfabric.backends.http.shapes import to_wire
 from flowfabric.backends.ports import EngineBackend
+from flowfabric.client.tasks.registered import RegisteredTasks
 from flowfabric.client.tasks.submission import Submitter
 from flowfabric.core.ids import Namespace
 from flowfabric.engine import Engine
@@ -64,6 +65,7 @@ class Service:
         self.encoded_frames = EncodedFrames()
         self.document: bytes | None = None  # the API description; created on first use
         self._submitters: OrderedDict[tuple[str, str], Submitter] = OrderedDict()  # of the most recent namespaces
+        self._registered: OrderedDict[str, RegisteredTasks] = OrderedDict()  # of the most recent namespaces
         self._tenants: dict[tuple[str, ...], EngineBackend] = {}
 
     @classmethod
@@ -134,6 +136,15 @@ class Service:
             self._submitters[namespace, creator] = found
             if len(self._submitters) > _SUBMITTERS:
                 self._submitters.popitem(last=False)
+        return found
+
+    def registered_tasks(self, namespace: str) -> RegisteredTasks:
+        """Tasks by name, with the options that workers of a namespace have registered."""
+        found = self._registered.get(namespace)
+        if found is None:
+            found = self._registered[namespace] = RegisteredTasks(self.backend, Namespace(namespace))
+            if len(self._registered) > _SUBMITTERS:
+                self._registered.popitem(last=False)
         return found
 
     def audit(self, request: Request, token: Token, action: str, **facts: object) -> None:

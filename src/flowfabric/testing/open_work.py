@@ -14,6 +14,7 @@ from flowfabric.client.flows.view import read_members
 from flowfabric.core import contracts as c
 from flowfabric.core.explain import explain
 from flowfabric.core.ids import ExecutionId, FlowId
+from flowfabric.core.rules.tasks import has_task, lacks
 from flowfabric.core.states import AttemptState, EligibilityState, LaneState, PublicState
 from flowfabric.errors import ExecutionNotFound
 from flowfabric.worker import Worker
@@ -143,6 +144,8 @@ def _has_room(running: int, limit: int | None) -> bool:
 
 def _able(facts: c.Explanation, workers: Collection[Worker]) -> bool:
     return any(
-        facts.lane_id in worker.settings.lanes and set(facts.required_capabilities) <= set(worker.settings.capabilities)
+        facts.lane_id in worker.settings.lanes
+        and not lacks(facts.required_capabilities, worker.settings.capabilities, worker.tasks)
+        and has_task(worker.tasks, facts.execution_kind)
         for worker in workers
     )

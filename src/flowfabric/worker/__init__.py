@@ -7,6 +7,7 @@ from flowfabric.worker.context.current import current_context
 from flowfabric.worker.context.spending import Held, Usage
 from flowfabric.worker.durable.signals import ResumedWithoutSignal, Signal, SignalTimeout, Waitpoint
 from flowfabric.worker.executors.dispatch import CallNext, Middleware
+from flowfabric.worker.log_settings import Logs
 from flowfabric.worker.manual.claims import Claims
 from flowfabric.worker.manual.task import ClaimedTask
 from flowfabric.worker.stats import WorkerStats
@@ -22,6 +23,7 @@ __all__ = [
     "Flag",
     "Held",
     "Interrupted",
+    "Logs",
     "Middleware",
     "ResumedWithoutSignal",
     "Retry",

@@ -6,7 +6,10 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Concatenate, ParamSpec, TypeVar, Unpack, overload
 
 from flowfabric.client.tasks.options import Options
+from flowfabric.client.tasks.registered import entry_of
 from flowfabric.client.tasks.task import Task, TaskContext, TaskOptions
+from flowfabric.core import contracts as c
+from flowfabric.core import limits
 from flowfabric.errors import InvalidInput
 from flowfabric.worker.executors.dispatch import check_importable
 
@@ -21,6 +24,16 @@ class Registry:
     def __init__(self) -> None:
         self.tasks: dict[str, Task[..., Any]] = {}
         self.cpu: set[str] = set()
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The names that claims send, so that the store gives no other work; empty if they are too many."""
+        return tuple(sorted(self.tasks)) if len(self.tasks) <= limits.MAX_TASK_NAMES else ()
+
+    @property
+    def entries(self) -> tuple[c.TaskEntry, ...]:
+        """The tasks as the worker registers them in the store."""
+        return tuple(entry_of(self.tasks[name]) for name in self.kinds)
 
     def add(self, task: Task[..., Any], *, cpu: bool = False) -> None:
         known = self.tasks.get(task.name)

@@ -19,6 +19,7 @@ from flowfabric.config import Settings
 from flowfabric.errors import InvalidInput
 from flowfabric.worker.clock import Clock, StoreClock
 from flowfabric.worker.executors.dispatch import Middleware
+from flowfabric.worker.log_settings import Logs, chosen_logs
 from flowfabric.worker.loop import event_loop
 from flowfabric.worker.loop.heartbeat import Open
 from flowfabric.worker.loop.run import WorkerRun
@@ -45,6 +46,7 @@ class Worker:
     middleware: async functions `(ctx, call_next)` around every attempt, the first one outermost.
     categories: failure categories by exception class.
     processes: how many processes run CPU tasks at once; by default one per processor.
+    logs: which log records of handlers are kept with their executions: from a level on, as `Logs` says, or None.
     """
 
     def __init__(
@@ -66,6 +68,7 @@ class Worker:
         lifespan: Lifespan | None = None,
         middleware: Sequence[Middleware] = (),
         categories: Mapping[type[BaseException], str] | None = None,
+        logs: Logs | str | None = "info",
     ) -> None:
         self.settings: WorkerSettings = make_settings(
             lanes=lanes,
@@ -85,7 +88,9 @@ class Worker:
         self.stats = WorkerStats()
         self._registry = Registry()
         self.task = WorkerTaskDecorator(self._registry, TaskOptions(lane=next(iter(self.settings.lanes))))
-        self._program = Program(self.settings, self._registry, tuple(middleware), lifespan, dict(categories or {}))
+        self._program = Program(
+            self.settings, self._registry, tuple(middleware), lifespan, dict(categories or {}), chosen_logs(logs)
+        )
         self._run: WorkerRun | None = None
         self._owned: EngineBackend | None = None
 

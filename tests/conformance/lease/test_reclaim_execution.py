@@ -62,9 +62,9 @@ async def test_at_the_cap_the_execution_fails_for_good(driver: Driver, situation
     assert result == c.ReclaimCapExceeded(execution_id=x.execution_id, reclaim_count=0)
     assert (await driver.info(x)).public_state is PublicState.FAILED
     (attempt,) = await driver.backend.list_attempts(x.execution_id)
-    assert (attempt.state, attempt.failure_reason) == (
-        AttemptRecordState.ENDED_FAILURE,
-        "max_reclaims_exceeded",
+    assert attempt.state is AttemptRecordState.ENDED_FAILURE
+    assert attempt.failure_reason == (
+        f"the worker {attempt.worker_instance_id} stopped renewing its lease (max_reclaims_exceeded)"
     )
 
 

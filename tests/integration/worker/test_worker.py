@@ -11,6 +11,7 @@ import pytest
 
 from flowfabric.client.tasks.task import named
 from flowfabric.core import contracts as c
+from flowfabric.core.explain import explain
 from flowfabric.core.policy import FixedBackoff, RetryPolicy
 from flowfabric.worker import Cancel, Context, Fail, Retry, Snooze, Worker
 from tests.working import Store, clean_store
@@ -189,7 +190,7 @@ async def test_progress_and_tags_go_both_ways(store: Store) -> None:
     assert tags == [{"team.name": "tides"}]
 
 
-async def test_an_unknown_task_goes_back_and_says_so(store: Store) -> None:
+async def test_work_of_an_unknown_task_waits_and_starts_when_a_worker_has_it(store: Store) -> None:
     worker, other = Worker(), Worker()
 
     @worker.task
@@ -198,20 +199,42 @@ async def test_an_unknown_task_goes_back_and_says_so(store: Store) -> None:
     new = named("new")
     async with worker.working(store.backend):
         execution_id = await store.submit(new)
-        waiting = await store.until_state(execution_id, "delayed")
-    assert waiting.progress_message is not None
-    assert "has no task 'new'" in waiting.progress_message
-    assert worker.stats.unknown == 1
+        assert await store.ended(await store.submit(known)) == "completed"
+        await worker.idle()
+        facts = await store.backend.explain_execution(execution_id)
+        workers = (await store.backend.list_workers(c.ListWorkersArgs())).workers
+        assert explain(facts, workers) == (
+            "waits: no live worker has the task `new`; workers of lane default know: known; "
+            "it starts when a worker with this task comes"
+        )
+        assert worker.stats.unknown == 0
+        assert [each.event for each in (await store.backend.history(execution_id)).events] == ["created"]
 
-    @other.task(name="new")
-    async def now_known() -> str:
-        return "here"
+        @other.task(name="new")
+        async def now_known() -> str:
+            return "here"
 
-    assert waiting.delay_until is not None
-    async with other.working(store.backend):
-        await store.pass_time(waiting.delay_until - store.clock.now_ms)
-        assert await store.result(now_known, execution_id) == "here"
-    assert len(await store.backend.list_attempts(execution_id)) == 1, "no attempt was lost"
+        async with other.working(store.backend):
+            assert await store.result(now_known, execution_id) == "here"
+    assert len(await store.backend.list_attempts(execution_id)) == 1
+
+
+async def test_workers_with_different_tasks_share_a_lane(store: Store) -> None:
+    first, second = Worker(), Worker()
+
+    @first.task
+    async def one(number: int) -> int:
+        return number
+
+    @second.task
+    async def two(number: int) -> int:
+        return -number
+
+    async with first.working(store.backend), second.working(store.backend):
+        ids = [await store.submit(one if at % 2 else two, at) for at in range(40)]
+        results = [await store.result(one, each) for each in ids]
+    assert results == [at if at % 2 else -at for at in range(40)]
+    assert (first.stats.unknown, second.stats.unknown) == (0, 0)
 
 
 async def test_a_worker_is_on_the_list_while_it_works(store: Store) -> None:
@@ -266,3 +289,32 @@ async def test_every_shard_of_a_lane_is_claimed_from(store: Store) -> None:
         for number, execution_id in enumerate([*before, *after]):
             assert await store.result(echo, execution_id) == number % 40
     assert len({execution_id.tag for execution_id in before}) > 1
+
+
+async def test_handlers_on_the_loop_and_in_threads_explain_their_failures(store: Store) -> None:
+    worker = Worker()
+
+    @worker.task
+    async def on_the_loop() -> None:
+        raise KeyError("page") from OSError("refused")
+
+    @worker.task
+    def in_a_thread() -> None:
+        error = KeyError("page")
+        error.add_note("of the index")
+        raise error
+
+    async with worker.working(store.backend):
+        first, second = await store.submit(on_the_loop), await store.submit(in_a_thread)
+        assert await store.ended(first) == await store.ended(second) == "failed"
+    ((of_loop,), (of_thread,)) = (
+        await store.backend.list_attempts(first),
+        await store.backend.list_attempts(second),
+    )
+    assert of_loop.failure_detail is not None
+    assert of_loop.failure_detail.frames[-1].source == 'raise KeyError("page") from OSError("refused")'
+    assert of_loop.failure_detail.cause is not None
+    assert of_loop.failure_detail.cause.type == "OSError"
+    assert of_thread.failure_detail is not None
+    assert of_thread.failure_detail.notes == ("of the index",)
+    assert [frame.source for frame in of_thread.failure_detail.frames] == ["raise error"]

@@ -45,6 +45,10 @@ async def test_what_a_process_raises_ends_the_attempt_as_anywhere(store: Store) 
     snapshot = await store.snapshot(failing)
     assert (snapshot.failure_category, snapshot.failure_reason) == ("mine", "bad")
     assert (await store.snapshot(other)).failure_reason == "ConnectionResetError: broken pipe"
+    (attempt,) = await store.backend.list_attempts(other)
+    assert attempt.failure_detail is not None
+    assert (attempt.failure_detail.type, attempt.failure_detail.message) == ("ConnectionResetError", "broken pipe")
+    assert attempt.failure_detail.frames[-1].file.endswith("worker_tasks.py")
     assert waiting.delay_until == store.clock.now_ms + 7_000
     assert asleep.delay_until is not None
     assert asleep.delay_until >= store.clock.now_ms + 8_000

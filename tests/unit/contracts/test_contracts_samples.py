@@ -25,6 +25,7 @@ FENCE = contracts.LeaseFence(lease_id=UUID, lease_epoch=1, attempt_id=UUID)  # t
 VALUES: dict[str, Any] = {
     "accepted_at": 1_700_000_000_000,
     "amounts": [5],
+    "appended": 1,
     "at_ms": 1_700_000_000_000,
     "attempt_id": UUID,
     "attempt_index": 0,
@@ -55,6 +56,7 @@ VALUES: dict[str, Any] = {
     "edge_state": "staged",
     "effect": "appended_to_waitpoint",
     "enforcement_mode": "strict",
+    "entries": [{"at_ms": 1, "level": 20, "message": "m"}],
     "entry_id": "1700000000000-0",
     "entry_ids": ["1700000000000-0"],
     "event": "created",
@@ -69,6 +71,7 @@ VALUES: dict[str, Any] = {
     "failure_category": "transient",
     "failure_reason": "boom",
     "fence": FENCE,
+    "file": "app.py",
     "first_applied_ms": 1_700_000_000_000,
     "first_number": 0,
     "flow_id": UUID,
@@ -97,6 +100,8 @@ VALUES: dict[str, Any] = {
     "last_mutation_at": 1_700_000_000_000,
     "last_updated_ms": 1_700_000_000_000,
     "lease_epoch": 1,
+    "level": 20,
+    "line": 3,
     "lease_expires_at": 1_700_000_000_000,
     "lease_id": UUID,
     "lease_ttl_ms": 30_000,
@@ -173,6 +178,7 @@ VALUES: dict[str, Any] = {
     "total_deps": 1,
     "ts": 1_700_000_000_000,
     "ttl_ms": 30_000,
+    "type": "ValueError",
     "unsatisfied_count": 1,
     "upstream_execution_id": EXECUTION,
     "upstream_outcome": "success",
@@ -186,6 +192,7 @@ VALUES: dict[str, Any] = {
     "window_seconds": 60,
     "worker_id": "w",
     "worker_instance_id": "w-1",
+    "writer": "w",
 }
 _MEMBERS = [{"execution_id": EXECUTION, "namespace": "test", "lane_id": "default", "execution_kind": "llm_call"}]
 SPECIAL: dict[str, dict[str, Any]] = {

@@ -151,7 +151,7 @@ def test_capability_lists_are_sorted_and_bounded(call: Call) -> None:
 
 
 def test_tag_names_are_printable_and_short(call: Call) -> None:
-    for good in ("a", "A.b", "team_1.some-thing", "a b", "ü", "x" * 255):
+    for good in ("a", "A.b", "team_1.some-thing", "a b", "ü", "x" * 128):
         assert call("tags.is_key", good) is True
     for bad in ("", "a\nb", "\x7f", "\x85", "x" * 4096):
         assert call("tags.is_key", bad) is False

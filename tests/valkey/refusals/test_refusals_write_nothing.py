@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 import valkey
 
@@ -207,6 +208,12 @@ def record_step(x: Execution) -> Reply:
     return raw("ff_record_step", 1, "L", 1, "A", "charge", 0, "", "", "paid")(x)
 
 
+def append_logs(text: str) -> Step:
+    """A record of an attempt that is not the caller's."""
+    entries = msgspec.msgpack.encode([(1_000, 20, "app", text)])
+    return raw("ff_append_logs", 1, 0, "another", "w", 0, 10, 1_000_000, 1_000, entries)
+
+
 def all_steps_taken(x: Execution) -> None:
     x.run()
     x.client.hset(x.core, "step_count", 10_000)
@@ -384,6 +391,12 @@ SCENARIOS: list[tuple[str, str, Step, Step]] = [
     ("record_step", "invalid_input", all_steps_taken, record_step),
     ("read_steps", "invalid_input", created, raw("ff_read_steps", 1, 0, 1001)),
     ("read_steps", "execution_not_found", nothing, raw("ff_read_steps", 1, 0, 10)),
+    ("append_logs", "invalid_input", running, raw("ff_append_logs", 1, 0, "A", "w", 0, 10, 1_000_000, 1_000, b"\xc1")),
+    ("append_logs", "invalid_input", running, append_logs("x" * 8_193)),
+    ("append_logs", "execution_not_found", nothing, append_logs("one")),
+    ("append_logs", "stale_owner_cannot_append", running, append_logs("one")),
+    ("read_logs", "invalid_input", created, raw("ff_read_logs", 1, "soon")),
+    ("read_logs", "execution_not_found", nothing, raw("ff_read_logs", 1)),
     ("promote_delayed", "invalid_input", delayed, lambda x: x.promote("later")),
     ("block_execution_for_admission", "invalid_input", created, lambda x: x.block("waiting_for_budget", "budget", "")),
     ("block_execution_for_admission", "execution_not_found", nothing, block_for_budget),

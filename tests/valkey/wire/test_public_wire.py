@@ -176,6 +176,17 @@ def test_fail_without_policy_is_terminal(x: Execution) -> None:
     assert x.field("public_state") == "failed"
 
 
+def test_fail_keeps_the_exception_with_the_attempt(x: Execution) -> None:
+    x.run()
+    too_large = x.fail(extra=("", "", "argument", "x" * 16_385))
+    assert too_large[:2] == [0, "invalid_input"]
+    assert "failure_detail" in too_large[2]
+    assert x.field("public_state") == "active"
+    assert x.fail(extra=("", "", "argument", '{"type":"E"}')) == [1, "OK", "terminal_failed"]
+    *_, details = x.fcall("ff_list_attempts", [x.core], x.id, 0, 10)
+    assert details == ['{"type":"E"}']
+
+
 @pytest.mark.parametrize("policy", ["", "nonsense", "null", "[]", '{"max_retries":0}'])
 def test_fail_with_a_policy_without_retries_is_terminal(x: Execution, policy: str) -> None:
     x.run()

@@ -153,6 +153,7 @@ class HttpBackend(HttpPorts):
         *,
         worker_instance_id: WorkerInstanceId | None = None,
         on_handed: OnHanded | None = None,
+        kinds: Collection[str] = (),
     ) -> AsyncIterator[Ear[tuple[LaneId, Partition]]]:
         """Claims are not parked over HTTP, so `on_handed` is never called."""
         if isinstance(lane_ids, str) or not lane_ids:

@@ -112,6 +112,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         GET  /history                history                       read
         GET  /inputs                 read_execution_inputs         read
         GET  /steps                  read_steps                    read
+        GET  /logs                   read_logs                     read
         GET  /wait                   wait_for_execution            read
         GET  /waitpoints             list_pending_waitpoints       read
         GET  /resume-signals         list_resume_signals           read
@@ -148,6 +149,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         POST /watchers               watch_execution               work
         POST /progress               update_progress               work
         POST /steps                  record_step                   work +
+        POST /logs                   append_logs                   work +
         POST /suspend                suspend_execution             work +
         POST /signals/reject         reject_signals                work +
         POST /waitpoints             create_pending_waitpoint      work
@@ -229,6 +231,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         PUT  /executions             create_execution              submit|work +
         POST /executions/batch       submit_executions             submit|work +
         GET  /executions             list_executions               read
+        GET  /tasks                  list_tasks                    read
         GET  /events                 read_events                   read
         POST /flows                  submit_flow                   submit|work +
         PUT  /flows                  create_flow                   submit

@@ -13,6 +13,7 @@ from flowfabric.backends.ports.executions import ExecutionPort
 from flowfabric.backends.ports.flows import EdgePort, FlowEventPort, FlowPort, FlowReadPort
 from flowfabric.backends.ports.lanes import LanePort
 from flowfabric.backends.ports.leases import LeasePort
+from flowfabric.backends.ports.logs import LogPort
 from flowfabric.backends.ports.quotas import AdmissionPort, QuotaPort, ReconcilePort
 from flowfabric.backends.ports.reads import ListingPort, ReadPort
 from flowfabric.backends.ports.scheduling import SchedulingPort
@@ -38,6 +39,7 @@ __all__ = [
     "LanePort",
     "LeasePort",
     "ListingPort",
+    "LogPort",
     "MaintenancePort",
     "OnHanded",
     "QuotaPort",

@@ -30,8 +30,11 @@ class WakeupPort(Protocol):
         *,
         worker_instance_id: WorkerInstanceId | None = None,
         on_handed: OnHanded | None = None,
+        kinds: Collection[str] = (),
     ) -> AbstractAsyncContextManager[WorkListener]:
-        """Subscribe to work of these lanes that the capabilities can run. Messages count from entry on.
+        """Subscribe to work of these lanes that a worker with these capabilities and tasks can run.
+
+        Messages count from entry on. Without `kinds` the worker may have any task.
 
         The first wait returns an empty set at once, and so does the first one after a lost connection.
         `on_handed` receives messages for the worker's parked claims; after a lost connection the worker must

@@ -26,6 +26,10 @@ class WorkerPort(Protocol):
         """List live workers by instance id."""
         ...
 
+    async def list_tasks(self, args: c.ListTasksArgs) -> c.ListTasksPage:
+        """List the tasks that workers have registered, with their options. They outlive their workers."""
+        ...
+
     async def expire_workers(self, *, limit: int = 100) -> int:
         """Remove workers without a recent heartbeat. Returns how many were removed."""
         ...

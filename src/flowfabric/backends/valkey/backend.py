@@ -25,6 +25,7 @@ from flowfabric.backends.valkey.ports.lanes import ValkeyLanes
 from flowfabric.backends.valkey.ports.leases import ValkeyLeases
 from flowfabric.backends.valkey.ports.limits.reconciling import ValkeyReconciling
 from flowfabric.backends.valkey.ports.listing import ValkeyListing
+from flowfabric.backends.valkey.ports.logs import ValkeyLogs
 from flowfabric.backends.valkey.ports.maintenance import ValkeyMaintenance
 from flowfabric.backends.valkey.ports.reads import ValkeyReads
 from flowfabric.backends.valkey.ports.retention import ValkeyRetention
@@ -64,6 +65,7 @@ class ValkeyBackend(
     ValkeySecrets,
     ValkeySteps,
     ValkeyStreams,
+    ValkeyLogs,
     ValkeyFlows,
     ValkeyEdges,
     ValkeyFlowEvents,

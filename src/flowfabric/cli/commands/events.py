@@ -17,6 +17,8 @@ from flowfabric.client.fabric import Fabric
 from flowfabric.core import contracts as c
 from flowfabric.core.contracts.events import END, EventKind
 from flowfabric.core.ids import ExecutionId, LaneId, Namespace
+from flowfabric.core.rules.execution.losses import loss_text
+from flowfabric.core.states import OwnershipState
 
 OneId: TypeAlias = Annotated[
     str | None, Argument(metavar="ID", help="Only events of this execution.", show_default=False)
@@ -122,7 +124,15 @@ def _moved(args: c.ReadEventsArgs, cursor: str | None, limit: int) -> c.ReadEven
 def _words(event: c.Event) -> tuple[str, str, str, str, str]:
     attempt = "-" if event.attempt_index is None else str(event.attempt_index)
     whose = event.execution_id or event.budget_id or "-"
-    return time_text(event.at_ms), whose, event.event, attempt, event.outcome or "-"
+    return time_text(event.at_ms), whose, event.event, attempt, _outcome(event)
+
+
+def _outcome(event: c.Event) -> str:
+    if event.event is EventKind.REQUEUED:
+        return loss_text(event.outcome) or event.outcome or "-"
+    if event.event is EventKind.LEASE_EXPIRED:
+        return loss_text(OwnershipState.LEASED) or "-"
+    return event.outcome or "-"
 
 
 def _print_page(page: c.EventPage, out: Output) -> None:

@@ -14,13 +14,14 @@ from flowfabric.cli.commands.suspensions import open_waitpoints, print_waitpoint
 from flowfabric.cli.options import AsJson, Cursor, Id, KindFilter, LaneFilter, Limit, NamespaceFilter, Url
 from flowfabric.cli.parsing import age_text, span_text, time_text
 from flowfabric.cli.running import on_store
-from flowfabric.cli.show.output import Cell, Output, coloured
+from flowfabric.cli.show.output import Cell, Output, Styled, coloured
 from flowfabric.cli.show.paging import all_workers, collected, print_page
 from flowfabric.cli.show.unknown_names import warn_of_unknown_lane
 from flowfabric.client.fabric import Fabric
 from flowfabric.client.tasks.payloads import ENCODING, as_json, to_json
 from flowfabric.core import contracts as c
 from flowfabric.core.explain import explain as sentence_of
+from flowfabric.core.failure_lines import failure_lines
 from flowfabric.core.ids import ExecutionId
 from flowfabric.core.states import PublicState
 from flowfabric.errors import ExecutionNotFound
@@ -176,6 +177,12 @@ def _print_attempts(attempts: list[c.AttemptRecord], out: Output) -> None:
             (str(each.attempt_index), each.attempt_type, each.state, time_text(each.started_at), took, worker, why)
         )
     out.table(("ATTEMPT", "TYPE", "STATE", "STARTED", "TOOK", "WORKER", "FAILURE"), rows)
+    for each in attempts:
+        if each.failure_detail is not None:
+            out.line()
+            out.line(Styled(f"attempt {each.attempt_index} raised", "bold"))
+            for line in failure_lines(each.failure_detail):
+                out.line(f"  {line}")
 
 
 def explain(execution_id: Id, url: Url = None, as_json: AsJson = False) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import Annotated, Any, TypeAlias, cast
+from typing import Annotated, Any, TypeAlias
 
 from typer import Argument, Option
 
@@ -14,10 +14,8 @@ from flowfabric.cli.options import AsJson, Url
 from flowfabric.cli.running import connected, impatient, reporting, store_settings
 from flowfabric.cli.show.output import Output
 from flowfabric.cli.show.unknown_names import warn_of_unknown_limits
-from flowfabric.client.fabric import Fabric
+from flowfabric.client.fabric import Fabric, registered_task
 from flowfabric.client.handle import Handle
-from flowfabric.client.tasks import options
-from flowfabric.client.tasks.task import named
 from flowfabric.core.contracts import DuplicateMode
 from flowfabric.errors import InvalidInput
 
@@ -29,8 +27,8 @@ Arguments: TypeAlias = Annotated[
     Texts, Argument(metavar="JSON", help="Its arguments, each as JSON.", show_default=False)
 ]
 ByName: TypeAlias = Annotated[Text, Option(metavar="JSON", help="Its arguments by name, as a JSON object.")]
-Lane: TypeAlias = Annotated[str, Option(metavar="LANE", help="The lane.")]
-Priority: TypeAlias = Annotated[int, Option(metavar="N", help="0 to 9000; higher starts first.")]
+Lane: TypeAlias = Annotated[Text, Option(metavar="LANE", help="The lane. By default that of the task.")]
+Priority: TypeAlias = Annotated[int | None, Option(metavar="N", help="0 to 9000; higher starts first.")]
 Delay: TypeAlias = Annotated[Text, Option(metavar="DURATION", help="Start after this long: 30s, 5m, 2h.")]
 Retries: TypeAlias = Annotated[int | None, Option(metavar="N", help="How often to retry when it fails.")]
 AttemptTimeout: TypeAlias = Annotated[Text, Option(metavar="DURATION", help="How long one attempt may take.")]
@@ -43,10 +41,10 @@ IdempotencyKey: TypeAlias = Annotated[
     Text, Option(metavar="KEY", help="Submitting again with this key returns the same execution.")
 ]
 Idempotency: TypeAlias = Annotated[
-    str, Option(metavar="WHEN", help="until_success: a failed, expired or cancelled execution frees its key.")
+    Text, Option(metavar="WHEN", help="until_success: a failed, expired or cancelled execution frees its key.")
 ]
 OnDuplicate: TypeAlias = Annotated[
-    DuplicateMode, Option(metavar="MODE", help=f"What a known idempotency key does: {', '.join(DuplicateMode)}.")
+    DuplicateMode | None, Option(metavar="MODE", help=f"What a known idempotency key does: {', '.join(DuplicateMode)}.")
 ]
 ConcurrencyKey: TypeAlias = Annotated[Text, Option(metavar="KEY", help="Executions with the same key take turns.")]
 Budgets: TypeAlias = Annotated[Texts, Option("--budget", metavar="ID", help="A budget it spends from. Repeatable.")]
@@ -64,8 +62,8 @@ def submit(
     name: Name,
     args: Arguments = None,
     kwargs: ByName = None,
-    lane: Lane = "default",
-    priority: Priority = 0,
+    lane: Lane = None,
+    priority: Priority = None,
     delay: Delay = None,
     retries: Retries = None,
     attempt_timeout: AttemptTimeout = None,
@@ -73,8 +71,8 @@ def submit(
     capability: Capabilities = None,
     tag: Tags = None,
     idempotency_key: IdempotencyKey = None,
-    idempotency: Idempotency = "always",
-    on_duplicate: OnDuplicate = DuplicateMode.RETURN_EXISTING,
+    idempotency: Idempotency = None,
+    on_duplicate: OnDuplicate = None,
     concurrency_key: ConcurrencyKey = None,
     budget: Budgets = None,
     quota: Quotas = None,
@@ -84,26 +82,30 @@ def submit(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Submit an execution of a task; with --wait, print its result."""
+    """Submit an execution of a task; with --wait, print its result.
+
+    Options that are not given are those that a worker has registered with the task.
+    """
 
     async def body(fabric: Fabric, out: Output) -> None:
-        task = named(
-            name,
-            lane=lane,
-            priority=priority,
-            delay=parsing.optional_duration("--delay", delay),
-            retry=retries,
-            timeout=parsing.optional_duration("--attempt-timeout", attempt_timeout),
-            deadline=parsing.optional_duration("--deadline", deadline),
-            capabilities=capability or (),
-            tags=parsing.tags("--tag", tag or ()),
-            idempotency_key=idempotency_key,
-            idempotency=cast("options.Idempotency", idempotency),
-            on_duplicate=on_duplicate,
-            concurrency_key=concurrency_key,
-            budgets=budget or (),
-            quotas=quota or (),
-        )
+        options: dict[str, Any] = {
+            "lane": lane,
+            "priority": priority,
+            "delay": parsing.optional_duration("--delay", delay),
+            "retry": retries,
+            "timeout": parsing.optional_duration("--attempt-timeout", attempt_timeout),
+            "deadline": parsing.optional_duration("--deadline", deadline),
+            "capabilities": capability,
+            "tags": parsing.tags("--tag", tag) if tag else None,
+            "idempotency_key": idempotency_key,
+            "idempotency": idempotency,
+            "on_duplicate": on_duplicate,
+            "concurrency_key": concurrency_key,
+            "budgets": budget,
+            "quotas": quota,
+        }
+        given: Any = {option: value for option, value in options.items() if value is not None}
+        task = (await registered_task(fabric, name)).with_options(**given)
         values, by_name = parsing.json_list("JSON", args or ()), parsing.json_object("--kwargs", kwargs)
         course.is_sent = True
         course.handle = await fabric.submit(task, *values, **by_name)

@@ -55,6 +55,12 @@ class SyncHandle(Generic[R]):
         """As Handle.stream."""
         return self._portal.iterate(self._handle.stream(after=after, attempts=attempts, live=live))
 
+    def logs(
+        self, *, after: str | None = None, attempt: int | None = None, level: str = "debug", follow: bool = False
+    ) -> Iterator[c.LogRecord]:
+        """As Handle.logs."""
+        return self._portal.iterate(self._handle.logs(after=after, attempt=attempt, level=level, follow=follow))
+
     wait = _of_handle(Handle.wait)
     raw_result = _of_handle(Handle.raw_result)
     status = _of_handle(Handle.status)

@@ -186,12 +186,18 @@ def named(name: str, **options: Unpack[Options]) -> Task[..., Any]:
     return Task(elsewhere, name=name, options=TaskOptions(**options))
 
 
-def by_name(name: str, kwargs: dict[str, Any]) -> tuple[Task[..., Any], dict[str, Any]]:
-    """A task by its name, and its arguments; keyword arguments named like an option are treated as options."""
+def by_name(
+    name: str, kwargs: dict[str, Any], known: Task[..., Any] | None = None
+) -> tuple[Task[..., Any], dict[str, Any]]:
+    """A task by its name, and its arguments; keyword arguments named like an option are treated as options.
+
+    known: the task with the options that workers have registered, which given ones override.
+    """
     options: Any = {key: value for key, value in kwargs.items() if key in OPTION_NAMES}
+    task = known or _named(name)
     if not options:
-        return _named(name), kwargs
-    return _named(name).with_options(**options), {key: value for key, value in kwargs.items() if key not in options}
+        return task, kwargs
+    return task.with_options(**options), {key: value for key, value in kwargs.items() if key not in options}
 
 
 _named = lru_cache(maxsize=1_000)(named)

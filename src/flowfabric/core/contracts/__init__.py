@@ -36,6 +36,7 @@ from flowfabric.core.contracts.execution import (
     ReplayExecutionResult, RetryExecutionArgs, RetryExecutionResult, RetryScheduled, SetExecutionTagsArgs,
     SetExecutionTagsResult, TagsSet, TerminalFailed, UpdateProgressArgs, UpdateProgressResult,
 )
+from flowfabric.core.contracts.failures import FailureDetail, FailureFrame
 from flowfabric.core.contracts.flows.flow import (
     AddExecutionToFlowArgs, AddExecutionToFlowResult, CancelFlowArgs, CancelFlowHeader, CancelFlowResult,
     CancellationPolicy, CreateFlowArgs, CreateFlowResult, ExecutionAddedToFlow, ExecutionAlreadyMember, FailurePolicy,
@@ -60,6 +61,9 @@ from flowfabric.core.contracts.lease import (
 )
 from flowfabric.core.contracts.listing import (
     ExecutionSummary, LaneCounts, ListExecutionsArgs, ListExecutionsPage, ListOrder,
+)
+from flowfabric.core.contracts.logs import (
+    AppendLogsArgs, AppendLogsResult, LogEntry, LogPage, LogRecord, LogsAppended, ReadLogsArgs,
 )
 from flowfabric.core.contracts.maintenance import (
     BlockedReevaluated, EngineShares, HoldShareArgs, IndexesRepaired, NextDue, ReevaluateBlockedArgs, RepairIndexesArgs,
@@ -119,9 +123,9 @@ from flowfabric.core.contracts.watching import (
     ExecutionWatched, WatchExecutionArgs, WatchExecutionResult, WatchedEnd, WatchedHasEnded,
 )
 from flowfabric.core.contracts.workers import (
-    HeartbeatAccepted, HeartbeatWorkerArgs, HeartbeatWorkerResult, ListWorkersArgs, ListWorkersPage, MarkWorkerDeadArgs,
-    MarkWorkerDeadResult, RegisterWorkerArgs, RegisterWorkerResult, WorkerInfo, WorkerMarkedDead, WorkerNotRegistered,
-    WorkerRefreshed, WorkerRegistered,
+    HeartbeatAccepted, HeartbeatWorkerArgs, HeartbeatWorkerResult, ListTasksArgs, ListTasksPage, ListWorkersArgs,
+    ListWorkersPage, MarkWorkerDeadArgs, MarkWorkerDeadResult, RegisterWorkerArgs, RegisterWorkerResult, RegisteredTask,
+    TaskEntry, WorkerInfo, WorkerMarkedDead, WorkerNotRegistered, WorkerRefreshed, WorkerRegistered,
 )
 from flowfabric.core.rules.flows.graph import DependencyKind, EdgeGroupState, EdgeState
 # isort: on
@@ -129,15 +133,15 @@ from flowfabric.core.rules.flows.graph import DependencyKind, EdgeGroupState, Ed
 __all__ = [
     "ADMISSION_REASONS", "AddExecutionToFlowArgs", "AddExecutionToFlowResult", "AdmissionReleased", "AdmissionsDrained",
     "Admitted", "AllOfEdges", "AlreadyAdmitted", "AlreadyTerminal", "AnyOfEdges", "AppendFrameArgs",
-    "AppendFrameResult", "AppendFramesArgs", "AppendFramesResult", "ApplyDependencyToChildArgs",
-    "ApplyDependencyToChildResult", "AttachLimitArgs", "AttemptRecord", "AttemptSummary", "BlockExecutionArgs",
-    "BlockExecutionResult", "BlockRouteArgs", "BlockRouteOutcome", "BlockedPromoted", "BlockedReevaluated",
-    "BudgetAlreadySatisfied", "BudgetCreated", "BudgetHeldByOthers", "BudgetLimitsSet", "BudgetNotice",
-    "BudgetReleased", "BudgetReserved", "BudgetReset", "BudgetStatus", "BufferSignalArgs", "CancelExecutionArgs",
-    "CancelExecutionResult", "CancelFlowArgs", "CancelFlowHeader", "CancelFlowResult", "CancelSource",
-    "CancellationPolicy", "ChangePriorityArgs", "ChangePriorityResult", "CheckAdmissionArgs", "CheckAdmissionResult",
-    "ClaimExecutionArgs", "ClaimExecutionResult", "ClaimForWorkerArgs", "ClaimForWorkerOutcome", "ClaimGrant",
-    "ClaimGrantIssued", "ClaimResumedExecutionArgs", "ClaimResumedExecutionResult", "ClaimedExecution",
+    "AppendFrameResult", "AppendFramesArgs", "AppendFramesResult", "AppendLogsArgs", "AppendLogsResult",
+    "ApplyDependencyToChildArgs", "ApplyDependencyToChildResult", "AttachLimitArgs", "AttemptRecord", "AttemptSummary",
+    "BlockExecutionArgs", "BlockExecutionResult", "BlockRouteArgs", "BlockRouteOutcome", "BlockedPromoted",
+    "BlockedReevaluated", "BudgetAlreadySatisfied", "BudgetCreated", "BudgetHeldByOthers", "BudgetLimitsSet",
+    "BudgetNotice", "BudgetReleased", "BudgetReserved", "BudgetReset", "BudgetStatus", "BufferSignalArgs",
+    "CancelExecutionArgs", "CancelExecutionResult", "CancelFlowArgs", "CancelFlowHeader", "CancelFlowResult",
+    "CancelSource", "CancellationPolicy", "ChangePriorityArgs", "ChangePriorityResult", "CheckAdmissionArgs",
+    "CheckAdmissionResult", "ClaimExecutionArgs", "ClaimExecutionResult", "ClaimForWorkerArgs", "ClaimForWorkerOutcome",
+    "ClaimGrant", "ClaimGrantIssued", "ClaimResumedExecutionArgs", "ClaimResumedExecutionResult", "ClaimedExecution",
     "ClaimedResumedExecution", "CloseWaitpointArgs", "CloseWaitpointResult", "CompleteExecutionArgs",
     "CompleteExecutionResult", "ConcurrencyExceeded", "ConfigureLaneArgs", "ConfigureLaneResult",
     "ConfigureQuotaPolicyArgs", "CreateBudgetArgs", "CreateBudgetResult", "CreateExecutionArgs",
@@ -154,12 +158,12 @@ __all__ = [
     "ExecutionReplaced", "ExecutionReplayed", "ExecutionResult", "ExecutionResumed", "ExecutionRetried",
     "ExecutionSnapshot", "ExecutionSummary", "ExecutionSuspended", "ExecutionUnblocked", "ExecutionWatched",
     "ExecutionsTrimmed", "ExpireExecutionArgs", "ExpireExecutionResult", "ExpireReason", "ExpireSuspensionArgs",
-    "ExpireSuspensionResult", "Explanation", "FailExecutionArgs", "FailExecutionResult", "FailurePolicy",
-    "FlowAlreadyCreated", "FlowAlreadySubmitted", "FlowAlreadyTerminal", "FlowCancellationScheduled", "FlowCancelled",
-    "FlowCreated", "FlowEdge", "FlowEligibility", "FlowGraph", "FlowJoin", "FlowMember", "FlowPartiallyCancelled",
-    "FlowSnapshot", "FlowState", "FlowStatus", "FlowSubmitted", "FlowSummary", "FollowFramesArgs", "Frame",
-    "FrameAppended", "FramesAppended", "FreshWaitpoint", "GrantNotFound", "GrantRequest", "GrowFlowArgs",
-    "GrowFlowResult", "HardBreach", "HeartbeatAccepted", "HeartbeatWorkerArgs", "HeartbeatWorkerResult",
+    "ExpireSuspensionResult", "Explanation", "FailExecutionArgs", "FailExecutionResult", "FailureDetail",
+    "FailureFrame", "FailurePolicy", "FlowAlreadyCreated", "FlowAlreadySubmitted", "FlowAlreadyTerminal",
+    "FlowCancellationScheduled", "FlowCancelled", "FlowCreated", "FlowEdge", "FlowEligibility", "FlowGraph", "FlowJoin",
+    "FlowMember", "FlowPartiallyCancelled", "FlowSnapshot", "FlowState", "FlowStatus", "FlowSubmitted", "FlowSummary",
+    "FollowFramesArgs", "Frame", "FrameAppended", "FramesAppended", "FreshWaitpoint", "GrantNotFound", "GrantRequest",
+    "GrowFlowArgs", "GrowFlowResult", "HardBreach", "HeartbeatAccepted", "HeartbeatWorkerArgs", "HeartbeatWorkerResult",
     "HoldShareArgs", "IncomingEdges", "IndexesRepaired", "IssueClaimGrantArgs", "IssueClaimGrantResult",
     "IssueGrantAndClaimArgs", "IssueGrantAndClaimResult", "IssueReclaimGrantArgs", "IssueReclaimGrantResult",
     "IssuedWaitpoint", "LaneConfigured", "LaneCounts", "LaneSettings", "LaneStateSet", "LeaseAlreadySatisfied",
@@ -167,19 +171,19 @@ __all__ = [
     "LimitScope", "LimitsReconciled", "ListEdgesArgs", "ListEdgesPage", "ListExecutionsArgs", "ListExecutionsPage",
     "ListFlowMembersArgs", "ListFlowMembersPage", "ListFlowsArgs", "ListFlowsPage", "ListLanesArgs", "ListLanesPage",
     "ListOrder", "ListPendingWaitpointsArgs", "ListPendingWaitpointsPage", "ListResumeSignalsArgs",
-    "ListResumeSignalsPage", "ListSuspendedArgs", "ListSuspendedPage", "ListWaitpointHmacKidsArgs", "ListWorkersArgs",
-    "ListWorkersPage", "LiveFrames", "MarkLeaseExpiredArgs", "MarkLeaseExpiredResult", "MarkWorkerDeadArgs",
-    "MarkWorkerDeadResult",
+    "ListResumeSignalsPage", "ListSuspendedArgs", "ListSuspendedPage", "ListTasksArgs", "ListTasksPage",
+    "ListWaitpointHmacKidsArgs", "ListWorkersArgs", "ListWorkersPage", "LiveFrames", "LogEntry", "LogPage", "LogRecord",
+    "LogsAppended", "MarkLeaseExpiredArgs", "MarkLeaseExpiredResult", "MarkWorkerDeadArgs", "MarkWorkerDeadResult",
     "MoveToWaitingChildrenArgs", "MoveToWaitingChildrenResult", "MovedToWaitingChildren", "NextDue", "NoWork", "NotDue",
     "NotReclaimable", "NotYetDue", "NothingToPromote", "NothingToRelease", "OnHardLimit", "OnSatisfied",
     "OutgoingEdges", "PartitionRotationOutcome", "PatchKind", "PendingWaitpoint", "PendingWaitpointCreated",
     "PendingWaitpointInfo", "PriorityChanged", "ProgressUpdated", "PromoteBlockedToEligibleArgs",
     "PromoteBlockedToEligibleResult", "PromoteDelayedArgs", "PromoteDelayedResult", "QuorumOfEdges", "QuotaKey",
     "QuotaPolicyAlreadySatisfied", "QuotaPolicyCreated", "QuotaStatus", "RateExceeded", "ReadEventsArgs",
-    "ReadFramesArgs", "ReadFramesResult", "ReadStepsArgs", "ReadStepsPage", "ReadWaitpointTokenArgs",
+    "ReadFramesArgs", "ReadFramesResult", "ReadLogsArgs", "ReadStepsArgs", "ReadStepsPage", "ReadWaitpointTokenArgs",
     "ReclaimCapExceeded", "ReclaimExecutionArgs", "ReclaimExecutionResult", "ReclaimGrant", "ReclaimGrantIssued",
     "ReclaimedExecution", "ReconcileLimitsArgs", "RecordSpendArgs", "RecordStepArgs", "RecordStepResult",
-    "ReevaluateBlockedArgs", "RegisterWorkerArgs", "RegisterWorkerResult", "RejectSignalsArgs",
+    "ReevaluateBlockedArgs", "RegisterWorkerArgs", "RegisterWorkerResult", "RegisteredTask", "RejectSignalsArgs",
     "RejectSignalsResult", "RejectedSignal", "ReleaseAdmissionArgs",
     "ReleaseAdmissionResult", "ReleaseBudgetArgs", "ReleaseBudgetResult", "RenewLeaseArgs", "RenewLeaseResult",
     "RepairIndexesArgs", "ReplayExecutionArgs", "ReplayExecutionResult", "ReportUsageAdminArgs", "ReportUsageArgs",
@@ -198,7 +202,7 @@ __all__ = [
     "StateSummary", "StepAlreadyRecorded", "StepKey", "StepRecord", "StepRecorded", "StreamFrame", "StreamFrames",
     "StreamInfo", "StreamMode", "SubmitFlowArgs", "SubmitFlowResult", "SummaryDocument", "SuspendExecutionArgs",
     "SuspendExecutionResult", "SuspendedExecutionEntry", "SuspensionAlreadySatisfied", "SuspensionExpired",
-    "SuspensionNotExpired", "SuspensionReasonCode", "SuspensionRequester", "TagsSet", "TailFramesArgs",
+    "SuspensionNotExpired", "SuspensionReasonCode", "SuspensionRequester", "TagsSet", "TailFramesArgs", "TaskEntry",
     "TerminalFailed", "TrimExecutionsArgs", "TrimExecutionsResult", "UnblockExecutionArgs", "UnblockExecutionResult",
     "UpdateProgressArgs", "UpdateProgressResult", "UsageAlreadyApplied", "UsageCounted", "VerifyingKid", "Visibility",
     "WaitpointAlreadyClosed", "WaitpointBinding", "WaitpointClosed", "WaitpointHmacKids", "WaitpointState",

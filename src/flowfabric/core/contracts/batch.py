@@ -30,6 +30,7 @@ from flowfabric.core.contracts.lease import (
 )
 from flowfabric.core.contracts.streams import AppendFramesResult
 from flowfabric.core.contracts.waits.signals import ListResumeSignalsPage
+from flowfabric.core.contracts.workers import TaskNames
 from flowfabric.core.ids import ExecutionId, LaneId, WorkerId, WorkerInstanceId
 from flowfabric.core.lease_handle import HandleKind, HandleWriter
 from flowfabric.core.partition import Partition, PartitionFamily
@@ -67,6 +68,7 @@ class ClaimExecutionsArgs(Checked, frozen=True, kw_only=True):
     attempt_timeout_ms: DurationMs | None = None  # None or 0: the policy's value
     execution_ids: ExecutionIds = ()  # when given, these and no others
     park: BatchCount | None = None  # without work, wait for this many: see ParkedClaim
+    kinds: TaskNames = ()  # the tasks of the worker, which gets no others; empty: any
 
     def __post_init__(self) -> None:
         super().__post_init__()

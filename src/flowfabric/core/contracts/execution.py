@@ -8,6 +8,7 @@ from typing import TypeAlias
 import msgspec
 from msgspec.structs import force_setattr
 
+from flowfabric.core.contracts.failures import BoundedFailureDetail
 from flowfabric.core.contracts.fields import (
     AttemptPolicyJson,
     Checked,
@@ -170,6 +171,7 @@ class FailExecutionArgs(Checked, frozen=True, kw_only=True):
     retry_delay_ms: DurationMs | None = None  # as the failing service requested; overrides the policy
     next_attempt_policy_json: AttemptPolicyJson = ""
     source: CancelSource = CancelSource.LEASE_HOLDER
+    failure_detail: BoundedFailureDetail | None = None  # kept with the attempt
 
     def __post_init__(self) -> None:
         super().__post_init__()

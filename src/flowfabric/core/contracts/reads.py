@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from flowfabric.core.contracts.failures import FailureDetail
 from flowfabric.core.contracts.limits.budgets import BudgetStatus
 from flowfabric.core.contracts.limits.quotas import QuotaStatus
 from flowfabric.core.ids import (
@@ -129,6 +130,7 @@ class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True):
     failure_category: str | None = None
     worker_instance_id: WorkerInstanceId | None = None
     lease_epoch: LeaseEpoch | None = None
+    failure_detail: FailureDetail | None = None  # of the latest attempts that failed with an exception
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
@@ -177,3 +179,4 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     limit_look_at: TimestampMs | None = None  # the latest time of the next check of the limit
     offered_to: WorkerInstanceId | None = None  # the worker whose claim is checking its limits
     offer_until: TimestampMs | None = None
+    execution_kind: str = ""  # its task

@@ -8,7 +8,7 @@ import msgspec
 
 from flowfabric.core import codec, limits
 from flowfabric.core.contracts.events import Cursor
-from flowfabric.core.contracts.fields import Capabilities, Checked, Outcome, Reason, Rule, ScanLimit
+from flowfabric.core.contracts.fields import Capabilities, Checked, ExecutionKind, Outcome, Reason, Rule, ScanLimit
 from flowfabric.core.ids import LaneId, Namespace, TimestampMs, WorkerId, WorkerInstanceId
 from flowfabric.errors import InvalidInput
 
@@ -26,9 +26,44 @@ def _lanes(field: str, value: Any) -> tuple[LaneId, ...]:
 
 
 Lanes: TypeAlias = Annotated[tuple[LaneId, ...], msgspec.Meta(max_length=limits.MAX_LANES), Rule(_lanes)]
+
+
+def _task_names(field: str, value: Any) -> tuple[str, ...]:
+    """The names without repeats, sorted."""
+    if not isinstance(value, tuple | list | set | frozenset):
+        raise InvalidInput(field, value, "must be a collection of task names")
+    if len(value) > limits.MAX_TASK_NAMES:
+        raise InvalidInput(field, len(value), f"must hold at most {limits.MAX_TASK_NAMES} names")
+    return tuple(sorted({limits.label(field, each, 1, limits.EXECUTION_KIND_MAX_BYTES) for each in value}))
+
+
+TaskNames: TypeAlias = Annotated[tuple[str, ...], msgspec.Meta(max_length=limits.MAX_TASK_NAMES), Rule(_task_names)]
 WorkerTtlMs: TypeAlias = Annotated[int, msgspec.Meta(ge=1_000, le=limits.LEASE_TTL_MAX_MS)]
 Label: TypeAlias = Annotated[str, Rule(lambda field, value: limits.label(field, value, 0, limits.NAME_MAX_BYTES))]
 SlotCount: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=limits.MAX_U32)]
+
+
+class TaskEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """A task that a worker has, with the options that hold when it is submitted by name. Durations are seconds."""
+
+    name: str
+    options: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+def _task_entries(field: str, value: Any) -> tuple[TaskEntry, ...]:
+    if not isinstance(value, tuple | list) or not all(isinstance(each, TaskEntry) for each in value):
+        raise InvalidInput(field, type(value).__name__, "must be a list of TaskEntry")
+    _task_names(field, [each.name for each in value])
+    for each in value:
+        if len(codec.to_json(each.options)) > limits.TASK_OPTIONS_MAX_BYTES:
+            problem = f"the options must have at most {limits.TASK_OPTIONS_MAX_BYTES} bytes as JSON"
+            raise InvalidInput(field, each.name, problem)
+    return tuple(value)
+
+
+TaskEntries: TypeAlias = Annotated[
+    tuple[TaskEntry, ...], msgspec.Meta(max_length=limits.MAX_TASK_NAMES), Rule(_task_entries)
+]
 
 
 class RegisterWorkerArgs(Checked, frozen=True, kw_only=True):
@@ -43,6 +78,7 @@ class RegisterWorkerArgs(Checked, frozen=True, kw_only=True):
     version: Label = ""  # of the user's code
     host: Label = ""
     slots: SlotCount = 0
+    tasks: TaskEntries = ()  # empty: any
 
 
 class WorkerRegistered(Outcome, frozen=True, kw_only=True, tag="registered"):
@@ -106,6 +142,7 @@ class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
     registered_at: TimestampMs
     last_heartbeat_at: TimestampMs
     expires_at: TimestampMs
+    tasks: tuple[str, ...] = ()  # empty: it names none, and may take any
 
 
 class ListWorkersArgs(Checked, frozen=True, kw_only=True):
@@ -118,4 +155,27 @@ class ListWorkersArgs(Checked, frozen=True, kw_only=True):
 
 class ListWorkersPage(msgspec.Struct, frozen=True, kw_only=True):
     workers: tuple[WorkerInfo, ...] = ()
+    next_cursor: str | None = None
+
+
+class ListTasksArgs(Checked, frozen=True, kw_only=True):
+    """Tasks that workers of a namespace have registered: one by its name, or all."""
+
+    namespace: Namespace | None = None  # None: "default"
+    name: ExecutionKind | None = None
+    cursor: Cursor | None = None
+    limit: ScanLimit = 100
+
+
+class RegisteredTask(msgspec.Struct, frozen=True, kw_only=True):
+    """A task as the latest worker registered it, which may have ended since."""
+
+    name: str
+    options: dict[str, Any]
+    registered_at: TimestampMs
+    version: str = ""
+
+
+class ListTasksPage(msgspec.Struct, frozen=True, kw_only=True):
+    tasks: tuple[RegisteredTask, ...] = ()
     next_cursor: str | None = None

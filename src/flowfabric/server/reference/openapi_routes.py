@@ -22,7 +22,8 @@ _REFUSALS: Final = {
     "503": "the store cannot be reached, or all connections are busy",
 }  # fmt: skip
 _STREAMS: Final = [
-    "execution_events", "flow_events", "log_events", "execution_stream", "wakeups", "budget_wakeups", "due_wakeups",
+    "execution_events", "flow_events", "log_events", "execution_stream", "execution_logs", "wakeups", "budget_wakeups",
+    "due_wakeups",
 ]  # fmt: skip
 # Responses that are not JSON, by handler.
 _MEDIA: Final = dict.fromkeys(_STREAMS, "text/event-stream") | {"metrics": "text/plain", "show": "text/html"}

@@ -55,6 +55,7 @@ _OTHERS: Final = (
     ("GET", "/v1/executions/{execution_id}/stream", "read", "SSE: the output of an execution: `frame`, `reset`, `end`"),
     ("GET", "/v1/executions/{execution_id}/events", "read", "SSE: what happens to it: `event`, `end`"),
     ("GET", "/v1/flows/{flow_id}/events", "read", "SSE: its members: `state`, `event`, `end`"),
+    ("GET", "/v1/executions/{execution_id}/logs/stream", "read", "SSE: what its handlers log: `record`, `end`"),
     ("GET", "/v1/events/stream", "read", "SSE: a lane, a namespace, a kind or all: `ready`, `event`"),
     ("GET", "/v1/executions/{execution_id}/waitpoints/{waitpoint_id}/signals", "link", "the page of a link"),
     ("POST", "/v1/executions/{execution_id}/waitpoints/{waitpoint_id}/signals", "link", "its answer: a form, or JSON"),

@@ -15,7 +15,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from flowfabric.backends.http.operations import PREFIX, Scope
-from flowfabric.client.tasks.task import Task, named
+from flowfabric.client.tasks.task import Task
 from flowfabric.core import contracts as c
 from flowfabric.core import limits
 from flowfabric.core.codec import from_plain
@@ -89,7 +89,7 @@ async def submit(request: Request) -> Response:
     service = Service.of(request)
     token = service.caller(request, Scope.SUBMIT)
     given = await _given(request, service)
-    outcome = await service.gatherer.submit(_args(service, token, given))
+    outcome = await service.gatherer.submit(await _args(service, token, given))
     submitted = _submitted(outcome)
     return answer(submitted, 201 if submitted.outcome == "created" else 200)
 
@@ -112,7 +112,7 @@ async def _all_args(service: Service, token: Token, bulk: Bulk) -> AsyncIterator
     for number, each in enumerate(bulk.submissions):
         if number and number % _SLICE == 0:
             await asyncio.sleep(0)
-        yield _args(service, token, each)
+        yield await _args(service, token, each)
 
 
 async def _given(request: Request, service: Service) -> Submission:
@@ -139,10 +139,10 @@ def _with_raw_input(query: QueryParams, body: bytes, kind: str) -> Submission:
     return replace(given, input_base64=body, encoding=given.encoding or kind)
 
 
-def _args(service: Service, token: Token, given: Submission) -> c.CreateExecutionArgs:
+async def _args(service: Service, token: Token, given: Submission) -> c.CreateExecutionArgs:
     namespace = given.namespace or ("default" if token.is_for_all else token.namespaces[0])
     check_namespace(token, namespace)
-    task = _task(given)
+    task = _task(await service.registered_tasks(namespace).task(given.task), given)
     submitter = service.submitter(namespace, token)
     if given.input is msgspec.UNSET and given.input_base64 is None:
         return submitter.args(task, task.encode_arguments(*given.args, **given.kwargs))
@@ -153,18 +153,21 @@ def _args(service: Service, token: Token, given: Submission) -> c.CreateExecutio
     return replace(submitter.args(task, payload), payload_encoding=encoding)
 
 
-def _task(given: Submission) -> Task[..., Any]:
+def _task(registered: Task[..., Any], given: Submission) -> Task[..., Any]:
+    """The task with its registered options, which those of the submission override."""
     options = given.options()
+    if not options:
+        return registered
     text = msgspec.json.encode(options)
     if any(name in options for name in _OWN) or len(text) > _USUAL_BYTES:
-        return named(given.task).with_options(**options)
-    return _usual_task(given.task, text)
+        return registered.with_options(**options)
+    return _usual_task(registered, text)
 
 
 @lru_cache(maxsize=1024)
-def _usual_task(name: str, options: bytes) -> Task[..., Any]:
+def _usual_task(registered: Task[..., Any], options: bytes) -> Task[..., Any]:
     """Cache the submitter of a task: most submissions have the same options."""
-    return named(name).with_options(**msgspec.json.decode(options))
+    return registered.with_options(**msgspec.json.decode(options))
 
 
 _OUTCOMES: Final[dict[type[Any], str]] = {

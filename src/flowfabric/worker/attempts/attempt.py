@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from flowfabric.tracing import Span
     from flowfabric.worker.context.context import Context
     from flowfabric.worker.executors.dispatch import Handler
+    from flowfabric.worker.reporting.log_sender import AttemptLog
     from flowfabric.worker.reporting.outgoing_frames import Outgoing
 
 # After this many failed renewals in a row a lease counts as unhealthy.
@@ -49,7 +50,7 @@ class Attempt:
 
     __slots__ = (
         "attempt_index", "context", "execution_id", "failures", "fence", "frames", "handle", "handler", "kill",
-        "lane_id", "lease_until", "note", "renew_at", "settled", "span", "started", "stop", "stop_event",
+        "lane_id", "lease_until", "log", "note", "renew_at", "settled", "span", "started", "stop", "stop_event",
         "suspension", "timer", "work",
     )  # fmt: skip
 
@@ -75,6 +76,7 @@ class Attempt:
         self.timer: asyncio.TimerHandle | None = None
         self.context: Context | None = None
         self.frames: Outgoing | None = None  # emitted, not yet taken by the store
+        self.log: AttemptLog | None = None  # records that it logged, not yet taken by the store
         self.note: c.UpdateProgressArgs | None = None  # progress that is being sent
         self.span: Span | None = None  # if tracing is on
 

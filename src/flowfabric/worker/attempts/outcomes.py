@@ -12,6 +12,7 @@ from typing import Final
 
 from flowfabric.client.tasks.options import Duration, moment_ms, ms
 from flowfabric.core import limits
+from flowfabric.core.contracts.failures import FailureDetail
 from flowfabric.errors import BudgetExceeded, InvalidInput
 
 # Failure categories that the worker sets; a retry policy can name them in `retryable_categories`.
@@ -31,6 +32,8 @@ DEFAULT_CATEGORIES: Final[Mapping[type[BaseException], str]] = {
 
 class Outcome(Exception):
     """Raised by a handler to choose how its attempt ends."""
+
+    failure_detail: FailureDetail | None = None  # of one that was raised in another process
 
     def __init__(self, reason: str = "") -> None:
         super().__init__(reason)
@@ -96,6 +99,8 @@ class StepFailed(Exception):
 
 class RemoteError(Exception):
     """An exception of a handler in another process: type and message as text, its classes by name."""
+
+    failure_detail: FailureDetail | None = None
 
     def __init__(self, reason: str, names: Sequence[str], category: str) -> None:
         super().__init__(reason)

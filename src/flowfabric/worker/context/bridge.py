@@ -95,6 +95,13 @@ class WorkerLink:
         )
         self._services.loop.call_soon_threadsafe(self._services.calls.progress, attempt, args)
 
+    @property
+    def log_level(self) -> int:
+        return self._services.logs.level
+
+    def keep_log(self, level: int, logger: str, message: str) -> None:
+        self._services.logs.keep(self._attempt, level, logger, message)
+
     def emit(self, frame: c.Frame) -> Awaitable[None]:
         if threading.get_ident() != self._services.thread_id:
             asyncio.run_coroutine_threadsafe(self._emit(frame), self._services.loop).result()

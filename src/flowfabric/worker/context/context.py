@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, MutableMapping
+from collections.abc import Awaitable, Callable, Coroutine
 from datetime import datetime
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from flowfabric.core import contracts as c
 from flowfabric.core.ids import ExecutionId, LaneId, Namespace
 from flowfabric.worker.attempts.attempt import Attempt, Stop
+from flowfabric.worker.context.execution_log import ExecutionLog
 from flowfabric.worker.context.flow import GrowingFlow
 from flowfabric.worker.context.spending import Purse, SpendingContext
 from flowfabric.worker.context.streaming import StreamingContext
@@ -19,8 +20,6 @@ from flowfabric.worker.durable.journal import Journal
 from flowfabric.worker.durable.operations import DurableContext
 
 T = TypeVar("T")
-
-_logger: Final = logging.getLogger("flowfabric.task")
 
 
 class Link(Protocol):
@@ -58,6 +57,11 @@ class Link(Protocol):
     def stopping(self) -> threading.Event: ...
 
     def progress(self, pct: int | None, message: str | None) -> None: ...
+
+    @property
+    def log_level(self) -> int: ...
+
+    def keep_log(self, level: int, logger: str, message: str) -> None: ...
 
     def emit(self, frame: c.Frame) -> Awaitable[None]: ...
 
@@ -162,7 +166,10 @@ class Context(StreamingContext, DurableContext, SpendingContext):
 
     @property
     def log(self) -> logging.LoggerAdapter[logging.Logger]:
-        """A logger whose lines name the execution; its records have execution_id, attempt_index, task and lane."""
+        """A logger whose lines name the execution; its records have execution_id, attempt_index, task and lane.
+
+        The worker keeps them with the execution: `handle.logs()`, `flowfabric logs`.
+        """
         if self._log is None:
             facts = {
                 "execution_id": self.execution_id,
@@ -170,7 +177,7 @@ class Context(StreamingContext, DurableContext, SpendingContext):
                 "task": self.task,
                 "lane": self.lane,
             }
-            self._log = _ExecutionLog(_logger, facts)
+            self._log = ExecutionLog(facts, self._link.log_level, self._link.keep_log)
         return self._log
 
     def progress(self, pct: int | None = None, message: str | None = None) -> None:
@@ -231,10 +238,3 @@ async def send_additions(context: Context) -> None:
 def purse_of(context: Context) -> Purse:
     """The purse of a context, for a handler that runs in a process of its own."""
     return context._purse
-
-
-class _ExecutionLog(logging.LoggerAdapter[logging.Logger]):
-    def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
-        facts = dict(self.extra or {})
-        kwargs["extra"] = {**facts, **kwargs.get("extra", {})}
-        return f"{facts['task']} {facts['execution_id']}: {msg}", kwargs

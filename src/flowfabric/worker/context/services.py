@@ -17,6 +17,7 @@ from flowfabric.worker.executors.processes import Processes
 from flowfabric.worker.executors.threads import Threads
 from flowfabric.worker.reporting.call_tasks import CallTasks
 from flowfabric.worker.reporting.frame_sender import FrameSender
+from flowfabric.worker.reporting.log_sender import LogSender
 from flowfabric.worker.reporting.single_calls import SingleCalls
 from flowfabric.worker.settings import WorkerSettings
 
@@ -35,6 +36,7 @@ class Services:
     tasks: CallTasks
     calls: SingleCalls
     frames: FrameSender
+    logs: LogSender
     suspender: Suspender
     stopper: Stopper
     threads: Threads

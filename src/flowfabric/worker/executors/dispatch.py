@@ -16,9 +16,10 @@ from flowfabric.worker.attempts.attempt import Attempt
 from flowfabric.worker.attempts.outcomes import Interrupted
 from flowfabric.worker.context.context import Context, check_steps, purse_of, send_additions
 from flowfabric.worker.context.current import running
+from flowfabric.worker.context.execution_log import begin_capture
 from flowfabric.worker.context.streaming import emit_frame
 from flowfabric.worker.executors.handler_codec import completed_payload, decoded, encoded
-from flowfabric.worker.executors.process_child import Emitted, Job, Said
+from flowfabric.worker.executors.process_child import Emitted, Job, Logged, Said
 from flowfabric.worker.executors.process_spending import spoken
 from flowfabric.worker.executors.processes import ProcessDied, died
 from flowfabric.worker.executors.threads import is_async
@@ -58,6 +59,7 @@ class Handler:
         self._function = task.function
         self._takes_context = task.takes_context
         self._middleware = tuple(middleware)
+        self._captures = services.logs.captures
 
     async def run(self, attempt: Attempt) -> None:
         """Run the attempt and report its end; never raises."""
@@ -67,6 +69,7 @@ class Handler:
             return
         attempt.started = True
         running.set(partial(self._services.context_of, attempt))  # each attempt has its own context variables
+        capture = begin_capture(partial(self._services.logs.keep, attempt)) if self._captures else None
         try:
             work = attempt.work
             args, kwargs = decoded(self.task, work.input_payload, work.payload_encoding, work.inputs)
@@ -81,8 +84,12 @@ class Handler:
         except (KeyboardInterrupt, GeneratorExit):
             raise
         except BaseException as error:  # every attempt must end
+            if capture is not None:
+                capture.finish()
             reports.raised(attempt, error)
         else:
+            if capture is not None:
+                capture.finish()
             reports.completed(attempt, payload)
 
     def call(self, attempt: Attempt, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Awaitable[Any]:
@@ -168,6 +175,7 @@ class ProcessHandler(Handler):
             payload=completed_payload(attempt.work.input_payload, attempt.work.inputs),
             encoding=attempt.work.payload_encoding,
             trace=dict(tracing.current()),
+            logs=self._services.logs.in_process,
         )
 
         def started(kill: Callable[[], None] | None) -> None:
@@ -180,6 +188,8 @@ class ProcessHandler(Handler):
         def said(message: Said) -> None:
             if isinstance(message, Emitted):
                 emit_frame(context, message.frame)
+            elif isinstance(message, Logged):
+                self._services.logs.keep(attempt, message.level, message.logger, message.message)
             else:
                 context.progress(message.pct, message.message)
 

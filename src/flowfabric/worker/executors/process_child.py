@@ -10,7 +10,8 @@ import importlib
 import os
 import signal
 import threading
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from multiprocessing import parent_process
 from multiprocessing.connection import Connection, wait
@@ -21,13 +22,16 @@ import msgspec
 from flowfabric import tracing
 from flowfabric.client.tasks.task import Task
 from flowfabric.core import contracts as c
+from flowfabric.core import limits
 from flowfabric.core.codec import to_msgpack
 from flowfabric.core.ids import ExecutionId, LaneId, Namespace
 from flowfabric.errors import InvalidInput
 from flowfabric.worker.attempts.attempt import Stop
+from flowfabric.worker.attempts.failure_details import detail_of
 from flowfabric.worker.attempts.outcomes import Cancel, Fail, Outcome, Retry, Snooze, category_of, reason_of
 from flowfabric.worker.context.context import Context
 from flowfabric.worker.context.current import running
+from flowfabric.worker.context.execution_log import begin_capture, capturing
 from flowfabric.worker.context.flow import GrowingFlow
 from flowfabric.worker.context.spending import Purse
 from flowfabric.worker.durable.journal import Journal
@@ -52,6 +56,7 @@ class Job(msgspec.Struct, array_like=True):
     payload: bytes
     encoding: str | None
     trace: dict[str, str]  # identifies the parent span
+    logs: tuple[int, bool, tuple[str, ...]]  # the level to keep, whether what is printed, and of which loggers
 
 
 class Ready(msgspec.Struct, tag="ready", array_like=True):
@@ -65,6 +70,12 @@ class Progress(msgspec.Struct, tag="progress", array_like=True):
 
 class Emitted(msgspec.Struct, tag="emitted", array_like=True):
     frame: c.Frame
+
+
+class Logged(msgspec.Struct, tag="logged", array_like=True):
+    level: int
+    logger: str
+    message: str
 
 
 class Returned(msgspec.Struct, tag="returned", array_like=True):
@@ -81,9 +92,10 @@ class Raised(msgspec.Struct, tag="raised", array_like=True):
     retryable: bool = True
     after_ms: int | None = None
     until_ms: int | None = None
+    detail: c.FailureDetail | None = None
 
 
-Said: TypeAlias = Progress | Emitted  # while it runs
+Said: TypeAlias = Progress | Emitted | Logged  # while it runs
 Answer: TypeAlias = Ready | Said | Spend | Returned | Raised
 
 
@@ -98,6 +110,7 @@ class _ParentLink:
         self.namespace = Namespace(job.namespace)
         self.deadline = job.deadline
         self.state = None
+        self.log_level = job.logs[0]
         self._pipe = pipe
 
     @property
@@ -113,6 +126,10 @@ class _ParentLink:
 
     def progress(self, pct: int | None, message: str | None) -> None:
         send(self._pipe, Progress(pct, message))
+
+    def keep_log(self, level: int, logger: str, message: str) -> None:
+        if level >= self.log_level:
+            send(self._pipe, Logged(level, logger, message[: limits.LOG_MESSAGE_MAX_BYTES]))
 
     def emit(self, frame: c.Frame) -> Awaitable[None]:
         send(self._pipe, Emitted(frame))  # blocks while the pipe is full
@@ -168,16 +185,31 @@ def _answer(job: Job, pipe: Connection) -> Answer:
     try:
         task = find_task(job.module, job.qualname, job.name)
         args, kwargs = decoded(task, job.payload, job.encoding)
-        context = Context(_ParentLink(job, pipe))
+        link = _ParentLink(job, pipe)
+        context = Context(link)
         running.set(lambda: context)
         if task.takes_context:
             args = (context, *args)
-        with tracing.restored(job.trace):
+        with tracing.restored(job.trace), _captured(job, link):
             return Returned(encoded(task, task.function(*args, **kwargs)))
     except (KeyboardInterrupt, GeneratorExit):
         raise
     except BaseException as error:
         return _raised(error)
+
+
+@contextmanager
+def _captured(job: Job, link: _ParentLink) -> Iterator[None]:
+    _, prints, loggers = job.logs
+    if not (prints or loggers):
+        yield
+        return
+    with capturing(prints=prints, loggers=loggers):
+        capture = begin_capture(link.keep_log)
+        try:
+            yield
+        finally:
+            capture.finish()
 
 
 def find_task(module: str, qualname: str, name: str) -> Task[..., Any]:
@@ -191,6 +223,7 @@ def find_task(module: str, qualname: str, name: str) -> Task[..., Any]:
 def _raised(error: BaseException) -> Raised:
     names = [kind.__qualname__ for kind in type(error).__mro__]
     raised = Raised(type(error).__name__ if isinstance(error, Outcome) else "", reason_of(error), names, "error")
+    raised.detail = detail_of(error)
     match error:
         case Retry():
             raised.after_ms = error.after_ms

@@ -15,11 +15,12 @@ from typing import Final
 import msgspec
 
 from flowfabric.core.codec import decode_id
-from flowfabric.worker.attempts.outcomes import CRASHED, Cancel, Fail, RemoteError, Retry, Snooze
+from flowfabric.worker.attempts.outcomes import CRASHED, Cancel, Fail, Outcome, RemoteError, Retry, Snooze
 from flowfabric.worker.executors.process_child import (
     Answer,
     Emitted,
     Job,
+    Logged,
     Progress,
     Raised,
     Returned,
@@ -64,7 +65,7 @@ class Child:
                 self.ready = True
             send(self._pipe, job)
             while not isinstance(answer := self._receive(), Returned | Raised):
-                if isinstance(answer, Progress | Emitted):
+                if isinstance(answer, Progress | Emitted | Logged):
                     on_said(answer)
                 elif isinstance(answer, Spend):
                     send(self._pipe, on_spend(answer))
@@ -120,7 +121,9 @@ class Processes:
             self._idle.append(child)
         if isinstance(answer, Returned):
             return answer.payload
-        raise as_raised(answer)
+        error = as_raised(answer)
+        error.failure_detail = answer.detail
+        raise error
 
     async def close(self) -> None:
         self._closed = True
@@ -146,7 +149,7 @@ class Processes:
         await self._threads.run(child.end)
 
 
-def as_raised(raised: Raised) -> Exception:
+def as_raised(raised: Raised) -> Outcome | RemoteError:
     """The exception of the handler: the same outcome, or a RemoteError with its type and message."""
     match raised.kind:
         case "Retry":

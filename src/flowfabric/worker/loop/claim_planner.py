@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from flowfabric.core.contracts import batch as b
 from flowfabric.core.ids import LaneId
@@ -21,12 +21,19 @@ class ClaimPlanner:
     claiming: set it to False to claim no more.
     """
 
-    def __init__(self, settings: WorkerSettings, pool: AttemptPool, parking: Parking, turns: Turns) -> None:
+    def __init__(
+        self,
+        settings: WorkerSettings,
+        pool: AttemptPool,
+        parking: Parking,
+        turns: Turns,
+        kinds: Collection[str] = (),
+    ) -> None:
         self._pool = pool
         self._parking = parking
         self._turns = turns
         self._lanes = Lanes(settings.lanes, largest=settings.largest_claim)
-        self._requests = {lane: _request(settings, lane) for lane in settings.lanes}
+        self._requests = {lane: _request(settings, lane, tuple(kinds)) for lane in settings.lanes}
         self._asked = 0  # slots promised to claims that are out
         self._emptied: dict[str, Place] = {}  # by partition, where the last claim took everything
         self._limited: dict[str, Place] = {}  # by partition, where the store has applied a limit
@@ -111,11 +118,12 @@ class ClaimPlanner:
         self._turns.soon()
 
 
-def _request(settings: WorkerSettings, lane: LaneId) -> b.ClaimExecutionsArgs:
+def _request(settings: WorkerSettings, lane: LaneId, kinds: tuple[str, ...]) -> b.ClaimExecutionsArgs:
     return b.ClaimExecutionsArgs(
         lane_id=lane,
         worker_id=settings.worker_id,
         worker_instance_id=settings.worker_instance_id,
         lease_ttl_ms=settings.lease_ttl_ms,
         worker_capabilities=settings.capabilities,
+        kinds=kinds,
     )

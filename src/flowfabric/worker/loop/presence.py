@@ -17,8 +17,9 @@ _logger: Final = logging.getLogger("flowfabric.worker")
 class Presence:
     """Registers the worker and sends its heartbeats."""
 
-    def __init__(self, settings: WorkerSettings) -> None:
+    def __init__(self, settings: WorkerSettings, tasks: tuple[c.TaskEntry, ...] = ()) -> None:
         self._settings = settings
+        self._tasks = tasks
 
     async def register(self, port: WorkerPort) -> None:
         settings = self._settings
@@ -33,6 +34,7 @@ class Presence:
                 version=settings.version,
                 host=settings.host,
                 slots=settings.concurrency,
+                tasks=self._tasks,
             )
         )
 

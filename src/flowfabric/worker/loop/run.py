@@ -8,7 +8,9 @@ from contextlib import AsyncExitStack
 from typing import Final
 
 from flowfabric.backends.ports import EngineBackend
+from flowfabric.core import contracts as c
 from flowfabric.worker.attempts.attempt import Attempt
+from flowfabric.worker.context.execution_log import capturing
 from flowfabric.worker.executors.block_detector import BlockedLoopDetector
 from flowfabric.worker.loop.heartbeat import Keeper, Open, Renewals
 from flowfabric.worker.loop.presence import Presence
@@ -32,13 +34,14 @@ class WorkerRun:
         backend: EngineBackend,
         open_keeper: Open | None,
         lifespan: AsyncExitStack,
+        tasks: tuple[c.TaskEntry, ...] = (),
     ) -> None:
         self.parts = parts
         self._settings = settings
         self._backend = backend
         self._lifespan = lifespan
         self._loop = asyncio.get_running_loop()
-        self._presence = Presence(settings)
+        self._presence = Presence(settings, tasks)
         renewals = Renewals(parts.pool.held, settings, self._interrupt_from_keeper)
         self._keeper = Keeper((renewals, self._presence), open_keeper, backend)
         self._detector = BlockedLoopDetector(settings.blocking_threshold_ms, parts.pool.held)
@@ -54,10 +57,13 @@ class WorkerRun:
         """
         stack = AsyncExitStack()
         async with stack:
+            if program.logs is not None:
+                stack.enter_context(capturing(prints=program.logs.print, loggers=program.logs.loggers))
             state = None if program.lifespan is None else await stack.enter_async_context(program.lifespan())
             parts = build(program, connection, stats, state)
             lifespan = stack.pop_all()
-        run = cls(parts, program.settings, connection.backend, open_keeper, lifespan)
+        tasks = program.registry.entries
+        run = cls(parts, program.settings, connection.backend, open_keeper, lifespan, tasks)
         await run._begin()
         return run
 

@@ -19,6 +19,7 @@ from flowfabric.worker.context.services import Services
 from flowfabric.worker.executors.dispatch import Handler, Middleware, make_handler
 from flowfabric.worker.executors.processes import Processes
 from flowfabric.worker.executors.threads import Threads
+from flowfabric.worker.log_settings import Logs
 from flowfabric.worker.loop.claim_loop import ClaimLoop
 from flowfabric.worker.loop.claim_planner import ClaimPlanner
 from flowfabric.worker.loop.parked_claims import Parking
@@ -27,6 +28,7 @@ from flowfabric.worker.loop.work_listener import WorkListener
 from flowfabric.worker.registry import Registry
 from flowfabric.worker.reporting.call_tasks import CallTasks
 from flowfabric.worker.reporting.frame_sender import FrameSender
+from flowfabric.worker.reporting.log_sender import LogSender
 from flowfabric.worker.reporting.outbox import Outbox
 from flowfabric.worker.reporting.reporter import Reporter
 from flowfabric.worker.reporting.single_calls import SingleCalls
@@ -45,6 +47,7 @@ class Program:
     middleware: Sequence[Middleware] = ()
     lifespan: Lifespan | None = None
     categories: Mapping[type[BaseException], str] = field(default_factory=dict)
+    logs: Logs | None = None
 
 
 @dataclass(frozen=True)
@@ -70,10 +73,11 @@ class Parts:
     listener: WorkListener
     threads: Threads
     processes: Processes
+    logs: LogSender
 
     @property
     def all_sent(self) -> bool:
-        return self.claim_loop.is_quiet and not self.tasks
+        return self.claim_loop.is_quiet and not self.tasks and self.logs.is_quiet
 
 
 def build(program: Program, connection: Connection, stats: WorkerStats, state: Any) -> Parts:
@@ -81,9 +85,11 @@ def build(program: Program, connection: Connection, stats: WorkerStats, state: A
     settings, backend, clock = program.settings, connection.backend, connection.clock
     turns, pool, parking = Turns(), AttemptPool(settings), Parking(settings.concurrency)
     tasks, outbox = CallTasks(turns), Outbox(turns)
-    planner = ClaimPlanner(settings, pool, parking, turns)
+    kinds = program.registry.kinds
+    planner = ClaimPlanner(settings, pool, parking, turns, kinds)
     calls = SingleCalls(backend, pool, tasks, stats)
-    reporter = Reporter(pool, outbox, calls, clock, stats, program.categories, turns)
+    logs = LogSender(backend, tasks, clock, program.logs)
+    reporter = Reporter(pool, outbox, calls, clock, stats, program.categories, turns, logs)
     stopper = Stopper(pool, reporter, settings)
     threads = Threads()
     services = Services(
@@ -93,6 +99,7 @@ def build(program: Program, connection: Connection, stats: WorkerStats, state: A
         tasks=tasks,
         calls=calls,
         frames=FrameSender(backend, tasks, stopper),
+        logs=logs,
         suspender=Suspender(backend, pool, tasks, planner, stats),
         stopper=stopper,
         threads=threads,
@@ -116,9 +123,10 @@ def build(program: Program, connection: Connection, stats: WorkerStats, state: A
         starter=starter,
         planner=planner,
         claim_loop=claim_loop,
-        listener=WorkListener(backend, planner, claim_loop, settings, turns),
+        listener=WorkListener(backend, planner, claim_loop, settings, turns, kinds),
         threads=threads,
         processes=services.processes,
+        logs=logs,
     )
 
 

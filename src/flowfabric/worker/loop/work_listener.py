@@ -32,12 +32,14 @@ class WorkListener:
         claim_loop: ClaimLoop,
         settings: WorkerSettings,
         turns: Turns,
+        kinds: Collection[str] = (),
     ) -> None:
         self._backend = backend
         self._planner = planner
         self._claim_loop = claim_loop
         self._settings = settings
         self._turns = turns
+        self._kinds = kinds
         self.has_looked = False
 
     async def run(self) -> None:
@@ -49,6 +51,7 @@ class WorkListener:
                     settings.capabilities,
                     worker_instance_id=settings.worker_instance_id,
                     on_handed=self._claim_loop.handover.handed,
+                    kinds=self._kinds,
                 ) as listener:
                     while True:
                         await self._hear(await listener.wait())

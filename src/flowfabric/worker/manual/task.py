@@ -21,6 +21,7 @@ from flowfabric.core.ids import (
 )
 from flowfabric.core.policy import TimeoutBehavior
 from flowfabric.errors import FlowFabricError, InvalidInput, Unavailable
+from flowfabric.worker.attempts.failure_details import detail_of
 from flowfabric.worker.durable.signal_waits import bindings
 from flowfabric.worker.manual.lease import ManualLease
 
@@ -113,15 +114,21 @@ class ClaimedTask:
         return await self._end(self._backend.complete_execution(args))
 
     async def fail(
-        self, reason: str, category: str = "error", *, retry_delay_ms: int | None = None
+        self,
+        reason: str,
+        category: str = "error",
+        *,
+        retry_delay_ms: int | None = None,
+        error: BaseException | None = None,
     ) -> c.FailExecutionResult:
-        """active -> delayed until the retry, or failed; the policy decides."""
+        """active -> delayed until the retry, or failed; the policy decides. The traceback of `error` is kept."""
         args = c.FailExecutionArgs(
             execution_id=self.execution_id,
             fence=self.fence,
             failure_reason=reason,
             failure_category=category,
             retry_delay_ms=retry_delay_ms,
+            failure_detail=None if error is None else detail_of(error),
         )
         return await self._end(self._backend.fail_execution(args))
 

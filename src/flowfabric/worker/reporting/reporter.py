@@ -12,11 +12,13 @@ from flowfabric.core.contracts import batch as b
 from flowfabric.errors import FlowFabricError, Invalid
 from flowfabric.worker.attempts import outcomes
 from flowfabric.worker.attempts.attempt import Attempt, Stop, Suspension, stop_for
+from flowfabric.worker.attempts.failure_details import detail_of
 from flowfabric.worker.attempts.outcomes import Cancel, Fail, Interrupted, Retry, Snooze, Suspended
 from flowfabric.worker.attempts.pool import AttemptPool
 from flowfabric.worker.attempts.tracing import tell
 from flowfabric.worker.clock import Clock
 from flowfabric.worker.loop.turns import Turns
+from flowfabric.worker.reporting.log_sender import LogSender
 from flowfabric.worker.reporting.outbox import Ending, Outbox
 from flowfabric.worker.reporting.outgoing_frames import when_frames_taken
 from flowfabric.worker.reporting.requests import completion
@@ -38,6 +40,7 @@ class Reporter:
         stats: WorkerStats,
         categories: Mapping[type[BaseException], str],
         turns: Turns,
+        logs: LogSender,
     ) -> None:
         self._pool = pool
         self._outbox = outbox
@@ -46,6 +49,7 @@ class Reporter:
         self._stats = stats
         self._categories = categories
         self._turns = turns
+        self._logs = logs
 
     def completed(self, attempt: Attempt, payload: bytes) -> None:
         """The handler returned."""
@@ -71,15 +75,15 @@ class Reporter:
         if attempt.stopped(error) is None:
             self._end(attempt, error)
         else:
-            self.stopped(attempt)
+            self.stopped(attempt, error)
 
-    def stopped(self, attempt: Attempt) -> None:
-        """The attempt ends because it was ordered to stop."""
+    def stopped(self, attempt: Attempt, error: BaseException | None = None) -> None:
+        """The attempt ends because it was ordered to stop; `error` is what its handler raised then."""
         match attempt.stop:
             case Stop.TIMED_OUT:
                 self._stats.timed_out += 1
                 limit = (attempt.handler.timeout_ms or 0) / 1000
-                self._fail(attempt, f"the attempt took longer than {limit:g} s", outcomes.TIMEOUT)
+                self._fail(attempt, f"the attempt took longer than {limit:g} s", outcomes.TIMEOUT, error)
             case Stop.DRAINING:
                 self._after_frames(attempt, lambda _: self._calls.delay(attempt, 0, "handed_back"))
             case Stop.CANCELLED:
@@ -106,6 +110,8 @@ class Reporter:
         if attempt.span is not None:
             tell(attempt.span, attempt, error)
         self._pool.running.discard(attempt)
+        if attempt.log is not None:
+            self._logs.flush(attempt)
         attempt.context = None  # it refers to the attempt; break the cycle so that no garbage collection is needed
         if attempt.timer is not None:
             attempt.timer.cancel()
@@ -113,12 +119,12 @@ class Reporter:
 
     def _end(self, attempt: Attempt, error: BaseException) -> None:
         """Report what the handler raised by itself."""
-        error = outcomes.spoken(error)
+        raised, error = error, outcomes.spoken(error)
         match error:
             case Retry():
-                self._fail(attempt, outcomes.reason_of(error), "retry", delay_ms=error.after_ms)
+                self._fail(attempt, outcomes.reason_of(error), "retry", raised, delay_ms=error.after_ms)
             case Fail():
-                self._fail(attempt, outcomes.reason_of(error), error.category, retryable=error.retryable)
+                self._fail(attempt, outcomes.reason_of(error), error.category, raised, retryable=error.retryable)
             case Snooze():
                 until = error.until_ms if error.until_ms is not None else self._clock.now_ms() + (error.for_ms or 0)
                 self._after_frames(attempt, lambda _: self._calls.delay(attempt, until, "snoozed"))
@@ -127,10 +133,17 @@ class Reporter:
                 self._after_frames(attempt, lambda _: self._calls.cancel(attempt, reason))
             case _:
                 _logger.warning("%s of %s raised", attempt.handler.name, attempt.execution_id, exc_info=error)
-                self._fail(attempt, outcomes.reason_of(error), outcomes.category_of(error, self._categories))
+                self._fail(attempt, outcomes.reason_of(error), outcomes.category_of(error, self._categories), raised)
 
     def _fail(
-        self, attempt: Attempt, reason: str, category: str, *, retryable: bool = True, delay_ms: int | None = None
+        self,
+        attempt: Attempt,
+        reason: str,
+        category: str,
+        error: BaseException | None = None,
+        *,
+        retryable: bool = True,
+        delay_ms: int | None = None,
     ) -> None:
         args = c.FailExecutionArgs(
             execution_id=attempt.execution_id,
@@ -139,6 +152,7 @@ class Reporter:
             failure_category=category,
             retry_policy_json=None if retryable else "",
             retry_delay_ms=delay_ms,
+            failure_detail=None if error is None else detail_of(error),
         )
         self._finish(attempt, args)
 

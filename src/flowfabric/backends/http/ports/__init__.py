@@ -7,6 +7,7 @@ from flowfabric.backends.http.ports.executions import HttpExecutionPort
 from flowfabric.backends.http.ports.flows import HttpEdgePort, HttpFlowPort, HttpFlowReadPort
 from flowfabric.backends.http.ports.lanes import HttpLanePort
 from flowfabric.backends.http.ports.leases import HttpLeasePort
+from flowfabric.backends.http.ports.logs import HttpLogPort
 from flowfabric.backends.http.ports.quotas import HttpAdmissionPort, HttpQuotaPort, HttpReconcilePort
 from flowfabric.backends.http.ports.reads import HttpListingPort, HttpReadPort
 from flowfabric.backends.http.ports.scheduling import HttpSchedulingPort
@@ -29,6 +30,7 @@ class HttpPorts(
     HttpFlowReadPort,
     HttpLanePort,
     HttpLeasePort,
+    HttpLogPort,
     HttpQuotaPort,
     HttpAdmissionPort,
     HttpReconcilePort,

@@ -20,5 +20,8 @@ class HttpWorkerPort(Caller, WorkerPort):
     async def list_workers(self, args: c.ListWorkersArgs) -> c.ListWorkersPage:
         return await self.ask("list_workers", args)
 
+    async def list_tasks(self, args: c.ListTasksArgs) -> c.ListTasksPage:
+        return await self.ask("list_tasks", args)
+
     async def expire_workers(self, *, limit: int = 100) -> int:
         return await self.ask("expire_workers", limit=limit)

@@ -27,6 +27,7 @@ from flowfabric.backends.valkey.wire.retrying import NOT_ALLOWED
 from flowfabric.core import capability
 from flowfabric.core.ids import LaneId, WorkerInstanceId
 from flowfabric.core.partition import Partition, PartitionConfig, PartitionKey
+from flowfabric.core.rules.tasks import lacks
 from flowfabric.errors import BackendUnavailable, InvalidInput
 
 E = TypeVar("E", bound=Ear[Any])
@@ -50,8 +51,9 @@ class ValkeyWakeups:
         *,
         worker_instance_id: WorkerInstanceId | None = None,
         on_handed: OnHanded | None = None,
+        kinds: Collection[str] = (),
     ) -> AbstractAsyncContextManager[WorkListener]:
-        listener = _Listener(lane_ids, capabilities)
+        listener = _Listener(lane_ids, capabilities, kinds)
         if worker_instance_id is not None and on_handed is not None:
             listener.take_from(keys.hand_channel(worker_instance_id).encode(), on_handed)
         return self._announcements.listen(listener)
@@ -70,13 +72,16 @@ class ValkeyWakeups:
 class _Listener(Ear[tuple[LaneId, Partition]]):
     """Waits for work of some lanes."""
 
-    def __init__(self, lane_ids: Collection[LaneId], capabilities: Collection[str]) -> None:
+    def __init__(
+        self, lane_ids: Collection[LaneId], capabilities: Collection[str], kinds: Collection[str] = ()
+    ) -> None:
         if isinstance(lane_ids, str) or not lane_ids:
             raise InvalidInput("lane_ids", lane_ids, "must be a collection of at least one lane")
         self.lanes = {keys.wake_channel(LaneId(lane)).encode(): LaneId(lane) for lane in lane_ids}
         super().__init__(self.lanes)
         self._on_handed: OnHanded | None = None
         self._offered = capability.capability_set(capabilities, "capabilities")
+        self._kinds = frozenset(kinds)
 
     def take_from(self, channel: bytes, on_handed: OnHanded) -> None:
         """Also take work handed to parked claims."""
@@ -90,7 +95,7 @@ class _Listener(Ear[tuple[LaneId, Partition]]):
                 self._on_handed(text[:KEY_LENGTH].decode(errors="replace"), text)
             return
         announced = _announcement(text)
-        if announced is not None and not capability.missing(announced[1], self._offered):
+        if announced is not None and not (announced[1] and lacks(announced[1], self._offered, self._kinds)):
             self.note((lane_id, announced[0]))
 
 

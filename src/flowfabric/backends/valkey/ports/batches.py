@@ -20,9 +20,11 @@ from flowfabric.core import capability
 from flowfabric.core import contracts as c
 from flowfabric.core.codec import to_msgpack
 from flowfabric.core.contracts import batch as b
+from flowfabric.core.contracts.failures import detail_to_json
 from flowfabric.core.ids import ExecutionId, LaneId
 from flowfabric.core.partition import Partition, PartitionConfig, lane_partitions
 from flowfabric.core.rules.execution import repeats
+from flowfabric.core.rules.tasks import kinds_text
 from flowfabric.core.states import PublicState
 from flowfabric.errors import BadReply, ExecutionNotActive, FlowFabricError, InvalidInput
 
@@ -229,6 +231,8 @@ def _claim_request(args: b.ClaimExecutionsArgs, count: int, ids: CallIds) -> dic
         "lease_ids": ids.leases,
         "attempt_ids": ids.attempts,
     }
+    if args.kinds:
+        request["kinds"] = kinds_text(args.kinds)
     if args.execution_ids:
         request["named"] = [each.uuid for each in args.execution_ids]
         return request
@@ -264,7 +268,8 @@ def _finish_item(args: b.FinishArgs) -> tuple[str | int, ...]:
     retry_from = "policy" if args.retry_policy_json is None else "argument"
     failure = (args.failure_reason, args.failure_category, args.retry_policy_json or "", retry_from)
     delay = -1 if args.retry_delay_ms is None else args.retry_delay_ms
-    return ("fail", args.execution_id.uuid, *held, args.source, *failure, delay)
+    detail = () if args.failure_detail is None else (detail_to_json(args.failure_detail) or "",)
+    return ("fail", args.execution_id.uuid, *held, args.source, *failure, delay, *detail)
 
 
 def _finished(args: b.FinishArgs, reply: Reply) -> b.FinishOutcome:

@@ -8,6 +8,7 @@ from flowfabric.backends.valkey.library.tenancy import ValkeyTenancy
 from flowfabric.core import contracts as c
 from flowfabric.core import limits
 from flowfabric.core.codec import to_json
+from flowfabric.core.contracts.failures import detail_to_json
 from flowfabric.core.ids import ExecutionId
 from flowfabric.core.policy import policy_to_json
 from flowfabric.core.rules.execution import repeats
@@ -69,6 +70,7 @@ class ValkeyExecutions(ValkeyTenancy):
                 source=args.source,
                 retry_delay_ms=args.retry_delay_ms,
                 retry_from="policy" if args.retry_policy_json is None else "argument",
+                failure_detail=detail_to_json(args.failure_detail),
             )
         except ExecutionNotActive as error:
             if recorded := repeats.was_failed(args, error.details):

@@ -6,6 +6,7 @@ from flowfabric.backends.valkey.library.calls import FunctionCaller, flat_to_dic
 from flowfabric.backends.valkey.library.layout import FOREIGN_FIELD
 from flowfabric.backends.valkey.library.records import number, optional_number, read_directly, reading
 from flowfabric.backends.valkey.library.tenancy import ValkeyTenancy
+from flowfabric.backends.valkey.rows.attempts import attempt_index, current_attempt, failure_reason, past_attempt
 from flowfabric.backends.valkey.wire.client import Client, Reply
 from flowfabric.core import contracts as c
 from flowfabric.core.ids import (
@@ -19,15 +20,11 @@ from flowfabric.core.ids import (
     WorkerInstanceId,
 )
 from flowfabric.core.states import (
-    AttemptRecordState,
     AttemptState,
-    AttemptType,
     BlockingReason,
-    LifecyclePhase,
     OwnershipState,
     PublicState,
     StateVector,
-    TerminalOutcome,
 )
 from flowfabric.errors import ExecutionNotFound, InvalidInput, Unavailable
 
@@ -39,12 +36,6 @@ _HOLDS_ATTEMPT = {
     AttemptState.RUNNING_ATTEMPT,
     AttemptState.ATTEMPT_INTERRUPTED,
     AttemptState.ATTEMPT_TERMINAL,
-}
-
-_ENDED = {
-    TerminalOutcome.SUCCESS: AttemptRecordState.ENDED_SUCCESS,
-    TerminalOutcome.FAILED: AttemptRecordState.ENDED_FAILURE,
-    TerminalOutcome.EXPIRED: AttemptRecordState.ENDED_FAILURE,
 }
 
 
@@ -107,8 +98,10 @@ class ValkeyReads(ValkeyTenancy):
         with reading("attempts of execution", execution_id):
             core = fields.mapping(1)
             return [
-                _current_attempt(core) if not put_away else _past_attempt(index, put_away)
-                for index, put_away in enumerate(fields.mappings(2), from_index)
+                current_attempt(core, detail) if not put_away else past_attempt(index, put_away, detail)
+                for index, (put_away, detail) in enumerate(
+                    zip(fields.mappings(2), fields.texts(3), strict=True), from_index
+                )
             ]
 
 
@@ -118,11 +111,6 @@ def _own(record: Record) -> Record:
         problem = f"{record.get('execution_id')}: the record was written by the Rust original and cannot be read"
         raise Unavailable(problem, code="layout_mismatch")
     return record
-
-
-def _attempt_index(record: Record) -> int | None:
-    """The lease, or None if it was never claimed."""
-    return optional_number(record, "current_attempt_index") or 0 if "current_attempt_id" in record else None
 
 
 def _namespace(record: Record) -> Namespace:
@@ -139,7 +127,7 @@ def _flow(record: Record) -> FlowId | None:
 
 def _snapshot(execution_id: ExecutionId, record: Record, tags: dict[str, str]) -> c.ExecutionSnapshot:
     state = StateVector.from_record(record)
-    reason, attempt_index = state.blocking_reason, _attempt_index(record)
+    reason, index = state.blocking_reason, attempt_index(record)
     waitpoint = record.get("current_waitpoint_id")
     return c.ExecutionSnapshot(
         execution_id=execution_id,
@@ -154,11 +142,11 @@ def _snapshot(execution_id: ExecutionId, record: Record, tags: dict[str, str]) -
         current_waitpoint=WaitpointId(waitpoint) if waitpoint else None,
         created_at=number(record, "created_at"),
         last_mutation_at=_last_mutation_at(record),
-        total_attempt_count=0 if attempt_index is None else attempt_index + 1,
+        total_attempt_count=0 if index is None else index + 1,
         delay_until=optional_number(record, "delay_until") if state.public_state is PublicState.DELAYED else None,
         progress_pct=optional_number(record, "progress_pct"),
         progress_message=record.get("progress_message"),
-        failure_reason=record.get("failure_reason"),
+        failure_reason=failure_reason(record),
         failure_category=record.get("failure_category"),
         concurrency_key=record.get("concurrency_key"),
         tags=tags,
@@ -169,7 +157,7 @@ def _attempt_summary(state: StateVector, record: Record) -> c.AttemptSummary | N
     if state.attempt_state not in _HOLDS_ATTEMPT or "current_attempt_id" not in record:
         return None
     return c.AttemptSummary(
-        attempt_id=AttemptId(record["current_attempt_id"]), attempt_index=_attempt_index(record) or 0
+        attempt_id=AttemptId(record["current_attempt_id"]), attempt_index=attempt_index(record) or 0
     )
 
 
@@ -179,7 +167,7 @@ def _lease_summary(state: StateVector, record: Record) -> c.LeaseSummary | None:
     return c.LeaseSummary(
         lease_id=LeaseId(record["current_lease_id"]),
         lease_epoch=number(record, "current_lease_epoch"),
-        attempt_index=_attempt_index(record) or 0,
+        attempt_index=attempt_index(record) or 0,
         worker_instance_id=WorkerInstanceId(record["current_worker_instance_id"]),
         expires_at=number(record, "lease_expires_at"),
         last_heartbeat_at=_lease_seen_at(record),
@@ -218,49 +206,8 @@ def _info(execution_id: ExecutionId, record: Record) -> c.ExecutionInfo:
         created_at=number(record, "created_at"),
         started_at=optional_number(record, "started_at"),
         completed_at=optional_number(record, "completed_at"),
-        current_attempt_index=_attempt_index(record),
+        current_attempt_index=attempt_index(record),
         flow_id=_flow(record),
         blocking_detail=record.get("blocking_detail", ""),
         concurrency_key=record.get("concurrency_key"),
-    )
-
-
-def _current_attempt(record: Record) -> c.AttemptRecord:
-    """The current attempt, which is stored in the execution's record."""
-    state = StateVector.from_record(record)
-    return c.AttemptRecord(
-        attempt_index=_attempt_index(record) or 0,
-        attempt_id=AttemptId(record["current_attempt_id"]),
-        attempt_type=AttemptType(record.get("current_attempt_type", "initial")),
-        state=_attempt_record_state(state),
-        started_at=optional_number(record, "attempt_started_at") or optional_number(record, "started_at"),
-        ended_at=optional_number(record, "completed_at"),
-        failure_reason=record.get("failure_reason"),
-        failure_category=record.get("failure_category"),
-        worker_instance_id=WorkerInstanceId(record["current_worker_instance_id"]),
-        lease_epoch=optional_number(record, "current_lease_epoch"),
-    )
-
-
-def _attempt_record_state(state: StateVector) -> AttemptRecordState:
-    if state.lifecycle_phase is LifecyclePhase.TERMINAL:
-        return _ENDED.get(state.terminal_outcome, AttemptRecordState.ENDED_CANCELLED)
-    if state.lifecycle_phase is LifecyclePhase.ACTIVE:
-        return AttemptRecordState.STARTED
-    return AttemptRecordState.SUSPENDED
-
-
-def _past_attempt(index: int, record: Record) -> c.AttemptRecord:
-    """An earlier attempt, which has its own record."""
-    return c.AttemptRecord(
-        attempt_index=index,
-        attempt_id=AttemptId(record["attempt_id"]),
-        attempt_type=AttemptType(record["attempt_type"]),
-        state=AttemptRecordState(record["attempt_state"]),
-        started_at=optional_number(record, "started_at"),
-        ended_at=optional_number(record, "ended_at"),
-        failure_reason=record.get("failure_reason"),
-        failure_category=record.get("failure_category"),
-        worker_instance_id=WorkerInstanceId(record["worker_instance_id"]),
-        lease_epoch=optional_number(record, "lease_epoch"),
     )

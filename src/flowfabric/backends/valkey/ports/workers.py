@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from flowfabric.backends.valkey.library import keys
 from flowfabric.backends.valkey.library.calls import Fields, FunctionCaller, Value
@@ -10,7 +11,9 @@ from flowfabric.backends.valkey.library.cursors import decode_cursor, encode_cur
 from flowfabric.backends.valkey.library.records import reading
 from flowfabric.core import capability
 from flowfabric.core import contracts as c
+from flowfabric.core.codec import from_json, to_json, to_msgpack
 from flowfabric.core.ids import LaneId, Namespace, WorkerId, WorkerInstanceId
+from flowfabric.core.rules.tasks import unescaped
 
 
 class ValkeyWorkers:
@@ -30,6 +33,7 @@ class ValkeyWorkers:
             version=args.version,
             host=args.host,
             slots=args.slots,
+            tasks=_packed(args.tasks),
         )
         return c.WorkerRegistered() if fields.text(0) == "registered" else c.WorkerRefreshed()
 
@@ -57,6 +61,19 @@ class ValkeyWorkers:
             next_cursor=encode_cursor("workers", reached) if reached else None,
         )
 
+    async def list_tasks(self, args: c.ListTasksArgs) -> c.ListTasksPage:
+        after = decode_cursor("tasks", args.cursor, tuple[str])[0] if args.cursor else ""
+        fields = await self._caller.call(
+            "list_tasks",
+            {"index": keys.WORKERS_BY_NAME},
+            {"namespace": args.namespace or "default", "name": args.name, "after": after, "limit": args.limit},
+        )
+        reached = fields.text(0)
+        return c.ListTasksPage(
+            tasks=tuple(_task(row) for row in fields.rows(1)),
+            next_cursor=encode_cursor("tasks", reached) if reached else None,
+        )
+
     async def expire_workers(self, *, limit: int = 100) -> int:
         fields = await self._caller.call("expire_workers", {"index": keys.WORKERS_BY_EXPIRY}, {"limit": limit})
         return fields.number(0)
@@ -81,13 +98,27 @@ def _lanes(csv: str) -> tuple[LaneId, ...]:
     return tuple(LaneId(name.replace("%2C", ",").replace("%25", "%")) for name in names)
 
 
+def _packed(tasks: Iterable[c.TaskEntry]) -> bytes | None:
+    listed = [(each.name, to_json(each.options).decode()) for each in tasks]
+    return to_msgpack(listed) if listed else None
+
+
+def _task(row: list[str]) -> c.RegisteredTask:
+    with reading("task", row[0]):
+        name, options, version, registered_at = row
+        return c.RegisteredTask(
+            name=name, options=from_json(dict[str, Any], options), version=version, registered_at=int(registered_at)
+        )
+
+
 def _read(row: list[str]) -> c.WorkerInfo:
     with reading("worker", row[0]):
         return _worker(row)
 
 
 def _worker(row: list[str]) -> c.WorkerInfo:
-    name, expires_at, worker_id, lanes, capabilities, version, host, slots, registered_at, last_heartbeat_at = row
+    name, expires_at, worker_id, lanes, capabilities, *rest = row
+    version, host, slots, registered_at, last_heartbeat_at, tasks = rest
     namespace, _, instance_id = name.partition(":")
     return c.WorkerInfo(
         namespace=Namespace(keys.name_of(namespace)),
@@ -101,4 +132,5 @@ def _worker(row: list[str]) -> c.WorkerInfo:
         registered_at=int(registered_at),
         last_heartbeat_at=int(last_heartbeat_at),
         expires_at=int(expires_at),
+        tasks=tuple(unescaped(each) for each in tasks.split(",")) if tasks else (),
     )

@@ -8,6 +8,7 @@ from flowfabric.backends.valkey.library.records import number, optional_number, 
 from flowfabric.backends.valkey.library.tenancy import ValkeyTenancy
 from flowfabric.backends.valkey.ports.limits.budgets import ValkeyBudgets
 from flowfabric.backends.valkey.ports.limits.quotas import ValkeyQuotas
+from flowfabric.backends.valkey.rows.attempts import failure_reason
 from flowfabric.core import contracts as c
 from flowfabric.core.ids import BudgetId, ExecutionId, LaneId, Namespace, QuotaPolicyId, WorkerInstanceId
 from flowfabric.core.states import LaneState, LifecyclePhase, StateVector
@@ -60,7 +61,7 @@ def explanation(execution_id: ExecutionId, record: Facts, facts: Facts) -> c.Exp
         blocking_detail=record.get("blocking_detail"),
         required_capabilities=tuple(filter(None, record.get("required_capabilities", "").split(","))),
         delay_until=optional_number(record, "delay_until"),
-        failure_reason=record.get("failure_reason"),
+        failure_reason=failure_reason(record),
         open_dependencies=optional_number(facts, "open_dependencies") or 0,
         flow_is_cancelled="flow_obstacle" in facts,
         worker_instance_id=_worker(record, "current_worker_instance_id") if is_active else None,
@@ -83,6 +84,7 @@ def explanation(execution_id: ExecutionId, record: Facts, facts: Facts) -> c.Exp
         limit_look_at=optional_number(facts, "limit_look_at"),
         offered_to=_worker(facts, "offered_to"),
         offer_until=optional_number(facts, "offer_until"),
+        execution_kind=record.get("execution_kind", ""),
     )
 
 

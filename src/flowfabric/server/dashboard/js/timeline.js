@@ -1,25 +1,35 @@
 // What happened to an execution: its attempts on a line of time, and its events one below the other.
 
 import { h, svg } from "./dom.js";
+import { exception } from "./exceptions.js";
 import { badge } from "./parts.js";
 import { ENDED, moment, plain, span } from "./words.js";
 
 const MARKS = { completed: "good", failed: "bad", expired: "bad", lease_expired: "bad", lease_revoked: "bad", signal_rejected: "bad", suspended: "pause", woken: "go", resumed: "go", claimed: "go", reclaimed: "go" };
 
-export function timeline({ events }) {
+export function timeline({ events, attempts }) {
   if (!events.length) return h("p", { class: "muted" }, "The event log no longer contains these events.");
   const first = events[0].at_ms;
   return h("ol", { class: "timeline" }, events.map((event) => h(
     "li",
     { class: MARKS[event.event] ?? "", "data-key": event.cursor },
     h("span", { class: "at", title: moment(event.at_ms) }, event.at_ms === first ? "0" : `+${span(event.at_ms - first)}`),
-    h("span", {}, h("strong", {}, plain(event.event)), said(event)),
+    h("span", {}, h("strong", {}, plain(event.event)), said(event, attempts)),
   )));
 }
 
-function said({ attempt_index: attempt, outcome, lease_epoch: epoch }) {
-  const parts = [attempt != null && `attempt ${attempt}`, epoch > 0 && `lease ${epoch}`, outcome && plain(outcome)].filter(Boolean);
+function said(event, attempts) {
+  const { attempt_index: attempt, lease_epoch: epoch } = event;
+  const outcome = loss(event, attempts) ?? (event.outcome && plain(event.outcome));
+  const parts = [attempt != null && `attempt ${attempt}`, epoch > 0 && `lease ${epoch}`, outcome].filter(Boolean);
   return parts.length ? h("span", { class: "muted" }, ` ${parts.join(", ")}`) : null;
+}
+
+// An attempt that lost its lease says why; its events hold only a code.
+function loss({ event, attempt_index: index }, attempts) {
+  if (event !== "requeued" && event !== "lease_expired") return null;
+  const attempt = attempts.find((each) => each.attempt_index === index);
+  return attempt?.failure_category === "infra_crash" ? attempt.failure_reason : "the worker stopped renewing its lease";
 }
 
 // Each attempt as a bar from its start to its end; a suspended attempt holds no worker.
@@ -36,7 +46,7 @@ export function attemptsBar({ info, attempts, events }) {
   };
   const label = `${attempts.length} attempts over ${span(to - from)}`;
   const said = attempts.map((each) => h("li", { "data-key": each.attempt_index }, `attempt ${each.attempt_index} `, badge(KINDS[each.state] ?? "active"),
-    h("span", { class: "muted" }, ` ${plain(each.attempt_type)}, ${span((each.ended_at ?? to) - (each.started_at ?? from))}`), each.failure_reason && h("span", { class: "failure" }, each.failure_reason)));
+    h("span", { class: "muted" }, ` ${plain(each.attempt_type)}, ${span((each.ended_at ?? to) - (each.started_at ?? from))}`), each.failure_reason && h("span", { class: "failure" }, each.failure_reason), each.failure_detail && exception(each.failure_detail)));
   return h("div", { class: "attempts" },
     svg("svg", { viewBox: `0 0 100 ${attempts.length * 12}`, preserveAspectRatio: "none", height: attempts.length * 12, role: "img", "aria-label": label }, attempts.map(row)),
     h("ol", { class: "plain" }, said));

@@ -3,9 +3,11 @@
 import { executionPath, follow, get, Problem } from "../api.js";
 import { h, show } from "../dom.js";
 import { live } from "../live.js";
+import { logs } from "../logs.js";
 import { output } from "../output.js";
 import { badge, button, card, empty, facts, flowLink, heading, problem, when } from "../parts.js";
 import { payload } from "../payload.js";
+import { tabs } from "../tabs.js";
 import { tagSearch } from "../tags.js";
 import { attemptsBar, timeline } from "../timeline.js";
 import { ENDED, number, plain, STATES, until } from "../words.js";
@@ -17,12 +19,13 @@ const EVERY_MS = 5000;
 export function execution(main, { id, signal }) {
   const pane = h("div", { class: "output", "data-keep": true, tabindex: "0", role: "log", "aria-label": "Output" });
   const readOutput = output(pane, id, signal);
+  const said = tabs([["Output", [pane, h("p", { class: "hint muted" }, "The output of the handler appears here live.")]], ["Logs", logs(id, signal)]]);
   let following = null;
   readOutput();
   const look = live(async () => {
     try {
       const found = await read(id, signal);
-      draw(main, id, found, pane, look);
+      draw(main, id, found, said, look);
       if (ENDED.has(found.info.public_state)) {
         following = null;
         return;
@@ -55,7 +58,7 @@ const orNothing = (reading) => reading.catch((error) => {
   throw error;
 });
 
-function draw(main, id, found, pane, look) {
+function draw(main, id, found, said, look) {
   const { info, snapshot, why, questions } = found;
   show(
     main,
@@ -65,7 +68,7 @@ function draw(main, id, found, pane, look) {
     snapshot.progress_pct != null && progress(snapshot),
     questions.length > 0 && card("It waits for", questions.map((each) => waitpoint(each, found.info, look))),
     details(found),
-    h("div", { class: "two" }, card("Timeline", attemptsBar(found), timeline(found)), card("Output", pane, h("p", { class: "hint muted" }, "The output of the handler appears here live."))),
+    h("div", { class: "two" }, card("Timeline", attemptsBar(found), timeline(found)), card(null, said)),
     h("div", { class: "two" }, card("Input", payload(found.context.input_payload, found.context.payload_encoding)), resultCard(found)),
     stepsCard(found.steps),
   );

@@ -2,7 +2,7 @@
 -- @keys    core ~attempt ~lease_expiry ~worker_leases ~terminal ~delayed ~lease_current ~lease_history ~active
 --          ~stream_meta ~attempt_timeout ~execution_deadline
 -- @args    execution_id:id lease_id lease_epoch attempt_id failure_reason failure_category retry_policy_json source=
---          retry_delay_ms:nat? retry_from=argument
+--          retry_delay_ms:nat? retry_from=argument failure_detail=
 -- @reply   status delay_until
 -- @errors  invalid_input execution_not_found fence_required partial_fence_triple execution_not_active lease_revoked
 --          lease_expired stale_lease

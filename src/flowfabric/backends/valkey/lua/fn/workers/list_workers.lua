@@ -8,7 +8,7 @@
 -- @uses    clock digits reply worker_registry
 local MAX_PAGE, LOOKED_AT = 1000, 1000
 local FIELDS = {
-  "worker_id", "lanes_csv", "caps_csv", "version", "host", "slots", "registered_at_ms", "last_heartbeat_ms",
+  "worker_id", "lanes_csv", "caps_csv", "version", "host", "slots", "registered_at_ms", "last_heartbeat_ms", "tasks",
 }
 
 local function row(name, expiry)

@@ -4,6 +4,9 @@ local M = {}
 
 local MAX_BYTES, MAX_TOKENS = bounds.CAPABILITIES_CSV_MAX_BYTES, bounds.MAX_CAPABILITIES
 
+-- The capability that work needs when the workers that met it do not have its task.
+local TASK = "ff.task:"
+
 local function tokens_of(csv)
   local out = {}
   for token in csv:gmatch("[^,]+") do out[#out + 1] = token end
@@ -33,8 +36,30 @@ local function too_large(side, csv)
   if #tokens_of(csv) > MAX_TOKENS then return side .. ":too_many_tokens" end
 end
 
--- nil when the worker offers everything; otherwise the code and detail of the refusal.
-function M.check(required, offered)
+-- The name of a task as part of a token; core/rules/tasks.py is the same rule in Python.
+function M.escaped(kind)
+  return (kind:gsub("[^%w%._:/%-]", function(char) return string.format("%%%02X", char:byte()) end))
+end
+
+function M.of_task(kind) return TASK .. M.escaped(kind) end
+
+-- kinds: escaped names, each between commas.
+function M.is_named(kinds, name) return kinds:find("," .. name .. ",", 1, true) ~= nil end
+
+function M.sorted(csv)
+  local tokens = tokens_of(csv)
+  table.sort(tokens)
+  return table.concat(tokens, ",")
+end
+
+local function has_token(has, kinds, token)
+  if token:sub(1, #TASK) ~= TASK then return has[token] end
+  return not kinds or M.is_named(kinds, token:sub(#TASK + 1))
+end
+
+-- nil when the worker offers everything; otherwise the code and detail of the refusal. kinds: the
+-- tasks that it has; a worker that names none may take any.
+function M.check(required, offered, kinds)
   required = required or ""
   local wrong = too_large("required", required) or too_large("worker", offered)
   if wrong then return "invalid_capabilities", wrong end
@@ -42,7 +67,7 @@ function M.check(required, offered)
   local has, missing = {}, {}
   for _, token in ipairs(tokens_of(offered)) do has[token] = true end
   for _, token in ipairs(tokens_of(required)) do
-    if not has[token] then missing[#missing + 1] = token end
+    if not has_token(has, kinds, token) then missing[#missing + 1] = token end
   end
   if #missing > 0 then
     table.sort(missing)

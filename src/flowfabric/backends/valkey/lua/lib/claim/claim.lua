@@ -29,8 +29,8 @@ function M.check_resumed(x)
 end
 
 -- A shared queue also holds executions whose capabilities this worker lacks.
-function M.needs_more(x, offered)
-  return x and x.required_capabilities and capability.check(x.required_capabilities, offered) ~= nil
+function M.needs_more(x, offered, kinds)
+  return x and x.required_capabilities and capability.check(x.required_capabilities, offered, kinds) ~= nil
 end
 
 -- Does the record say that the execution is queued?

@@ -13,7 +13,7 @@ local function obstacle(x, now, request, started, uuid)
   local refusal = claim.check_found(x, now)
   if refusal then return refusal end
   if not index.is_queued(x) then return reply.refuse("execution_not_in_eligible_set", record.public_state(x)) end
-  local code, detail = capability.check(x.required_capabilities, request.capabilities)
+  local code, detail = capability.check(x.required_capabilities, request.capabilities, request.kinds)
   if code then return reply.refuse(code, detail) end
   return admission.check_limits(x, started[x.lane_id])
 end

@@ -1,7 +1,7 @@
 -- The next work of a lane: up to N executions for one worker, by priority and age, over the queues
 -- that it can serve.
 -- @uses admission batch claim claim_dedup claim_queues claim_take key_index key_turns lanes limit_gate permit_reuse
---       record wakeup writes
+--       record task_routes wakeup writes
 local M = {}
 
 -- Entries that cannot be claimed must not block others: after a first look for the missing number,
@@ -41,6 +41,12 @@ local function take_one(x, turn)
   turn.count = number
 end
 
+-- Work of a task that this worker does not have goes to the queue of those that have it.
+local function leave_to_others(x, turn)
+  turn.lacking, turn.aside = turn.lacking + 1, turn.aside + 1
+  if task_routes.set_aside(x, turn.now) and x.concurrency_key then turn.left = turn.left + 1 end
+end
+
 -- Offers count: the worker keeps a slot for each.
 local function missing(turn)
   return turn.held < MOST_HELD and turn.wanted - turn.count - #turn.offers or 0
@@ -60,10 +66,10 @@ local function take_rest(turn)
   while turn.at < #found and missing(turn) > 0 do
     turn.at = turn.at + 1
     local x = promoted(turn, found[turn.at]) or record.fill(batch.at_id(lane.tag, found[turn.at], lane.writes))
-    if turn.is_shared and claim.needs_more(x, turn.request.capabilities) then
+    if turn.is_shared and claim.needs_more(x, turn.request.capabilities, turn.request.kinds) then
       turn.lacking = turn.lacking + 1
     elseif not claim.check_found(x, turn.now) then
-      take_one(x, turn)
+      if task_routes.knows(turn.request, x.execution_kind) then take_one(x, turn) else leave_to_others(x, turn) end
     elseif not claim.is_queued(x) then
       strays[#strays + 1] = found[turn.at]
     end
@@ -92,7 +98,7 @@ local function look_through(turn)
   end
   -- There may be work behind the entries that were removed or set aside: the next claim gets
   -- further.
-  local is_cut = turn.held >= MOST_HELD or (missing(turn) > 0 and turn.dropped > 0)
+  local is_cut = turn.held >= MOST_HELD or (missing(turn) > 0 and (turn.dropped > 0 or turn.aside >= FURTHER))
   if is_cut then wakeup.announce(turn.lane.tag, turn.lane.lane_id) end
 end
 
@@ -107,9 +113,9 @@ function M.claim_next(tag, request, now, ended)
   if admission.lane_obstacle(lane, true) then return {} end
   local turn = {
     lane = lane, now = now, request = request, taken = {}, offers = {}, count = 0, seen = 0, dropped = 0, held = 0,
-    lacking = 0, is_shared = lanes.settings(lane).shared_queue, payloads = claim_take.payloads(), ended = ended,
+    lacking = 0, aside = 0, is_shared = lanes.settings(lane).shared_queue, payloads = claim_take.payloads(), ended = ended,
     wanted = math.min(request.count, lanes.free(lane) or request.count),
-    keys = claim_queues.queues(lane, request.capabilities),
+    keys = claim_queues.queues(lane, request.capabilities, request.kinds),
   }
   if ended then permit_reuse.take(turn, ended.permits) end
   look_through(turn)

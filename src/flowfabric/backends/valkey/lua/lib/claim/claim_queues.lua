@@ -2,11 +2,13 @@
 -- @uses capability index_key
 local M = {}
 
--- The queues of a lane whose required capabilities the worker has.
-function M.queues(x, offered)
+-- The queues of a lane whose required capabilities the worker has. kinds: its tasks, if it names any.
+function M.queues(x, offered, kinds)
   local keys = {index_key.lane(x, "eligible")}
   for _, required in ipairs(redis.call("SMEMBERS", index_key.lane(x, "capability_sets"))) do
-    if not capability.check(required, offered) then keys[#keys + 1] = index_key.lane(x, "eligible:" .. required) end
+    if not capability.check(required, offered, kinds) then
+      keys[#keys + 1] = index_key.lane(x, "eligible:" .. required)
+    end
   end
   return keys
 end

@@ -1,11 +1,12 @@
 -- Direct start: members that became ready in this call go straight to the worker that also asks for
 -- work in it, if no queue is before them. They never enter a queue.
--- @uses admission claim_dedup claim_queues claim_take grant lanes limit_gate promotion writes
+-- @uses admission claim_dedup claim_queues claim_take grant lanes limit_gate promotion task_routes writes
 local M = {}
 
 -- A plain member that starts for the first time, in a running flow. Only a worker is missing.
 local function can_start(x, request, now)
   if not x.is_plain or x.lane_id ~= request.lane_id or x.current_lease_epoch ~= "0" then return false end
+  if not task_routes.knows(request, x.execution_kind) then return false end
   admission.know_flow(x.writes, x.flow)
   return not admission.flow_obstacle(x) and x.flow_state == "running" and not grant.is_out(x, now)
     and not limit_gate.is_limited(x)
@@ -22,7 +23,7 @@ local function are_next(collected, request, now)
   end
   local x = ready[1]
   if admission.lane_obstacle(x, false) or lanes.free(x) then return false end
-  return redis.call("EXISTS", unpack(claim_queues.queues(x, request.capabilities))) == 0
+  return redis.call("EXISTS", unpack(claim_queues.queues(x, request.capabilities, request.kinds))) == 0
 end
 
 -- Start all of them and answer the claims; or queue them and answer nil.

@@ -19,7 +19,7 @@ function M.listens(request) return redis.call("PUBSUB", "NUMSUB", M.channel(requ
 -- may ask for fewer executions than the claim, because its slots wait with it.
 local function park(tag, request)
   claim_dedup.remember(tag, request)  -- now, to keep the hand-off short
-  request.count, request.park = request.park, nil
+  request.count, request.park, request.known_kinds = request.park, nil, nil
   local is_new = redis.call("HSET", M.key(tag, request.lane_id), request.worker_instance_id, cmsgpack.pack(request))
   if is_new == 1 then redis.call("SADD", M.lanes_key(tag), request.lane_id) end
 end

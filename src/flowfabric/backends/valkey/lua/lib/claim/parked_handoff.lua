@@ -1,7 +1,7 @@
 -- Hand new work to parked claims (lib/claim/parked_claims.lua): the call that adds work makes the
 -- claim on behalf of the worker and sends it the reply, so an idle worker starts without asking. A
 -- parked claim is made once; its worker keeps slots for it.
--- @uses admission claim_next claim_take index_key lanes limit_scopes notify parked_claims wakeup
+-- @uses admission claim_next claim_take index_key lanes limit_scopes notify parked_claims task_routes wakeup
 local M = {}
 
 -- The columns with bytes; messages carry them after the rows, because MessagePack in Lua knows no
@@ -61,7 +61,7 @@ function M.taker(x)
   if #waiting == 0 or not is_next(x) then return nil end
   for i = 1, #waiting, 2 do
     local is_readable, request = pcall(cmsgpack.unpack, waiting[i + 1])
-    if is_readable and parked_claims.listens(request) then
+    if is_readable and task_routes.knows(request, x.execution_kind) and parked_claims.listens(request) then
       return {at = at, name = waiting[i], request = request}
     end
   end

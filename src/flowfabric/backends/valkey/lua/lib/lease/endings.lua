@@ -21,6 +21,7 @@ local function fail(x, item, now)
     lease_id = item[3], lease_epoch = item[4], attempt_id = item[5], source = item[6],
     failure_reason = item[7], failure_category = item[8], retry_policy_json = item[9], retry_from = item[10],
     retry_delay_ms = type(item[11]) == "number" and item[11] >= 0 and item[11] or nil,
+    failure_detail = type(item[12]) == "string" and item[12] or nil,
   }, now)
 end
 

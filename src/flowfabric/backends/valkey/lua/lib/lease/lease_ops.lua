@@ -36,15 +36,17 @@ local function retry_policy(x, A)
   return policy.retry_from_text(A.retry_policy_json)
 end
 
--- A: failure_reason, failure_category, retry_policy_json, retry_from, retry_delay_ms, source and the fence.
+-- A: failure_reason, failure_category, retry_policy_json, retry_from, retry_delay_ms, failure_detail, source and the
+-- fence.
 function M.fail(x, A, now)
   if A.retry_from ~= "argument" and A.retry_from ~= "policy" then
     return reply.invalid("retry_from", "argument or policy", A.retry_from)
   end
   if not x then return reply.refuse("execution_not_found") end
-  local refusal = lease.check(x, A, A.source, now)
+  local refusal = lease.check(x, A, A.source, now) or failure.check_detail(A.failure_detail)
   if refusal then return refusal end
 
+  failure.keep_detail(x, A.failure_detail)
   local delay_until = failure.schedule_retry(x, now, {
     reason = A.failure_reason, category = A.failure_category, retry = retry_policy(x, A),
     requested_delay_ms = A.retry_delay_ms,

@@ -1,5 +1,5 @@
 -- Take executions that wait for a limit with the permits that this call has freed.
--- @uses admission batch capability claim_take limit_queue limit_scopes offering record
+-- @uses admission batch capability claim_take limit_queue limit_scopes offering record task_routes
 local M = {}
 
 -- How many waiting executions are tried for one permit: some may need other capabilities.
@@ -8,7 +8,8 @@ local LOOKS = 10
 -- Its only limit is that of the permit, and nothing else blocks it.
 local function limits_of(x, free, request)
   if not x or x.waits_for ~= free.limit or x.lifecycle_phase ~= "runnable" or x.concurrency_key then return nil end
-  if x.lane_id ~= request.lane_id or capability.check(x.required_capabilities, request.capabilities) then return nil end
+  if x.lane_id ~= request.lane_id or not task_routes.knows(request, x.execution_kind) then return nil end
+  if capability.check(x.required_capabilities, request.capabilities, request.kinds) then return nil end
   if admission.obstacle(x, x.attempt_state == "attempt_interrupted") then return nil end
   local limits = limit_scopes.of(x)
   if limits and #limits.quotas == 1 and #limits.budgets == 0 then return limits end

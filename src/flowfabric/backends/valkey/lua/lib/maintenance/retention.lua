@@ -4,11 +4,11 @@ local M = {}
 
 local CHUNK = 500
 local OWN = {
-  "core", "payload", "result", "policy", "tags", "claim_grant", "waitpoints", "signals", "steps", "watchers",
+  "core", "payload", "result", "policy", "tags", "claim_grant", "waitpoints", "signals", "steps", "watchers", "logs",
   "suspension:current", "suspension:current:satisfied_set",
   "suspension:current:satisfied_set:signals", "suspension:current:member_map",
 }
-local OF_ATTEMPT = {"", ":usage", ":policy"}
+local OF_ATTEMPT = {"", ":usage", ":policy", ":failure"}
 local DUE = {
   "all_executions", "attempt_timeout", "execution_deadline", "suspension_timeout", "lease_expiry", "watched_ends",
 }

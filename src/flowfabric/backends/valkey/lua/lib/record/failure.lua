@@ -1,8 +1,28 @@
 -- A failed attempt is retried later or ends its execution. Used by fail and by attempt timeouts.
--- @uses attempt record retry stream transition vectors
+-- @uses attempt bounds record reply retry stream transition vectors
 local M = {}
 
 local RETRY_SCHEDULED = {event = "retry_scheduled", clear = record.LEASE, state = vectors.RETRY_BACKOFF}
+
+local DETAIL_BYTES, DETAILS_KEPT = bounds.FAILURE_DETAIL_MAX_BYTES, bounds.MAX_FAILURE_DETAILS
+
+-- The exception of an attempt, as JSON. It has a key of its own, so that no other call reads it.
+function M.detail_key(x, index) return record.attempt_key(x, index) .. ":failure" end
+
+-- A refusal or nil.
+function M.check_detail(detail)
+  if detail and #detail > DETAIL_BYTES then
+    return reply.invalid("failure_detail", "at most " .. DETAIL_BYTES .. " bytes", #detail)
+  end
+end
+
+-- Keep it with the current attempt. Of many attempts, the latest keep theirs.
+function M.keep_detail(x, detail)
+  if not detail or detail == "" then return end
+  local index = tonumber(x.current_attempt_index)
+  redis.call("SET", M.detail_key(x, index), detail)
+  if index >= DETAILS_KEPT then redis.call("UNLINK", M.detail_key(x, index - DETAILS_KEPT)) end
+end
 
 -- failure: reason, category, retry (a policy table or nil), requested_delay_ms?. Answers
 -- delay_until, or nil when no retry is allowed; then nothing was written.
