@@ -18,7 +18,7 @@ files["src/flowfabric/backends/valkey/lua"] = {
     "group_policy", "handover", "hash", "hmac", "implied", "index", "index_key", "index_rules", "index_scan",
     "inputs", "join", "join_record", "key_index", "key_turns", "lanes", "lease", "lease_ops", "limit_gate",
     "limit_queue", "limit_release", "limit_scopes", "limit_subscribers", "line_owner", "listing", "member",
-    "merge_patch", "missed_key", "names", "notify", "offering", "only_edge", "order", "parked_claims", "parked_handoff", "period",
+    "merge_patch", "missed_key", "names", "notify", "offering", "only_edge", "order", "parked_claims", "parked_handoff", "passes", "period",
     "permit", "permit_reuse", "policy", "progress", "promotion", "quota", "reclaim", "record", "reopening", "repair", "replace",
     "replay_edges", "replay_members", "reply", "reservation", "resume", "resume_policy", "resumption", "retention",
     "retry", "satisfied", "secret", "sha256", "signal", "signal_room", "slots", "spending", "state", "state_tables",

@@ -22,7 +22,8 @@ All: TypeAlias = Annotated[bool, Option("--all", help="Print every attempt in tu
 def tail(execution_id: Id, from_: From = None, every: All = False, url: Url = None, as_json: AsJson = False) -> None:
     """Print the output stream of an execution until it ends. Text is printed as it is, other frames one per line.
 
-    Other messages go to stderr: the start of another attempt, and how the execution ended.
+    Other messages go to stderr: the start of another attempt, after which the output that stands is printed from its
+    beginning, and how the execution ended.
     """
 
     async def body(fabric: Fabric, out: Output) -> None:
@@ -47,9 +48,10 @@ class _Printer:
         if self._out.as_json:
             self._out.json(_fields(item))
             return
-        if self._attempt not in (None, item.attempt_index):
+        is_new = self._attempt not in (None, item.attempt_index)
+        if is_new or item.is_reset:
             self.end_line()
-            self._out.note(f"attempt {item.attempt_index}")
+            self._out.note(f"attempt {item.attempt_index}" + ("" if is_new else " begins again"))
         self._attempt = item.attempt_index
         if item.frame is None:
             return

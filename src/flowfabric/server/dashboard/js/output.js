@@ -1,4 +1,4 @@
-// What an execution emits, as it comes: the frames of all of its attempts.
+// What an execution emits, as it comes. A reset clears what no longer counts: it comes again.
 
 import { executionPath, follow } from "./api.js";
 import { h } from "./dom.js";
@@ -11,19 +11,21 @@ const MOST = 5000; // pieces that are kept on the page
 export function output(pane, id, signal) {
   let place = null;
   let isReading = false;
-  let attempt = 0;
   const on = (kind, data) => {
-    if (kind !== "frame") return;
-    if (data.attempt_index !== attempt) {
-      attempt = data.attempt_index;
-      pane.append(h("p", { class: "attempt" }, `attempt ${attempt}`));
+    if (kind === "reset") {
+      pane.replaceChildren();
+      delete pane.dataset.attempt;
     }
+    if (kind !== "frame") return;
+    const attempt = String(data.attempt_index);
+    if (pane.dataset.attempt !== attempt && attempt !== "0") pane.append(h("p", { class: "attempt" }, `attempt ${attempt}`));
+    pane.dataset.attempt = attempt;
     append(pane, data);
   };
   return async () => {
     if (isReading) return;
     isReading = true;
-    place = (await follow(executionPath(id, "/stream"), on, signal, { attempts: "all", after: place })) ?? place;
+    place = (await follow(executionPath(id, "/stream"), on, signal, { after: place })) ?? place;
     isReading = false;
   };
 }

@@ -1,0 +1,159 @@
+"""The output that stands: what one undisturbed run of the handler would have shown.
+
+A later pass of the handler begins with a mark, and another mark stands where it skipped a recorded step. `Standing`
+turns the frames of an attempt into items: it puts the output of skipped steps in its place, and resets the reader when
+a later pass emits something else than what the reader has seen. A pass that emits the same again, as after a wait,
+shows nothing twice.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from typing import Final
+
+import msgspec
+
+from flowfabric.backends.ports import EngineBackend
+from flowfabric.client.stream_items import Place, StreamItem
+from flowfabric.core import contracts as c
+from flowfabric.core.cursor import StreamCursor
+from flowfabric.core.frame_marks import PREFIX, RERUN, STEP, StepOutput
+from flowfabric.core.ids import ExecutionId
+from flowfabric.errors import ExecutionNotFound
+
+_PAGE: Final = 500
+# Frames whose digests a reader remembers; beyond, a later pass always resets it.
+_MOST_SEEN: Final = 10_000
+_DURABLE: Final = str(c.StreamMode.DURABLE)
+
+
+class Standing:
+    """The items of one reader, attempt after attempt."""
+
+    def __init__(self, backend: EngineBackend, execution_id: ExecutionId, live: bool, *, from_start: bool) -> None:
+        self._backend = backend
+        self._execution_id = execution_id
+        self._visibility = c.Visibility.ALL if live else c.Visibility.EXCLUDE_BEST_EFFORT
+        self._seen = array("q")  # digests of the durable frames since the last reset
+        self._knows_all = from_start  # whether `_seen` has all of them
+        self._pass: StreamItem | None = None  # the reset of a later pass whose frames are still compared
+        self._held: list[StreamItem] = []  # its items so far, which the reader has seen from an earlier pass
+        self._matched = 0
+
+    def begin(self) -> None:
+        """The reader was reset: another attempt begins."""
+        self._forget()
+        self._pass = None
+
+    def is_plain(self, frames: Sequence[c.StreamFrame]) -> bool:
+        """Whether the frames can be shown as they are; then they are noted as shown."""
+        if self._pass is not None or any(frame.frame_type[:3] == PREFIX for frame in frames):
+            return False
+        self._note(frames)
+        return True
+
+    async def items(self, index: int, page: c.StreamFrames) -> AsyncGenerator[StreamItem, None]:
+        """The items of a page with marks. Frames before the last pass of the page are void."""
+        frames = page.frames
+        passes = [at for at, frame in enumerate(frames) if frame.frame_type == RERUN]
+        if passes:
+            self._begin_pass(StreamItem(index, None, frames[passes[-1]].id))
+            frames = frames[passes[-1] + 1 :]
+        for frame in frames:
+            if frame.frame_type == STEP:
+                async for item in self._of_step(index, frame):
+                    for shown in self._shown(item):
+                        yield shown
+            elif frame.frame_type[:3] != PREFIX:
+                for shown in self._shown(StreamItem(index, frame)):
+                    yield shown
+        if page.is_end and self._pass is not None:  # the last pass emitted less than an earlier one
+            for shown in self._differs():
+                yield shown
+
+    async def resumed(self, place: Place) -> AsyncGenerator[StreamItem, None]:
+        """The rest of a step's output that was being shown at this place."""
+        at = StreamCursor(place.entry_id)
+        args = c.ReadFramesArgs(
+            execution_id=self._execution_id, attempt_index=place.attempt_index, from_id=at, to_id=at, count_limit=1
+        )
+        for frame in (await self._backend.read_attempt_stream(args)).frames:
+            if frame.frame_type == STEP:
+                async for item in self._of_step(place.attempt_index, frame, after=place.inner):
+                    yield item
+
+    # A later pass.
+
+    def _begin_pass(self, reset: StreamItem) -> None:
+        self._pass, self._held, self._matched = reset, [], 0
+        if self._knows_all and not self._seen:
+            self._pass = None
+
+    def _shown(self, item: StreamItem) -> Iterator[StreamItem]:
+        """The item, unless the reader has seen it from an earlier pass."""
+        if self._pass is None:
+            self._note([item.frame] if item.frame else [])
+            yield item
+            return
+        self._held.append(item)
+        if item.frame is None or item.frame.mode != _DURABLE:
+            return  # not compared: the store does not keep all of them
+        if not (self._knows_all and self._seen[self._matched] == _digest(item.frame)):
+            yield from self._differs()
+            return
+        self._matched += 1
+        if self._matched == len(self._seen):
+            self._pass, self._held = None, []
+
+    def _differs(self) -> Iterator[StreamItem]:
+        """Reset the reader, and show what the pass has emitted."""
+        reset, held = self._pass, self._held
+        self._pass, self._held = None, []
+        self._forget()
+        if reset is not None:
+            yield reset
+        self._note([item.frame for item in held if item.frame])
+        yield from held
+
+    def _note(self, frames: Sequence[c.StreamFrame]) -> None:
+        if self._knows_all:
+            self._seen.extend([_digest(frame) for frame in frames if frame.mode == _DURABLE])
+            if len(self._seen) > _MOST_SEEN:
+                self._knows_all, self._seen = False, array("q")
+
+    def _forget(self) -> None:
+        self._seen, self._knows_all = array("q"), True
+
+    # The output of a skipped step.
+
+    async def _of_step(
+        self, index: int, mark: c.StreamFrame, after: str | None = None
+    ) -> AsyncGenerator[StreamItem, None]:
+        try:
+            output = msgspec.json.decode(mark.metadata_json or "", type=StepOutput)
+        except msgspec.DecodeError:  # another program made it
+            return
+        args = c.ReadFramesArgs(
+            execution_id=ExecutionId(output.execution_id) if output.execution_id else self._execution_id,
+            attempt_index=output.attempt_index,
+            from_id=StreamCursor(output.first_id) if output.first_id else StreamCursor.start(),
+            to_id=StreamCursor(output.last_id) if output.last_id else StreamCursor.end(),
+            after=StreamCursor(after) if after else None,
+            count_limit=_PAGE,
+            visibility=self._visibility,
+        )
+        more = True
+        while more:
+            try:
+                page = await self._backend.read_attempt_stream(args)
+            except ExecutionNotFound:  # the execution that this one was forked from was deleted
+                return
+            for frame in page.frames:
+                if frame.step_run == output.run:
+                    yield StreamItem(index, frame, f"{mark.id}/{frame.id}")
+            more, args = page.more, msgspec.structs.replace(args, after=StreamCursor(page.cursor))
+
+
+def _digest(frame: c.StreamFrame) -> int:
+    return hash((frame.frame_type, frame.payload))
