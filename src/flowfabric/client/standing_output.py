@@ -8,8 +8,8 @@ shows nothing twice.
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import AsyncGenerator, Iterator, Sequence
+from operator import attrgetter
 from typing import Final
 
 import msgspec
@@ -18,14 +18,18 @@ from flowfabric.backends.ports import EngineBackend
 from flowfabric.client.stream_items import Place, StreamItem
 from flowfabric.core import contracts as c
 from flowfabric.core.cursor import StreamCursor
-from flowfabric.core.frame_marks import PREFIX, RERUN, STEP, StepOutput
+from flowfabric.core.frame_marks import RERUN, STEP, StepOutput, is_mark
 from flowfabric.core.ids import ExecutionId
 from flowfabric.errors import ExecutionNotFound
 
 _PAGE: Final = 500
-# Frames whose digests a reader remembers; beyond, a later pass always resets it.
-_MOST_SEEN: Final = 10_000
+# What a reader of a running attempt remembers; beyond, a later pass always resets it.
+_MOST_SEEN: Final = 4_000
+_MOST_SEEN_BYTES: Final = 524_288
 _DURABLE: Final = str(c.StreamMode.DURABLE)
+
+_type_of: Final = attrgetter("frame_type")
+_payload_of: Final = attrgetter("payload")
 
 
 class Standing:
@@ -35,7 +39,8 @@ class Standing:
         self._backend = backend
         self._execution_id = execution_id
         self._visibility = c.Visibility.ALL if live else c.Visibility.EXCLUDE_BEST_EFFORT
-        self._seen = array("q")  # digests of the durable frames since the last reset
+        self._seen: list[c.StreamFrame] = []  # since the last reset
+        self._seen_bytes = 0
         self._knows_all = from_start  # whether `_seen` has all of them
         self._pass: StreamItem | None = None  # the reset of a later pass whose frames are still compared
         self._held: list[StreamItem] = []  # its items so far, which the reader has seen from an earlier pass
@@ -46,10 +51,16 @@ class Standing:
         self._forget()
         self._pass = None
 
-    def is_plain(self, frames: Sequence[c.StreamFrame]) -> bool:
-        """Whether the frames can be shown as they are; then they are noted as shown."""
-        if self._pass is not None or any(frame.frame_type[:3] == PREFIX for frame in frames):
+    def is_plain(self, page: c.StreamFrames) -> bool:
+        """Whether the frames can be shown as they are; then they are noted as shown.
+
+        It runs for every page, so it has no loop of its own: most streams have neither marks nor a later pass.
+        """
+        frames = page.frames
+        if self._pass is not None or any(map(is_mark, set(map(_type_of, frames)))):
             return False
+        if page.is_closed:  # no later pass will be compared with them
+            self._knows_all = False
         self._note(frames)
         return True
 
@@ -58,14 +69,14 @@ class Standing:
         frames = page.frames
         passes = [at for at, frame in enumerate(frames) if frame.frame_type == RERUN]
         if passes:
-            self._begin_pass(StreamItem(index, None, frames[passes[-1]].id))
-            frames = frames[passes[-1] + 1 :]
+            frames = frames[passes[-1] :]
+            self._begin_pass(StreamItem(index, None, frames[0].id))
         for frame in frames:
             if frame.frame_type == STEP:
                 async for item in self._of_step(index, frame):
                     for shown in self._shown(item):
                         yield shown
-            elif frame.frame_type[:3] != PREFIX:
+            elif not is_mark(frame.frame_type):
                 for shown in self._shown(StreamItem(index, frame)):
                     yield shown
         if page.is_end and self._pass is not None:  # the last pass emitted less than an earlier one
@@ -87,6 +98,7 @@ class Standing:
 
     def _begin_pass(self, reset: StreamItem) -> None:
         self._pass, self._held, self._matched = reset, [], 0
+        self._seen = [frame for frame in self._seen if frame.mode == _DURABLE]
         if self._knows_all and not self._seen:
             self._pass = None
 
@@ -99,7 +111,7 @@ class Standing:
         self._held.append(item)
         if item.frame is None or item.frame.mode != _DURABLE:
             return  # not compared: the store does not keep all of them
-        if not (self._knows_all and self._seen[self._matched] == _digest(item.frame)):
+        if not (self._knows_all and _are_same(self._seen[self._matched], item.frame)):
             yield from self._differs()
             return
         self._matched += 1
@@ -117,13 +129,16 @@ class Standing:
         yield from held
 
     def _note(self, frames: Sequence[c.StreamFrame]) -> None:
-        if self._knows_all:
-            self._seen.extend([_digest(frame) for frame in frames if frame.mode == _DURABLE])
-            if len(self._seen) > _MOST_SEEN:
-                self._knows_all, self._seen = False, array("q")
+        if not self._knows_all:
+            return
+        self._seen += frames
+        self._seen_bytes += sum(map(len, map(_payload_of, frames)))
+        if len(self._seen) > _MOST_SEEN or self._seen_bytes > _MOST_SEEN_BYTES:
+            self._forget()
+            self._knows_all = False
 
     def _forget(self) -> None:
-        self._seen, self._knows_all = array("q"), True
+        self._seen, self._seen_bytes, self._knows_all = [], 0, True
 
     # The output of a skipped step.
 
@@ -155,5 +170,5 @@ class Standing:
             more, args = page.more, msgspec.structs.replace(args, after=StreamCursor(page.cursor))
 
 
-def _digest(frame: c.StreamFrame) -> int:
-    return hash((frame.frame_type, frame.payload))
+def _are_same(one: c.StreamFrame, other: c.StreamFrame) -> bool:
+    return one.payload == other.payload and one.frame_type == other.frame_type and one.encoding == other.encoding

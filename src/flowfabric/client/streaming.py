@@ -73,7 +73,7 @@ async def _latest(
                     standing.begin()
                     yield StreamItem(index)
                     shown = index
-                if standing.is_plain(page.frames):
+                if standing.is_plain(page):
                     for frame in page.frames:
                         yield StreamItem(index, frame)
                 else:

@@ -170,6 +170,36 @@ async def test_a_pass_that_emits_less_shows_only_that(fabric_kit: FabricKit) -> 
     assert text_of(await live) == text_of(await items_of(handle)) == "hello "
 
 
+@pytest.mark.parametrize("count", [1_200, 6_000])
+async def test_long_output_is_read_in_pages_and_stands(fabric_kit: FabricKit, count: int) -> None:
+    """Of the longer one a reader does not remember everything, so that the later pass resets it."""
+    long = Worker()
+    said = [f"{at} " for at in range(count)]
+
+    async def speak(ctx: Context) -> None:
+        for word in said:
+            await ctx.emit(word)
+
+    @long.task
+    async def lecture(ctx: Context) -> None:
+        await ctx.emit("begin ")
+        await ctx.step("speak", speak, ctx)
+        await ctx.sleep(60)
+        await ctx.emit("end")
+
+    handle = await fabric_kit.submit(lecture)
+    live = asyncio.create_task(items_of(handle))
+    await fabric_kit.run_until_idle(long)
+    await fabric_kit.sleep_through(handle)
+    await fabric_kit.run_until_idle(long)
+    expected = f"begin {''.join(said)}end"
+    seen, late = await live, await items_of(handle)
+    assert text_of(seen) == text_of(late) == expected
+    assert any(item.is_reset for item in seen) == (count > 4_000)
+    for at in (0, 499, 500, 501, 1_000, len(late) - 2):
+        assert text_of(late[: at + 1] + await items_of(handle, after=late[at].cursor)) == expected
+
+
 async def test_output_of_failed_steps_stays_if_the_handler_recovered(fabric_kit: FabricKit) -> None:
     recovering = Worker()
 
