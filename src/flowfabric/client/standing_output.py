@@ -1,9 +1,9 @@
 """The output that stands: what one undisturbed run of the handler would have shown.
 
-A later pass of the handler begins with a mark, and another mark stands where it skipped a recorded step. `Standing`
-turns the frames of an attempt into items: it puts the output of skipped steps in its place, and resets the reader when
-a later pass emits something else than what the reader has seen. A pass that emits the same again, as after a wait,
-shows nothing twice.
+A later attempt has a stream of its own, a later pass of an attempt begins with a mark, and another mark stands where
+a pass skipped a recorded step. `Standing` turns frames into items: it puts the output of skipped steps in its place,
+and resets the reader when a later pass emits something else than what the reader has seen. While a pass emits the same
+again, as after a wait, it shows nothing twice.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from flowfabric.core.ids import ExecutionId
 from flowfabric.errors import ExecutionNotFound
 
 _PAGE: Final = 500
-# What a reader of a running attempt remembers; beyond, a later pass always resets it.
+# What a reader remembers; beyond, a later pass always resets it.
 _MOST_SEEN: Final = 4_000
 _MOST_SEEN_BYTES: Final = 524_288
 _DURABLE: Final = str(c.StreamMode.DURABLE)
@@ -46,21 +46,20 @@ class Standing:
         self._held: list[StreamItem] = []  # its items so far, which the reader has seen from an earlier pass
         self._matched = 0
 
-    def begin(self) -> None:
-        """The reader was reset: another attempt begins."""
-        self._forget()
-        self._pass = None
+    def begin(self, reset: StreamItem) -> None:
+        """A later pass begins, in the same attempt or in another one. It is compared with what the reader has seen."""
+        self._pass, self._held, self._matched = reset, [], 0
+        self._seen = [frame for frame in self._seen if frame.mode == _DURABLE]
+        if self._knows_all and not self._seen:
+            self._pass = None
 
-    def is_plain(self, page: c.StreamFrames) -> bool:
+    def is_plain(self, frames: Sequence[c.StreamFrame]) -> bool:
         """Whether the frames can be shown as they are; then they are noted as shown.
 
         It runs for every page, so it has no loop of its own: most streams have neither marks nor a later pass.
         """
-        frames = page.frames
         if self._pass is not None or any(map(is_mark, set(map(_type_of, frames)))):
             return False
-        if page.is_closed:  # no later pass will be compared with them
-            self._knows_all = False
         self._note(frames)
         return True
 
@@ -70,7 +69,7 @@ class Standing:
         passes = [at for at, frame in enumerate(frames) if frame.frame_type == RERUN]
         if passes:
             frames = frames[passes[-1] :]
-            self._begin_pass(StreamItem(index, None, frames[0].id))
+            self.begin(StreamItem(index, None, frames[0].id))
         for frame in frames:
             if frame.frame_type == STEP:
                 async for item in self._of_step(index, frame):
@@ -96,12 +95,6 @@ class Standing:
 
     # A later pass.
 
-    def _begin_pass(self, reset: StreamItem) -> None:
-        self._pass, self._held, self._matched = reset, [], 0
-        self._seen = [frame for frame in self._seen if frame.mode == _DURABLE]
-        if self._knows_all and not self._seen:
-            self._pass = None
-
     def _shown(self, item: StreamItem) -> Iterator[StreamItem]:
         """The item, unless the reader has seen it from an earlier pass."""
         if self._pass is None:
@@ -109,14 +102,18 @@ class Standing:
             yield item
             return
         self._held.append(item)
-        if item.frame is None or item.frame.mode != _DURABLE:
-            return  # not compared: the store does not keep all of them
-        if not (self._knows_all and _are_same(self._seen[self._matched], item.frame)):
+        frame = item.frame
+        if not self._knows_all or frame is None:
             yield from self._differs()
-            return
-        self._matched += 1
-        if self._matched == len(self._seen):
-            self._pass, self._held = None, []
+        elif frame.mode != _DURABLE:  # not compared: the store does not keep all of them
+            if not item.place:
+                yield item
+        elif not _are_same(self._seen[self._matched], frame):
+            yield from self._differs()
+        else:
+            self._matched += 1
+            if self._matched == len(self._seen):
+                self._pass, self._held = None, []
 
     def _differs(self) -> Iterator[StreamItem]:
         """Reset the reader, and show what the pass has emitted."""

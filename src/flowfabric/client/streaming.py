@@ -70,10 +70,9 @@ async def _latest(
                 page = await follower.next()
                 index = place.attempt_index
                 if index != shown and page.closed_reason != _NEVER_STARTED:
-                    standing.begin()
-                    yield StreamItem(index)
+                    standing.begin(StreamItem(index))
                     shown = index
-                if standing.is_plain(page):
+                if standing.is_plain(page.frames):
                     for frame in page.frames:
                         yield StreamItem(index, frame)
                 else:

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from flowfabric import Context, Handle, RetryPolicy, StreamItem, Worker
+from flowfabric import Context, Handle, RetryPolicy, Snooze, StreamItem, Worker
 from flowfabric.core.policy import FixedBackoff
 from flowfabric.testing import FabricKit
 from tests.server.serving import Served, serving
@@ -43,7 +43,7 @@ class Story:
     def random(cls, seed: int) -> Story:
         dice = random.Random(seed)
         acts = [_act(dice, f"{at}") for at in range(dice.randint(2, 7))]
-        faults = {dice.randint(1, 40): dice.choice(["fail", "kill"]) for _ in range(dice.randint(0, 4))}
+        faults = {dice.randint(1, 40): dice.choice(["fail", "kill", "snooze"]) for _ in range(dice.randint(0, 4))}
         return cls(acts, faults)
 
     def check(self, words: list[str], reader: str) -> None:
@@ -127,6 +127,8 @@ class Stage:
         story.hits[fault] += 1
         if fault == "kill":
             await self.kit.kill_worker(self.worker)
+        if fault == "snooze":
+            raise Snooze(for_=1)
         raise OSError("no route")
 
     async def run(self, handle: Handle[None]) -> None:

@@ -86,7 +86,9 @@ async def test_a_later_attempt_keeps_the_output_of_the_steps_that_it_skips(fabri
     handle = await fabric_kit.submit(draft)
     live = asyncio.create_task(items_of(handle))
     await fabric_kit.run_until_idle(worker)
-    assert text_of(await live) == DRAFT
+    seen = await live
+    assert "".join(item.text for item in durable(seen)) == DRAFT, "it came once"
+    assert not any(item.is_reset for item in seen)
     assert text_of(await items_of(handle)) == DRAFT
     assert await handle.summary() == {"one ": 4, "two ": 4}
 
@@ -148,6 +150,51 @@ async def test_a_pass_that_emits_something_else_resets_its_readers(fabric_kit: F
     shown = ["RESET" if item.is_reset else item.text for item in await live]
     assert shown == ["hello ", "pass 1", "RESET", "hello ", "pass 2"]
     assert text_of(await items_of(handle)) == "hello pass 2"
+
+
+async def test_an_attempt_that_emits_something_else_resets_its_readers(fabric_kit: FabricKit) -> None:
+    changing = Worker()
+
+    @changing.task(retry=RETRIES)
+    async def moody(ctx: Context) -> None:
+        await ctx.step("say", say, ctx, "hello ")
+        await ctx.emit(f"attempt {ctx.attempt_index}")
+        if ctx.attempt_index == 0:
+            raise OSError("no route")
+
+    handle = await fabric_kit.submit(moody)
+    live = asyncio.create_task(items_of(handle))
+    await fabric_kit.run_until_idle(changing)
+    shown = ["RESET" if item.is_reset else item.text for item in durable(await live)]
+    assert shown == ["hello ", "attempt 0", "RESET", "hello ", "attempt 1"]
+
+
+async def test_fleeting_frames_of_a_later_attempt_are_shown_at_once(fabric_kit: FabricKit) -> None:
+    """They are not kept, so they are not compared, and need not wait for what is."""
+    fleeting = Worker()
+    shown = asyncio.Event()
+
+    @fleeting.task(retry=RETRIES)
+    async def measure(ctx: Context) -> None:
+        if ctx.attempt_index == 0:
+            await ctx.emit("text")
+            raise OSError("no route")
+        await ctx.emit("level", mode="best_effort")
+        await shown.wait()
+        await ctx.emit("text")
+
+    async def watch() -> list[str]:
+        seen = []
+        async for item in handle.stream():
+            seen.append("RESET" if item.is_reset else item.text)
+            if item.text == "level":
+                shown.set()
+        return seen
+
+    handle = await fabric_kit.submit(measure)
+    watching = asyncio.create_task(watch())
+    await fabric_kit.run_until_idle(fleeting)
+    assert await watching == ["text", "level"]
 
 
 async def test_a_pass_that_emits_less_shows_only_that(fabric_kit: FabricKit) -> None:

@@ -12,15 +12,8 @@ export function output(pane, id, signal) {
   let place = null;
   let isReading = false;
   const on = (kind, data) => {
-    if (kind === "reset") {
-      pane.replaceChildren();
-      delete pane.dataset.attempt;
-    }
-    if (kind !== "frame") return;
-    const attempt = String(data.attempt_index);
-    if (pane.dataset.attempt !== attempt && attempt !== "0") pane.append(h("p", { class: "attempt" }, `attempt ${attempt}`));
-    pane.dataset.attempt = attempt;
-    append(pane, data);
+    if (kind === "reset") pane.replaceChildren(h("p", { class: "attempt" }, `attempt ${data.attempt_index}`));
+    if (kind === "frame") append(pane, data);
   };
   return async () => {
     if (isReading) return;
