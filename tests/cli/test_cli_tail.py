@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from flowfabric import Context, Engine, RetryPolicy, Worker
 from flowfabric.client.fabric import Fabric
 from flowfabric.core import contracts as c
+from flowfabric.core.policy import FixedBackoff
 from tests.cli.harness import Cli, Ran, running
 from tests.cli.waiting import UNKNOWN, claimed, owned
 
@@ -100,6 +102,58 @@ def test_the_latest_attempt_counts_unless_all_are_wanted(cli: Cli, flags: list[s
 
     ran = cli("tail", cli.on_store(body), *flags)
     assert (ran.stdout, ran.stderr) == (stdout + "\n", stderr)
+
+
+def test_output_of_a_skipped_step_is_printed_in_its_place(cli: Cli) -> None:
+    async def body(fabric: Fabric) -> str:
+        worker = Worker()
+
+        async def write(ctx: Context) -> None:
+            await ctx.emit("Tides ")
+            await ctx.emit("rise ")
+
+        @worker.task(retry=RetryPolicy(max_retries=1, backoff=FixedBackoff(delay_ms=0)))
+        async def draft(ctx: Context) -> None:
+            await ctx.emit("Draft: ")
+            await ctx.step("write", write, ctx)
+            if ctx.attempt_index == 0:
+                raise OSError("no route")
+            await ctx.emit("and fall.")
+
+        handle = await fabric.submit(draft)
+        async with Engine(fabric.backend), worker.working(fabric.backend):
+            await handle
+        return str(handle.id)
+
+    execution_id = cli.on_store(body)
+    assert cli("tail", execution_id).stdout == "Draft: Tides rise and fall.\n"
+    seen = lines(cli("tail", execution_id, "--json"))
+    assert [item.get("value") for item in seen[:4]] == ["Draft: ", "Tides ", "rise ", "and fall."]
+    assert cli("tail", execution_id, "--from", seen[1]["cursor"]).stdout == "rise and fall.\n"
+
+
+@pytest.mark.parametrize("is_same", [True, False])
+def test_a_later_pass_is_printed_again_only_if_it_differs(cli: Cli, is_same: bool) -> None:
+    """As a reader sees it that was there from the beginning."""
+    owner = cli.on_store(owned)
+    frames = [{"payload": b"one ", "encoding": "utf8"}, {"payload": b"two ", "encoding": "utf8"}]
+    again = [frames[0], frames[1] if is_same else {"payload": b"three ", "encoding": "utf8"}]
+    with running("tail", owner["execution_id"], "--url", cli.url) as tailing:
+        cli.on_store(lambda fabric: append(fabric, owner, *frames, {"payload": b"\n", "encoding": "utf8"}))
+        tailing.wait_for("two")
+
+        async def go_on(fabric: Fabric) -> None:
+            mark = c.AppendFrameArgs(**owner, frame_type="ff:pass", payload=b"")
+            await fabric.backend.append_frame(mark)
+            await append(fabric, owner, *again, {"payload": b"\n", "encoding": "utf8"}, {"payload": b"end\n"})
+            held = {name: owner[name] for name in ("execution_id", "fence")}
+            await fabric.backend.complete_execution(c.CompleteExecutionArgs(**held))
+
+        cli.on_store(go_on)
+        tailing.wait_for("end")
+        printed = [line.strip() for line in tailing.lines if "attempt" not in line]
+        assert printed == (["one two", "end"] if is_same else ["one two", "one three", "end"])
+        assert tailing.process.wait(20) == 0
 
 
 def test_it_follows_one_that_runs_until_it_ends(cli: Cli) -> None:

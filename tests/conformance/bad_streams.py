@@ -34,6 +34,7 @@ BAD_STREAMS: list[tuple[str, str, Bad]] = [
     ("append_frame", "mode", lambda d, x: d.append(x, mode="loud")),
     ("append_frame", "metadata_json", lambda d, x: d.append(x, metadata_json="{")),
     ("append_frame", "source", lambda d, x: d.append(x, source="x" * 257)),
+    ("append_frame", "step_run", lambda d, x: d.append(x, step_run="x" * 257)),
     ("append_frame", "retention_maxlen", lambda d, x: d.append(x, retention_maxlen=-1)),
     ("append_frame", "max_payload_bytes", lambda d, x: d.append(x, max_payload_bytes=0)),
     ("append_frames", "first_number", lambda d, x: append_many(d, many(x, -1, b"a"))),

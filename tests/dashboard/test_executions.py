@@ -93,6 +93,7 @@ async def test_an_execution_is_followed_to_its_result(dashboard: Dashboard, fabr
     events = dashboard.page.locator(".timeline strong")
     for event in ("created", "claimed", "suspended", "woken", "completed"):
         await expect(events.filter(has_text=event).first).to_be_attached()
+    await expect(dashboard.page.locator(".output")).to_have_text("All about tides.")
     await expect(dashboard.page.locator(".steps summary")).to_have_text("draft")
     assert await dashboard.faults() == []
 

@@ -109,8 +109,9 @@ class Handle(Generic[R]):
     ) -> AsyncGenerator[StreamItem, None]:
         """Its output as it is emitted, from the beginning or after the cursor `after`, until it ends.
 
-        For a retried execution the latest attempt counts: an item with `is_reset` means that a newer attempt has
-        begun. `attempts="all"` yields the frames of every attempt in turn. `live=False` leaves out best-effort frames.
+        It ends with what one undisturbed run would have shown. An item with `is_reset` means: discard the items so far,
+        what still counts comes again. `attempts="all"` yields every frame of every attempt in turn. `live=False` leaves
+        out best-effort frames.
         """
         return streaming.stream(self._backend, self.id, after=after, attempts=attempts, live=live)
 
@@ -124,7 +125,7 @@ class Handle(Generic[R]):
         return logs.logs(self._backend, logs.wanted(self.id, after=after, attempt=attempt, level=level), follow=follow)
 
     async def summary(self) -> dict[str, Any] | None:
-        """The merged summary frames of its latest attempt; None without summary frames."""
+        """The merged summary frames of its latest attempt, and of the steps that it skipped; None without any."""
         return await streaming.summary(self._backend, self.id)
 
     async def signal(

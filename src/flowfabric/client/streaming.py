@@ -5,109 +5,79 @@ All readers of one stream in a process share one read of the store. A reader tha
 
 from __future__ import annotations
 
-import builtins
-import re
 from collections.abc import AsyncGenerator
-from datetime import UTC, datetime
-from typing import Any, Final, Literal, NamedTuple, Self, TypeAlias, TypeVar
-
-import msgspec
+from typing import Any, Final, Literal, TypeAlias
 
 from flowfabric.backends.ports import EngineBackend
-from flowfabric.client import frame_values
+from flowfabric.client.standing_output import Standing
+from flowfabric.client.stream_items import Place, StreamItem
 from flowfabric.client.tasks import payloads
 from flowfabric.core import contracts as c
 from flowfabric.core.cursor import StreamCursor
+from flowfabric.core.frame_marks import is_mark
 from flowfabric.core.ids import ExecutionId
 from flowfabric.errors import ExecutionNotFound, InvalidInput
 
-T = TypeVar("T")
+__all__ = ["Attempts", "Place", "StreamItem", "checked_attempts", "latest_attempt", "stream", "summary"]
 
 Attempts: TypeAlias = Literal["latest", "all"]
 
 _NEVER_STARTED: Final = "never_started"  # the execution has ended, and there was no such attempt
 _PAGE: Final = 500
-_FIRST: Final = "0-0"  # before the first frame of an attempt
-_PLACE: Final = re.compile(r"([0-9]{1,10}):([0-9]{1,20}-[0-9]{1,20})")
 
 
-class StreamItem(msgspec.Struct, frozen=True):
-    """A frame and its attempt. Without a frame it is a reset: discard the frames of earlier attempts."""
-
-    attempt_index: int
-    frame: c.StreamFrame | None = None
-
-    @property
-    def is_reset(self) -> bool:
-        return self.frame is None
-
-    @property
-    def cursor(self) -> str:
-        """Its position: `handle.stream(after=cursor)` continues after it."""
-        return f"{self.attempt_index}:{_FIRST if self.frame is None else self.frame.id}"
-
-    @property
-    def type(self) -> str:
-        """The frame type that the handler chose; "reset" for a reset."""
-        return "reset" if self.frame is None else self.frame.frame_type
-
-    @property
-    def value(self) -> Any:
-        """The emitted value: text, bytes, or decoded JSON. None for a reset."""
-        return None if self.frame is None else frame_values.decode(self.frame.payload, self.frame.encoding)
-
-    @property
-    def text(self) -> str:
-        """The payload as text, JSON undecoded; empty for a reset."""
-        return "" if self.frame is None else self.frame.text
-
-    @property
-    def at(self) -> datetime | None:
-        """When it was emitted, by the store's clock; None for a reset."""
-        return None if self.frame is None else datetime.fromtimestamp(self.frame.ts / 1000, UTC)
-
-    def read(self, kind: builtins.type[T]) -> T:
-        """A JSON value, decoded as this type."""
-        data = b"null" if self.frame is None else self.frame.payload
-        value: T = payloads.decode(data, payloads.decoder(kind, "kind"), "value")
-        return value
-
-
-class Place(NamedTuple):
-    """A reader's position: an attempt and an entry of its stream."""
-
-    attempt_index: int
-    entry_id: str = _FIRST
-
-    @classmethod
-    def parse(cls, cursor: str) -> Self:
-        found = _PLACE.fullmatch(cursor) if isinstance(cursor, str) else None
-        if found is None:
-            raise InvalidInput("after", cursor, "must be the cursor of an item, like 0:1713100800150-0")
-        return cls(int(found[1]), found[2])
-
-
-async def stream(
+def stream(
     backend: EngineBackend, execution_id: ExecutionId, *, after: str | None, attempts: Attempts, live: bool
 ) -> AsyncGenerator[StreamItem, None]:
     """The frames after a position as they are emitted, until the execution ends."""
     begun = None if after is None else Place.parse(after)
-    place = begun or Place(0)
-    if checked_attempts(attempts) == "latest":
-        newest = await latest_attempt(backend, execution_id)
-        place = max(place, Place(newest))
+    if checked_attempts(attempts) == "all":
+        return _all(backend, execution_id, begun or Place(0), live)
+    return _latest(backend, execution_id, begun, live)
+
+
+async def _all(
+    backend: EngineBackend, execution_id: ExecutionId, place: Place, live: bool
+) -> AsyncGenerator[StreamItem, None]:
+    """Every frame of every attempt in turn, as it was emitted."""
+    while True:
+        async with backend.follow_attempt_stream(_args(execution_id, place, live)) as follower:
+            page = c.StreamFrames()
+            while not page.is_end:
+                page = await follower.next()
+                for frame in page.frames:
+                    if not is_mark(frame.frame_type):
+                        yield StreamItem(place.attempt_index, frame)
+        if page.closed_reason == _NEVER_STARTED:
+            return
+        place = Place(place.attempt_index + 1)
+
+
+async def _latest(
+    backend: EngineBackend, execution_id: ExecutionId, begun: Place | None, live: bool
+) -> AsyncGenerator[StreamItem, None]:
+    """The output that stands: that of the latest pass of the latest attempt, with the steps that it skipped."""
+    place = max(begun or Place(0), Place(await latest_attempt(backend, execution_id)))
     shown = place.attempt_index if begun is None else begun.attempt_index
+    standing = Standing(backend, execution_id, live, from_start=begun is None)
+    if place.inner is not None:
+        async for item in standing.resumed(place):
+            yield item
     while True:
         async with backend.follow_attempt_stream(_args(execution_id, place, live)) as follower:
             page = c.StreamFrames()
             while not page.is_end:
                 page = await follower.next()
                 index = place.attempt_index
-                if index != shown and attempts == "latest" and page.closed_reason != _NEVER_STARTED:
-                    yield StreamItem(index)
+                if index != shown and page.closed_reason != _NEVER_STARTED:
+                    standing.begin(StreamItem(index))
                     shown = index
-                for frame in page.frames:
-                    yield StreamItem(index, frame)
+                if standing.is_plain(page.frames):
+                    for frame in page.frames:
+                        yield StreamItem(index, frame)
+                else:
+                    async for item in standing.items(index, page):
+                        yield item
         if page.closed_reason == _NEVER_STARTED:
             return
         place = Place(place.attempt_index + 1)

@@ -11,6 +11,7 @@ import pytest
 from flowfabric.core import contracts as c
 from flowfabric.core import limits
 from flowfabric.core.cursor import StreamCursor
+from flowfabric.core.frame_marks import RERUN, STEP
 from flowfabric.core.policy import ExecutionPolicy, StreamPolicy
 from flowfabric.errors import ExecutionNotFound, FlowFabricError, Invalid
 from tests.conformance.driver import ATTEMPT_TIMEOUT, BACKOFF, DEADLINE_IN, TTL, Driver, Subject, made_up_fence
@@ -40,6 +41,32 @@ async def test_frames_are_read_as_they_were_appended(driver: Driver) -> None:
     assert (first.metadata_json, first.correlation_id, first.source) == ('{"a":1}', "c-1", "tool")
     assert second == c.StreamFrame(id=appended.entry_id, frame_type="token", payload=b"", ts=driver.clock.now_ms)
     assert appended.frame_count == 2
+
+
+async def test_frames_tell_which_run_of_a_step_emitted_them(driver: Driver) -> None:
+    x = await running(driver)
+    await driver.append(x, b"alone", step_run="1.1")
+    given = [frames(b"a")[0], *frames(b"b", step_run="1.2"), *frames(b"c", step_run="1.2", mode="best_effort")]
+    await append_many(driver, many(x, 0, frames=tuple(given)))
+    page = await read(driver, x)
+    assert [(frame.payload, frame.step_run) for frame in page.frames] == [
+        (b"alone", "1.1"), (b"a", None), (b"b", "1.2"), (b"c", "1.2"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("passes", [1, 3, 20])
+async def test_output_that_is_emitted_again_displaces_no_output_of_a_step(driver: Driver, passes: int) -> None:
+    """What an undisturbed run keeps is kept, and not much more."""
+    x = await running(driver)
+    first = (*frames(b"1", b"2", b"3"), *frames(b"4", b"5", step_run="1.1"))
+    await append_many(driver, many(x, 0, frames=first, retention_maxlen=7))
+    for number in range(passes):
+        again = (*frames(b"", frame_type=RERUN), *frames(b"1", b"2", b"3"), *frames(b"", frame_type=STEP))
+        await append_many(driver, many(x, 5 + 5 * number, frames=again, retention_maxlen=7))
+    found = await read(driver, x)
+    assert [frame.payload for frame in found.frames if frame.step_run] == [b"4", b"5"]
+    assert payloads(found)[-5:] == [b"", b"1", b"2", b"3", b""]
+    assert len(found.frames) <= 3 * 7
 
 
 async def test_frames_leave_the_state_and_the_log_alone(driver: Driver) -> None:

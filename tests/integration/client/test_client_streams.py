@@ -112,7 +112,7 @@ async def test_items_have_values_types_and_times(fabric_kit: FabricKit) -> None:
 @pytest.mark.parametrize(
     ("attempts", "expected"),
     [
-        ("latest", ["0.0", "0.1", "RESET", "RESET", "2.0", "2.1", "2.2"]),
+        ("latest", ["0.0", "0.1", "RESET", "2.0", "2.1", "2.2"]),
         ("all", ["0.0", "0.1", "2.0", "2.1", "2.2"]),
     ],
 )

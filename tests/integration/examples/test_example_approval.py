@@ -15,7 +15,8 @@ from examples.approval import agent, people
 from flowfabric import Engine, Fabric, Handle, open_backend
 from flowfabric.core import contracts as c
 from flowfabric.errors import Conflict
-from tests.approval_worker import AGENT, lines_of, work
+from tests.dying.approval_worker import AGENT, work
+from tests.dying.fatal_lines import lines_of
 from tests.integration.examples.test_examples import run
 
 AT_ONCE = 6
@@ -24,7 +25,7 @@ AT_LEAST_S = 0.5  # the shortest deadline of a draft
 PUBLISH, ESCALATE = (lines_of(code) for code in AGENT)
 
 processes = multiprocessing.get_context("forkserver")
-processes.set_forkserver_preload(["tests.approval_worker"])
+processes.set_forkserver_preload(["tests.dying.approval_worker"])
 
 
 class Case(NamedTuple):

@@ -266,7 +266,10 @@ async def test_a_resumed_pass_goes_on_in_the_same_stream(fabric_kit: FabricKit, 
     await fabric_kit.run_until_idle(worker)
     await handle.signal("go")
     await fabric_kit.run_until_idle(worker)
-    assert await texts_of(fabric_kit, handle) == ["a", "b", "c"]
+    frames = await frames_of(fabric_kit, handle)
+    assert [frame.frame_type for frame in frames] == ["output", "output", "ff:pass", "ff:step", "output"]
+    assert [frame.text for frame in frames] == ["a", "b", "", "", "c"], "marks have no text"
+    assert [frame.step_run for frame in frames] == ["1.1", "1.1", None, None, None]
 
 
 async def test_each_attempt_has_its_own_stream(fabric_kit: FabricKit, worker: Worker) -> None:

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flowfabric.core import limits
+from flowfabric.core.frame_marks import RERUN
 from flowfabric.core.rules import streams
 from flowfabric.core.rules.execution.transitions import SITUATIONS, TERMINAL, Situation
 from flowfabric.core.rules.outcome import Refusal
@@ -41,15 +42,22 @@ function glue.ended(fields, index, archived)
   local at, reason = lib.stream.ended(x, index)
   return {at or false, reason or false}
 end
-function glue.kept(before, asked, of_policy, age_ms, now)
+function glue.kept(before, asked, of_policy, age_ms, now, void)
   local x = lib.record.at('ff:exec:{fp:1}:{fp:1}:e:core')
-  local s = {key = lib.stream.key(x, '0'), index = '0', count = before, bytes = 0, maxlen = of_policy, is_noted = true}
+  local s = {key = lib.stream.key(x, '0'), index = '0', count = before, bytes = 0, maxlen = of_policy, is_noted = true,
+    void = void}
   redis.call('DEL', s.key)
   for i = 1, before do redis.call('XADD', s.key, lib.digits.of(now - before + i - 1) .. '-0', 'f', i) end
   local h = {frame_type = 'token'}
   lib.frame_header.check(h)
   lib.frames.append(x, s, {h}, {1}, {'payload'}, {maxlen = asked, age_ms = age_ms}, now)
   return redis.call('XLEN', s.key)
+end
+function glue.void(count, stepped, void, heads)
+  local s, picks = {count = count, stepped = stepped, void = void, deleted = 0}, {}
+  for i = 1, #heads do picks[i] = i end
+  lib.passes.note(s, heads, picks, 1000, {})
+  return {count + #heads, s.stepped, s.void}
 end
 function glue.deltas() return lib.ephemeral_frames.DELTAS end
 function glue.live_defaults()
@@ -124,12 +132,14 @@ def test_best_effort_frames_have_the_same_bounds_unless_the_caller_says_otherwis
 @SOME
 @given(
     before=st.integers(0, 500), asked=st.sampled_from([0, 0, 1, 7, 50]), of_policy=st.sampled_from([0, 1, 7, 50]),
-    age_ms=st.sampled_from([0, 0, 1, 20, 400]),
+    age_ms=st.sampled_from([0, 0, 1, 20, 400]), void=st.sampled_from([0, 0, 1, 5, 300]),
 )  # fmt: skip
-def test_the_same_durable_frames_stay(vm: RuleVm, before: int, asked: int, of_policy: int, age_ms: int) -> None:
+def test_the_same_durable_frames_stay(
+    vm: RuleVm, before: int, asked: int, of_policy: int, age_ms: int, void: int
+) -> None:
     """One frame a millisecond. A cap of the policy is kept about: the store trims whole nodes of at most 100 frames."""
-    kept = streams.kept_frames(asked, of_policy, age_ms)
-    found, count = vm.call("glue.kept", before, asked, of_policy, age_ms, NOW), before + 1
+    kept = streams.kept_frames(asked, of_policy, age_ms, void)
+    found, count = vm.call("glue.kept", before, asked, of_policy, age_ms, NOW, void), before + 1
     young = min(count, age_ms + 1) if age_ms else count
     if kept.is_exact or count <= kept.most:
         assert found == min(young, kept.most)
@@ -139,8 +149,23 @@ def test_the_same_durable_frames_stay(vm: RuleVm, before: int, asked: int, of_po
 
 def test_the_same_number_of_frames_stays_where_nobody_says_how_many(vm: RuleVm) -> None:
     most = streams.kept_frames(0, 0).most
-    assert vm.call("glue.kept", most - 1, 0, 0, 0, NOW) == most
-    assert most <= vm.call("glue.kept", most + 250, 0, 0, 0, NOW) <= most + 100
+    assert vm.call("glue.kept", most - 1, 0, 0, 0, NOW, 0) == most
+    assert most <= vm.call("glue.kept", most + 250, 0, 0, 0, NOW, 0) <= most + 100
+
+
+_KINDS = {"handler": {"frame_type": "token"}, "step": {"frame_type": "token", "step_run": "1.1"}}
+_KINDS["pass"] = {"frame_type": RERUN}
+
+
+@SOME
+@given(kinds=st.lists(st.sampled_from(sorted(_KINDS)), max_size=20), cut=st.integers(0, 20))
+def test_a_pass_makes_the_same_frames_void(vm: RuleVm, kinds: list[str], cut: int) -> None:
+    """Over two calls, of which either may be empty."""
+    state: list[int] = [0, 0, 0]
+    for part in (kinds[:cut], kinds[cut:]):
+        state = vm.call("glue.void", *state, [_KINDS[kind] for kind in part]) if part else state
+    last = max((at for at, kind in enumerate(kinds) if kind == "pass"), default=0)
+    assert state[2] == streams.void_frames(kind == "step" for kind in kinds[:last])
 
 
 @MANY

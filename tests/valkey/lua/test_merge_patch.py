@@ -74,6 +74,25 @@ def test_patches_make_the_same_document(
     assert json.loads(merge(client, "", *texts)) == together
 
 
+@settings(max_examples=300, deadline=None)
+@given(document=_OBJECTS, first=_OBJECTS, second=_OBJECTS)
+def test_a_joined_patch_has_the_effect_of_both(
+    document: dict[str, Any], first: dict[str, Any], second: dict[str, Any]
+) -> None:
+    joined = merge_patch.joined(first, second)
+    before, once = merge_patch.apply({}, document), merge_patch.apply(document, first)
+    assert isinstance(before, dict)
+    assert isinstance(once, dict)
+    if joined is not None:
+        assert merge_patch.apply(document, joined) == merge_patch.apply(once, second)
+
+
+def test_patches_are_joined_unless_a_patch_must_replace_a_member_by_an_object() -> None:
+    assert merge_patch.joined({"a": {"b": 1}, "c": 1}, {"a": {"d": 2}, "c": None}) == {"a": {"b": 1, "d": 2}, "c": None}
+    assert merge_patch.joined({"a": None}, {"a": {"b": 1}}) is None
+    assert merge_patch.joined({"a": {"b": 1}}, {"a": {"b": {"c": 2}}}) is None
+
+
 @pytest.mark.parametrize("text", ["[]", "{}", "1.0", "12345678901234567890", "1e400", '"\\u00e4\\/"', "[1, {}]"])
 def test_values_stay_as_they_were_written(client: valkey.Valkey, text: str) -> None:
     assert merge(client, "", f'{{"a" : {text} , "b":1}}', '{"b":2}') == f'{{"a":{text},"b":2}}'

@@ -54,6 +54,22 @@ def test_the_key_of_the_summary_may_be_given_as_a_fourth_one(x: Execution) -> No
     assert read_summary(x)[:5] == [1, "OK", '{"a":1}', "1", "json-merge-patch"]
 
 
+def test_a_frame_may_name_the_run_of_a_step(x: Execution) -> None:
+    append(x, "alone", "durable", "", 0, 64, 16_384, "0.2", "", 0, "1.1")
+    head = ["token", "utf8", "", "", "", 0, "durable", 0, 64, 16_384, 0.2, "1.2"]
+    assert of_group(x, first_number=0, heads=[head])[:2] == [1, "OK"]
+    assert [fields_of(entry)["step_run"] for entry in read(x)[2]] == ["1.1", "1.2"]
+
+
+def test_marks_are_frames_like_others(x: Execution) -> None:
+    append(x, "a", "durable", "", 0, 64, 16_384, "0.2", "", 0, "1.1")
+    append(x, "b")
+    append(x, "", frame_type="ff:pass")
+    assert payloads(read(x)) == ["a", "b", ""]
+    meta = x.client.hgetall(x.smeta(0))
+    assert (meta[b"step_frames"], meta[b"void_frames"]) == (b"1", b"1")
+
+
 def test_pages_and_ranges(x: Execution) -> None:
     ids = [append(x, str(at))[2] for at in range(5)]
     assert payloads(read(x)) == ["0", "1", "2", "3", "4"]

@@ -22,12 +22,13 @@ All: TypeAlias = Annotated[bool, Option("--all", help="Print every attempt in tu
 def tail(execution_id: Id, from_: From = None, every: All = False, url: Url = None, as_json: AsJson = False) -> None:
     """Print the output stream of an execution until it ends. Text is printed as it is, other frames one per line.
 
-    Other messages go to stderr: the start of another attempt, and how the execution ended.
+    Other messages go to stderr: that the output differs from what was printed and is printed again, and how the
+    execution ended.
     """
 
     async def body(fabric: Fabric, out: Output) -> None:
         handle = fabric.handle(execution_id)
-        printer = _Printer(out)
+        printer = _Printer(out, every)
         async for item in handle.stream(after=from_, attempts="all" if every else "latest"):
             printer.print(item)
         await _tell_end(handle, out, printer)
@@ -38,8 +39,9 @@ def tail(execution_id: Id, from_: From = None, every: All = False, url: Url = No
 class _Printer:
     """Prints items, and remembers whether the last line is unfinished."""
 
-    def __init__(self, out: Output) -> None:
+    def __init__(self, out: Output, every: bool) -> None:
         self._out = out
+        self._every = every  # attempts are printed in turn; else a reset separates them
         self._attempt: int | None = None
         self._is_open = False
 
@@ -47,9 +49,10 @@ class _Printer:
         if self._out.as_json:
             self._out.json(_fields(item))
             return
-        if self._attempt not in (None, item.attempt_index):
+        is_new = self._attempt not in (None, item.attempt_index)
+        if item.is_reset or (is_new and self._every):
             self.end_line()
-            self._out.note(f"attempt {item.attempt_index}")
+            self._out.note(f"attempt {item.attempt_index}" + ("" if is_new else " begins again"))
         self._attempt = item.attempt_index
         if item.frame is None:
             return

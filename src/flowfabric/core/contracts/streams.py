@@ -103,6 +103,7 @@ class Frame(Checked, frozen=True, kw_only=True):
     mode: StreamMode = StreamMode.DURABLE
     patch_kind: PatchKind = PatchKind.JSON_MERGE_PATCH  # of a summary frame
     live: LiveFrames = LiveFrames()  # of a best-effort frame
+    step_run: FrameLabel | None = None  # the run of a step that emitted it; later passes refer to it
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -194,6 +195,7 @@ class StreamFrame(msgspec.Struct, frozen=True, kw_only=True):
     mode: str = StreamMode.DURABLE  # a StreamMode; text, because a newer library may have more modes
     summary_version: int | None = None
     ttl_ms: int | None = None
+    step_run: str | None = None
 
     @property
     def text(self) -> str:

@@ -38,3 +38,24 @@ def _merge(target: object, patch: Mapping[str, Any]) -> dict[str, Any]:
         else:
             merged[key] = None if value == NULL else value
     return merged
+
+
+def joined(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any] | None:
+    """One patch with the effect of both in turn; None if there is none.
+
+    There is none where the first one replaces or removes a member that the second one patches: a patch can merge
+    an object into a member, but not replace the member by an object.
+    """
+    both = dict(first)
+    for key, value in second.items():
+        before = both.get(key)
+        if key in both and isinstance(value, Mapping):
+            if not isinstance(before, Mapping):
+                return None
+            inner = joined(before, value)
+            if inner is None:
+                return None
+            both[key] = inner
+        else:
+            both[key] = value
+    return both

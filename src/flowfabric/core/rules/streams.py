@@ -89,9 +89,21 @@ class Kept(NamedTuple):
     age_ms: int = 0
 
 
-def kept_frames(asked: int, of_policy: int, age_ms: int = 0) -> Kept:
-    """The caller's cap overrides the policy's; without either there is a default."""
-    return Kept(asked or of_policy or limits.DEFAULT_RETENTION_MAXLEN, asked > 0, age_ms)
+def kept_frames(asked: int, of_policy: int, age_ms: int = 0, void: int = 0) -> Kept:
+    """The caller's cap overrides the policy's; without either there is a default.
+
+    Void frames do not displace others: up to the cap they are kept beside it.
+    """
+    most = asked or of_policy or limits.DEFAULT_RETENTION_MAXLEN
+    return Kept(most + min(void, most), asked > 0, age_ms)
+
+
+def void_frames(before: Iterable[bool]) -> int:
+    """How many frames a pass makes void that begins after these. Each value says whether a step emitted the frame.
+
+    `lib/stream/passes.lua` states the same rule.
+    """
+    return sum(not is_of_step for is_of_step in before)
 
 
 def next_time(last_ms: int, now: int) -> int:

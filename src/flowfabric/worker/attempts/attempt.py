@@ -50,7 +50,8 @@ class Attempt:
 
     __slots__ = (
         "attempt_index", "context", "execution_id", "failures", "fence", "frames", "handle", "handler", "kill",
-        "lane_id", "lease_until", "log", "note", "renew_at", "settled", "span", "started", "stop", "stop_event",
+    "lane_id", "lease_until", "log", "note", "renew_at", "settled", "span", "started", "step_spans", "stop",
+    "stop_event",
         "suspension", "timer", "work",
     )  # fmt: skip
 
@@ -77,6 +78,7 @@ class Attempt:
         self.context: Context | None = None
         self.frames: Outgoing | None = None  # emitted, not yet taken by the store
         self.log: AttemptLog | None = None  # records that it logged, not yet taken by the store
+        self.step_spans: dict[str, tuple[str | None, str | None]] | None = None  # first and last frame of step runs
         self.note: c.UpdateProgressArgs | None = None  # progress that is being sent
         self.span: Span | None = None  # if tracing is on
 

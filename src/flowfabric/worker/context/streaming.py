@@ -12,7 +12,9 @@ from flowfabric.client import frame_values
 from flowfabric.client.tasks import payloads
 from flowfabric.client.tasks.options import Duration, ms
 from flowfabric.core import contracts as c
+from flowfabric.core.frame_marks import PREFIX, is_mark
 from flowfabric.errors import InvalidInput
+from flowfabric.worker.durable.journal import Journal, running_step
 from flowfabric.worker.reporting.requests import like
 
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ class StreamingContext:
     __slots__ = ()
 
     _link: Link
+    _journal: Journal | None
 
     def emit(
         self,
@@ -45,14 +48,18 @@ class StreamingContext:
 
         Await it in async handlers; it waits only if the store is slower than the handler. In threads and processes
         the call itself waits. A "summary" frame is a JSON merge patch of the attempt's summary. Of "best_effort"
-        frames only the newest are kept; with a `ttl`, about as many as arrive within twice that time.
+        frames only the newest are kept; with a `ttl`, about as many as arrive within twice that time. Frames that a
+        step emits belong to it: a pass that skips the step keeps them.
         """
         if mode is c.StreamMode.DURABLE and not (metadata or correlation_id or source or ttl):
             payload, encoding = frame_values.encode(value)
             frame = like(_template(type, encoding))  # the common case: the template was validated once
             force_setattr(frame, "payload", payload)
-            return self._link.emit(frame)
-        return self._link.emit(_frame(value, type, mode, ttl, metadata, correlation_id, source))
+        else:
+            frame = _frame(value, type, mode, ttl, metadata, correlation_id, source)
+        if self._journal is not None and (run := running_step(self._journal)) is not None:
+            run.emits(frame)
+        return self._link.emit(frame)
 
 
 def emit_frame(context: StreamingContext, frame: c.Frame) -> Awaitable[None]:
@@ -62,6 +69,7 @@ def emit_frame(context: StreamingContext, frame: c.Frame) -> Awaitable[None]:
 
 @lru_cache(maxsize=1_000)
 def _template(kind: str, encoding: str) -> c.Frame:
+    _check_type(kind)
     return c.Frame(frame_type=kind, payload=b"", encoding=encoding)
 
 
@@ -74,6 +82,7 @@ def _frame(
     correlation_id: str | None,
     source: str | None,
 ) -> c.Frame:
+    _check_type(kind)
     if ttl is not None and mode != c.StreamMode.BEST_EFFORT:
         raise InvalidInput("ttl", ttl, "is for best_effort frames; the stream's retention limits the others")
     if mode == c.StreamMode.SUMMARY:
@@ -90,6 +99,11 @@ def _frame(
         mode=mode,  # type: ignore[arg-type]  # checked there
         live=c.LiveFrames() if ttl is None else c.LiveFrames(ttl_ms=ms("ttl", ttl)),
     )
+
+
+def _check_type(kind: object) -> None:
+    if isinstance(kind, str) and is_mark(kind):
+        raise InvalidInput("type", kind, f"must not begin with {PREFIX!r}, which is reserved")
 
 
 def _patch(value: object) -> bytes:

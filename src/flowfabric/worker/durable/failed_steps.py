@@ -21,6 +21,7 @@ from flowfabric.core import contracts as c
 from flowfabric.core import limits
 from flowfabric.worker.attempts.outcomes import Outcome, StepFailed, bounded, spoken
 from flowfabric.worker.durable.occurrences import Occurrence
+from flowfabric.worker.durable.step_output import Kept, StepRun
 
 if TYPE_CHECKING:
     from flowfabric.worker.durable.journal import Journal
@@ -39,15 +40,17 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
     qualname: str
     message: str
     attributes: dict[str, Any] = msgspec.field(default_factory=dict)  # those that survive a JSON round trip
+    kept: Kept = Kept()  # what the step emitted before
 
     @staticmethod
-    def of(error: Exception) -> Failure:
+    def of(error: Exception, kept: Kept) -> Failure:
         kind = type(error)
         return Failure(
             module=kind.__module__,
             qualname=kind.__qualname__,
             message=bounded(_message(error)),
             attributes=_attributes(error),
+            kept=kept,
         )
 
     def error(self, step: Occurrence) -> Exception:
@@ -95,7 +98,7 @@ class Failures:
                 met = msgspec.json.decode(each.payload, type=Met)
                 self._earlier[each.name.removeprefix(FAILED_STEPS), each.occurrence] = (each.input_digest, met)
 
-    def raise_next(self, step: Occurrence, digest: str, was: str | None) -> None:
+    async def raise_next(self, step: Occurrence, digest: str, was: str | None) -> None:
         """Raise the next failure that an earlier pass of this attempt had here; other inputs make it another step."""
         key = (step.name, step.number)
         recorded, met = self._earlier.get(key) or self._earlier.get((was or "", step.number)) or ("", None)
@@ -107,6 +110,7 @@ class Failures:
         if len(seen) < len(met.failures):
             failure = met.failures[len(seen)]
             seen.append(failure)
+            await self._journal.outputs.show(failure.kept)
             raise failure.error(step)
 
     def leads_elsewhere(self, step: Occurrence) -> bool:
@@ -122,11 +126,11 @@ class Failures:
         """Note that a step was broken off: a later pass runs it, and may take another way then."""
         self._unmarked[step.name, step.number] = digest
 
-    def note(self, step: Occurrence, digest: str, error: Exception) -> None:
+    def note(self, step: Occurrence, digest: str, error: Exception, run: StepRun) -> None:
         """Note a failure of a step; an outcome such as Retry is not a failure."""
         if not isinstance(spoken(error), Outcome):
             key = (step.name, step.number)
-            self._met[key].append(Failure.of(error))
+            self._met[key].append(Failure.of(error, run.kept(is_taken=False)))
             self._unrecorded[key] = self._unmarked[key] = digest
 
     async def mark(self, step: Occurrence) -> None:

@@ -24,6 +24,7 @@ from flowfabric.worker.attempts.outcomes import Interrupted
 from flowfabric.worker.durable.failed_steps import Failures
 from flowfabric.worker.durable.occurrences import Gate, Occurrence, Occurrences
 from flowfabric.worker.durable.signals import WaitEnd, Waitpoint
+from flowfabric.worker.durable.step_output import Outputs, StepRun
 
 if TYPE_CHECKING:
     from flowfabric.worker.context.services import Services
@@ -41,12 +42,18 @@ _LOST: Final = frozenset(
     {"stale_lease", "lease_expired", "lease_revoked", "execution_not_active", "no_active_lease", "execution_not_found"}
 )
 
-# The journal whose step is running: a step is recorded as a whole, so it cannot contain other records.
-_running: Final[ContextVar[Journal | None]] = ContextVar("flowfabric_step", default=None)
+# The step that is running: a step is recorded as a whole, so it cannot contain other records.
+_running: Final[ContextVar[StepRun | None]] = ContextVar("flowfabric_step", default=None)
+
+
+def running_step(journal: Journal) -> StepRun | None:
+    """The step of this journal that the caller is in."""
+    run = _running.get()
+    return run if run is not None and run.journal is journal else None
 
 
 def is_in_step(journal: Journal) -> bool:
-    return _running.get() is journal
+    return running_step(journal) is not None
 
 
 class LatestWait(NamedTuple):
@@ -77,6 +84,7 @@ class Journal:
         self._loading = asyncio.Lock()
         self._choice: ChangedSteps | None = None
         self.failures = Failures(self)
+        self.outputs = Outputs(self)
         self.keepers: list[Callable[[], Awaitable[None]]] = [self.failures.keep]  # record what a later pass must find
         if told := attempt.work.resumption:
             self._learn(told.latest, told.latest.signals)
@@ -89,12 +97,13 @@ class Journal:
             raise InvalidInput(what, "inside a step", "must be called by the handler: a step is recorded as a whole")
 
     @contextmanager
-    def running_step(self) -> Iterator[None]:
+    def running(self, run: StepRun) -> Iterator[None]:
         before = _running.get()
-        _running.set(self)
+        _running.set(run)
         try:
             yield
         finally:
+            run.is_over = True
             _running.set(before)
 
     # Occurrences.
@@ -149,6 +158,7 @@ class Journal:
                 await self._load()
                 self._steps = [key for key in self._records if not key[0].startswith(RESERVED)]
                 self.failures.learn(self._records.values())
+                self.outputs.learn(self._records.values())
                 self._is_loaded = True
 
     async def _load(self) -> None:

@@ -27,6 +27,7 @@ from flowfabric.worker.attempts.outcomes import INVALID_RESULT, Fail
 from flowfabric.worker.durable import changed_steps
 from flowfabric.worker.durable.failed_steps import FAILED_STEPS
 from flowfabric.worker.durable.journal import RESERVED, Journal
+from flowfabric.worker.durable.step_output import StepRun
 from flowfabric.worker.executors.handler_codec import reader
 from flowfabric.worker.executors.threads import is_async
 
@@ -68,7 +69,7 @@ class _Step:
     async def run(self) -> Any:
         try:
             await self._journal.loaded()
-            self._journal.failures.raise_next(self._at, self._digest, self._was)
+            await self._journal.failures.raise_next(self._at, self._digest, self._was)
             record = self._journal.find(self._at, self._was)
             if record is not None:
                 return await self._settle(record)
@@ -82,25 +83,26 @@ class _Step:
         """Run the function and record its result. Note an exception, which a later pass may have to raise again."""
         async with self._journal.gate.beside():
             self._journal.attempt.check()
+            run = self._journal.outputs.begin()
             with tracing.span("step", self._at.name):
                 try:
-                    return await self._run_and_record(replace)
+                    return await self._run_and_record(run, replace)
                 except Exception as error:
-                    self._journal.failures.note(self._at, self._digest, error)
+                    self._journal.failures.note(self._at, self._digest, error, run)
                     raise
                 except CancelledError:  # such as a timeout of the handler, which may take another way now
                     self._journal.failures.note_break(self._at, self._digest)
                     raise
 
-    async def _run_and_record(self, replace: bool) -> Any:
-        payload = self._encoded(await self._call())
+    async def _run_and_record(self, run: StepRun, replace: bool) -> Any:
+        payload = self._encoded(await self._call(run))
         kept = self._decoded(payload)  # first: a result that cannot be decoded must not be recorded
         await self._journal.failures.mark(self._at)
-        recorded = await self._record(payload, replace)
+        recorded = await self._record(run, payload, replace)
         return kept if recorded == payload else self._decoded(recorded)
 
-    async def _call(self) -> Any:
-        with self._journal.running_step():
+    async def _call(self, run: StepRun) -> Any:
+        with self._journal.running(run):
             if is_async(self._function):
                 return await self._function(*self._args)
             value = await self._journal.services.threads.run(lambda: self._function(*self._args))
@@ -118,12 +120,20 @@ class _Step:
         except InvalidInput as error:
             raise _unusable(error) from error
 
-    async def _record(self, payload: bytes, replace: bool) -> bytes:
+    async def _record(self, run: StepRun, payload: bytes, replace: bool) -> bytes:
+        digest = changed_steps.packed(self._digest, self._function_key)
+        record = partial(self._journal.record, self._at, payload, digest=digest, replace=replace)
         try:
-            digest = changed_steps.packed(self._digest, self._function_key)
-            return await self._journal.record(self._at, payload, digest=digest, replace=replace)
+            if not self._journal.outputs.must_keep(self._at, run):
+                return await record()
+            return await self._journal.services.tasks.see_through(lambda: self._record_with_output(run, record))
         except Invalid as error:  # such as too many steps: it has run, so no retry may run it again
             raise _unusable(error) from error
+
+    async def _record_with_output(self, run: StepRun, record: Callable[[], Awaitable[bytes]]) -> bytes:
+        """The output first: a recorded step is skipped, so its output must be known by then."""
+        await self._journal.outputs.keep(self._at, run)
+        return await record()
 
     # Changes between versions.
 
@@ -136,6 +146,7 @@ class _Step:
         recorded = changed_steps.inputs_digest(record)
         is_same = recorded == self._digest or not (recorded and self._digest)
         if is_same and unreadable is None:
+            await self._journal.outputs.show_recorded(record)
             return value
         choice = await self._journal.changed_steps()
         if choice == "rerun":
@@ -144,6 +155,7 @@ class _Step:
         if choice == "fail" or unreadable is not None:
             raise changed_steps.other(self._at, problem, choice)
         _logger.warning("step %s of %s %s; using the record", self._at, self._journal.attempt.execution_id, problem)
+        await self._journal.outputs.show_recorded(record)
         return value
 
 

@@ -15,6 +15,7 @@ from typing import Final
 
 from flowfabric.backends.ports import EngineBackend
 from flowfabric.core import contracts as c
+from flowfabric.core.frame_marks import RERUN
 from flowfabric.core.states import PublicState
 from flowfabric.errors import FlowFabricError, InvalidInput, Unavailable
 from flowfabric.worker.attempts.attempt import Attempt, Stop
@@ -33,6 +34,7 @@ _BYTES_A_CALL: Final = 1_048_576
 _CALLS_PER_PARTITION: Final = 2
 _PAUSE_S: Final = 0.5  # after a call that failed; the client has already retried for a while
 
+_PASS: Final = c.Frame(frame_type=RERUN, payload=b"")
 _LOST: Final = frozenset({"stale_owner_cannot_append", "stream_closed"})
 
 
@@ -76,7 +78,7 @@ class FrameSender:
             raise Interrupted(f"{attempt.execution_id}: the attempt has ended")
         out = attempt.frames
         if out is None:
-            out = attempt.frames = Outgoing(attempt)
+            out = self._begin(attempt)
         elif out.refusal is not None:
             raise out.refusal
         waiting = out.waiting
@@ -91,6 +93,14 @@ class FrameSender:
         if count + len(out.sending) <= ENOUGH_FRAMES and out.size <= ENOUGH_BYTES:
             return ROOM
         return out.room()
+
+    def _begin(self, attempt: Attempt) -> Outgoing:
+        """The first frame of a pass. If the attempt had an earlier pass, a mark makes its frames void."""
+        out = attempt.frames = Outgoing(attempt)
+        if attempt.work.attempt_type is None:
+            out.waiting.append(_PASS)
+            self._send_soon(out)
+        return out
 
     def _send_soon(self, out: Outgoing) -> None:
         tag = out.attempt.execution_id.tag
@@ -126,7 +136,7 @@ class FrameSender:
                 if isinstance(outcome, FlowFabricError):
                     self._refused(out, outcome)
                 else:
-                    out.taken()
+                    out.taken(outcome.entry_ids)
                     if out.waiting:
                         self._send_soon(out)
             return

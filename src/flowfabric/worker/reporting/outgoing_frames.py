@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from typing import Any, Final, cast
 
 from flowfabric.core import contracts as c
@@ -76,8 +76,10 @@ class Outgoing:
         attempt = self.attempt
         return frames_of(attempt.execution_id, attempt.attempt_index, attempt.fence, self.number, self.sending)
 
-    def taken(self) -> None:
-        """The store has taken the frames in `sending`."""
+    def taken(self, entry_ids: Sequence[str] = ()) -> None:
+        """The store has taken the frames in `sending`. It may not know all ids if a call was repeated."""
+        if self.attempt.step_spans is not None:
+            _note_spans(self.attempt.step_spans, self.sending, entry_ids)
         self.number += len(self.sending)
         self.size -= sum(len(frame.payload) for frame in self.sending)
         self.sending = ()
@@ -100,6 +102,17 @@ class Outgoing:
             for tell in self.when_taken:
                 tell(self.refusal)
             self.when_taken.clear()
+
+
+def _note_spans(
+    spans: dict[str, tuple[str | None, str | None]], frames: tuple[c.Frame, ...], entry_ids: Sequence[str]
+) -> None:
+    """Note the first and the last entry of each run of a step; None if it is not known."""
+    known = entry_ids if len(entry_ids) == len(frames) else [None] * len(frames)
+    for frame, entry_id in zip(frames, known, strict=True):
+        if frame.step_run is not None:
+            first, _ = spans.get(frame.step_run, (entry_id, None))
+            spans[frame.step_run] = (first, entry_id)
 
 
 async def frames_taken(attempt: Attempt) -> None:

@@ -55,6 +55,7 @@ class ValkeyStreams:
             ema_alpha=repr(live.ema_alpha),
             metadata_json=args.metadata_json or "",
             retention_ms=args.retention_ms or 0,
+            step_run=args.step_run or "",
         )
         version = fields.text(2)
         return c.FrameAppended(

@@ -35,6 +35,7 @@ def frame_of(entry: Reply) -> c.StreamFrame:
         mode=_text(get(b"mode")) or "durable",
         summary_version=_number(get(b"summary_version")),
         ttl_ms=_number(get(b"ttl_ms")),
+        step_run=_text(get(b"step_run")),
     )
 
 
@@ -56,14 +57,15 @@ def head_of(frame: c.Frame) -> Head:
     """The header of a frame; trailing defaults are left out."""
     common = (frame.frame_type, frame.encoding or "")
     if frame.mode is c.StreamMode.DURABLE and not (
-        frame.source or frame.correlation_id or frame.metadata_json or frame.timestamp
+        frame.source or frame.correlation_id or frame.metadata_json or frame.timestamp or frame.step_run
     ):
         return common
     rest = (frame.source or "", frame.correlation_id or "", frame.metadata_json or "", frame.timestamp or 0)
     live = frame.live
-    if frame.mode is not c.StreamMode.BEST_EFFORT:
+    if frame.mode is not c.StreamMode.BEST_EFFORT and frame.step_run is None:
         return (*common, *rest, str(frame.mode))
-    return (*common, *rest, str(frame.mode), live.ttl_ms, live.maxlen_floor, live.maxlen_ceiling, live.ema_alpha)
+    bounds = (live.ttl_ms, live.maxlen_floor, live.maxlen_ceiling, live.ema_alpha)
+    return (*common, *rest, str(frame.mode), *bounds, *((frame.step_run,) if frame.step_run else ()))
 
 
 def group_item(args: c.AppendFramesArgs) -> tuple[object, ...]:

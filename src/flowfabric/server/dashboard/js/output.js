@@ -1,4 +1,4 @@
-// What an execution emits, as it comes: the frames of all of its attempts.
+// What an execution emits, as it comes. A reset clears what no longer counts: it comes again.
 
 import { executionPath, follow } from "./api.js";
 import { h } from "./dom.js";
@@ -11,19 +11,14 @@ const MOST = 5000; // pieces that are kept on the page
 export function output(pane, id, signal) {
   let place = null;
   let isReading = false;
-  let attempt = 0;
   const on = (kind, data) => {
-    if (kind !== "frame") return;
-    if (data.attempt_index !== attempt) {
-      attempt = data.attempt_index;
-      pane.append(h("p", { class: "attempt" }, `attempt ${attempt}`));
-    }
-    append(pane, data);
+    if (kind === "reset") pane.replaceChildren(h("p", { class: "attempt" }, `attempt ${data.attempt_index}`));
+    if (kind === "frame") append(pane, data);
   };
   return async () => {
     if (isReading) return;
     isReading = true;
-    place = (await follow(executionPath(id, "/stream"), on, signal, { attempts: "all", after: place })) ?? place;
+    place = (await follow(executionPath(id, "/stream"), on, signal, { after: place })) ?? place;
     isReading = false;
   };
 }

@@ -49,7 +49,7 @@ async function read(id, signal) {
     info.public_state === "completed" ? orNothing(ask("/result")) : null,
     isSuspended ? orNothing(ask("/questions")) : null,
   ]);
-  return { info, snapshot, why, context, attempts, events: history.events, steps: steps.steps, result, questions: open?.questions ?? [] };
+  return { info, snapshot, why, context, attempts, events: history.events, steps: steps.steps.filter((each) => !each.name.startsWith("ff:")), result, questions: open?.questions ?? [] };
 }
 
 // What was there a moment ago may be gone.

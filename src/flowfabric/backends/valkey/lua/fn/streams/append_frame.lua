@@ -3,7 +3,7 @@
 -- @args    execution_id:id attempt_index:nat lease_id lease_epoch frame_type ts:nat? payload encoding=utf8
 --          correlation_id= source=worker retention_maxlen:nat=0 attempt_id= max_payload_bytes:pos=65536 stream_mode=
 --          patch_kind= ttl_ms:nat=0 maxlen_floor:nat=64 maxlen_ceiling:pos=16384 ema_alpha= metadata_json=
---          retention_ms:nat=0
+--          retention_ms:nat=0 step_run=
 -- @reply   entry_id frame_count summary_version
 -- @errors  invalid_input retention_limit_exceeded stream_closed stale_owner_cannot_append corruption
 -- @repeat  unsafe

@@ -10,9 +10,9 @@ local MODES = {[""] = "durable", durable = "durable", summary = "summary", best_
 local BYTES = {
   {"frame_type", bounds.FRAME_TYPE_MAX_BYTES}, {"encoding", bounds.ENCODING_MAX_BYTES},
   {"source", bounds.FRAME_LABEL_MAX_BYTES}, {"correlation_id", bounds.FRAME_LABEL_MAX_BYTES},
-  {"metadata_json", bounds.FRAME_METADATA_MAX_BYTES},
+  {"metadata_json", bounds.FRAME_METADATA_MAX_BYTES}, {"step_run", bounds.FRAME_LABEL_MAX_BYTES},
 }
-local NAMES = {"encoding", "source", "correlation_id", "metadata_json"}
+local NAMES = {"encoding", "source", "correlation_id", "metadata_json", "step_run"}
 local DEFAULTS = {ttl_ms = 0, maxlen_floor = 64, maxlen_ceiling = bounds.DEFAULT_MAX_LIVE_FRAMES, ema_alpha = 0.2}
 
 local function check_live(h)
@@ -45,7 +45,7 @@ end
 -- In a batch a header is a list; trailing members may be left out.
 local ORDER = {
   "frame_type", "encoding", "source", "correlation_id", "metadata_json", "ts", "stream_mode", "ttl_ms", "maxlen_floor",
-  "maxlen_ceiling", "ema_alpha",
+  "maxlen_ceiling", "ema_alpha", "step_run",
 }
 local WHOLE = {ts = true, ttl_ms = true, maxlen_floor = true, maxlen_ceiling = true}
 

@@ -1,6 +1,6 @@
 -- Append frames to the stream of a running attempt, for single calls and batches. The frames of one
 -- call are appended together or not at all.
--- @uses bounds digits ephemeral_frames frame_header policy reply stream summary
+-- @uses bounds digits ephemeral_frames frame_header passes policy reply stream summary
 local M = {}
 
 local MAX_BYTES, DEFAULT_MAXLEN = bounds.MAX_FRAME_PAYLOAD_BYTES, bounds.DEFAULT_RETENTION_MAXLEN
@@ -81,12 +81,17 @@ local function expire(s, are_fleeting, set)
   end
 end
 
+local function most_of(s, kept)
+  return kept.maxlen > 0 and kept.maxlen or s.maxlen > 0 and s.maxlen or DEFAULT_MAXLEN
+end
+
 -- The count of appended frames tells cheaply whether there may be too many.
 local function trim(s, kept, now)
-  local most = kept.maxlen > 0 and kept.maxlen or s.maxlen > 0 and s.maxlen or DEFAULT_MAXLEN
+  local most = most_of(s, kept)
   if s.count > most then
     local beside = redis.call("LLEN", s.key .. ":live") + redis.call("LLEN", s.key .. ":deltas")
-    redis.call("XTRIM", s.key, "MAXLEN", kept.maxlen > 0 and "=" or "~", most + beside)
+    redis.call("XTRIM", s.key, "MAXLEN", kept.maxlen > 0 and "=" or "~",
+      most + beside + passes.allowance(s, most))
   end
   if kept.age_ms > 0 then redis.call("XTRIM", s.key, "MINID", "=", digits.of(now - kept.age_ms)) end
 end
@@ -121,6 +126,7 @@ function M.append(x, s, heads, picks, payloads, kept, now, numbered)
 
   local set = {}
   if s.is_new then note_first(x, s, now, set) end
+  passes.note(s, heads, picks, most_of(s, kept), set)
   local ids, by_mode = add(s, heads, picks, payloads, now)
   if next(by_mode) then bound(s, by_mode, now, set) end
   expire(s, #(by_mode.best_effort or {}) == #ids, set)

@@ -9,7 +9,8 @@ local GUARD = {
 }
 local META = {
   "closed_at", "closed_reason", "frame_count", "total_bytes", "last_sequence", "retention_maxlen", "numbered",
-  "has_durable_frame", "ema_rate_hz", "last_append_ts_ms",
+  "has_durable_frame", "ema_rate_hz", "last_append_ts_ms", "step_frames", "void_frames",
+  "void_deleted", "swept",
 }
 
 -- Why the caller is not the owner, or nil. found: the fields of the guard.
@@ -35,7 +36,8 @@ function M.open(x, fence, now)
     key = key, index = index, epoch = fence.lease_epoch, is_noted = found[8] == index, is_new = not meta[3],
     count = tonumber(meta[3] or 0), bytes = tonumber(meta[4] or 0), last = meta[5], maxlen = tonumber(meta[6] or 0),
     numbered = meta[7], is_fleeting = meta[8] == "0", rate = meta[9] and tonumber(meta[9]),
-    rate_at = meta[10] and tonumber(meta[10]),
+    rate_at = meta[10] and tonumber(meta[10]), stepped = tonumber(meta[11] or 0), void = tonumber(meta[12] or 0),
+    deleted = tonumber(meta[13] or 0), swept = meta[14],
   }
 end
 
