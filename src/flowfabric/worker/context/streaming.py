@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping
+import sys
+from collections.abc import Awaitable, Coroutine, Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 
 from msgspec.structs import force_setattr
 
@@ -13,6 +14,8 @@ from flowfabric.client.tasks import payloads
 from flowfabric.client.tasks.options import Duration, ms
 from flowfabric.core import contracts as c
 from flowfabric.errors import InvalidInput
+from flowfabric.worker.context.awaited import AwaitedCalls
+from flowfabric.worker.reporting.outgoing_frames import ROOM, SENT
 from flowfabric.worker.reporting.requests import like
 
 if TYPE_CHECKING:
@@ -23,7 +26,7 @@ Mode: TypeAlias = Literal["durable", "summary", "best_effort"]
 OUTPUT: Final = "output"  # the default type of a frame
 
 
-class StreamingContext:
+class StreamingContext(AwaitedCalls):
     """Sends frames in the background, in order, and before the attempt's end."""
 
     __slots__ = ()
@@ -51,8 +54,18 @@ class StreamingContext:
             payload, encoding = frame_values.encode(value)
             frame = like(_template(type, encoding))  # the common case: the template was validated once
             force_setattr(frame, "payload", payload)
-            return self._link.emit(frame)
-        return self._link.emit(_frame(value, type, mode, ttl, metadata, correlation_id, source))
+        else:
+            frame = _frame(value, type, mode, ttl, metadata, correlation_id, source)
+        sent = self._link.emit(frame)
+        if sent is SENT:
+            return sent
+        call = _room() if sent is ROOM else cast("Coroutine[Any, Any, None]", sent)
+        self._note(call, "emit", sys._getframe(1))
+        return call
+
+
+async def _room() -> None:
+    """There is room for more frames."""
 
 
 def emit_frame(context: StreamingContext, frame: c.Frame) -> Awaitable[None]:

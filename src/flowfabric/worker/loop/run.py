@@ -10,6 +10,7 @@ from typing import Final
 from flowfabric.backends.ports import EngineBackend
 from flowfabric.worker.attempts.attempt import Attempt
 from flowfabric.worker.executors.block_detector import BlockedLoopDetector
+from flowfabric.worker.executors.exits import guard_tasks, unguard_tasks
 from flowfabric.worker.loop.heartbeat import Keeper, Open, Renewals
 from flowfabric.worker.loop.presence import Presence
 from flowfabric.worker.loop.wiring import Connection, Parts, Program, build
@@ -62,6 +63,7 @@ class WorkerRun:
         return run
 
     async def _begin(self) -> None:
+        guard_tasks(self._loop)
         try:
             await self._keeper.start()
             self._detector.start()
@@ -127,6 +129,7 @@ class WorkerRun:
         await self._keeper.stop()
         await parts.processes.close()
         parts.threads.close()
+        unguard_tasks(self._loop)
         await self._lifespan.aclose()
 
     async def _stop_claiming(self) -> None:
