@@ -54,10 +54,21 @@ def raises(kind: str) -> None:
             raise Retry("busy", after=7)
         case "snooze":
             raise Snooze(for_=8)
+        case "exit":
+            sys.exit("enough")
+        case "interrupt":
+            raise KeyboardInterrupt("enough")
+        case "close":
+            raise GeneratorExit("enough")
         case "fail":
             raise Fail("bad", category="mine", retryable=False)
         case _:
             raise ConnectionResetError(kind)
+
+
+@cpu_worker.task(cpu=True)
+def returns_text() -> int:
+    return "seven"  # type: ignore[return-value]
 
 
 @cpu_worker.task(cpu=True)
@@ -85,6 +96,20 @@ def spend_in_process(ctx: Context) -> list[str | int | None]:
     except BudgetExceeded as refusal:
         return [refusal.details["dimension"], refusal.details["used"], refusal.details["limit"]]
     return []
+
+
+@task
+def dies_in_process(ctx: Context) -> None:
+    ctx.emit("a frame")
+    ctx.wait(ctx.use(tokens=3))
+    with ctx.reserve(tokens=20) as held:
+        held.used(tokens=5)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+@task
+def forgets_in_process(ctx: Context) -> None:
+    ctx.use(tokens=1)  # type: ignore[unused-coroutine]
 
 
 @task(retry=RetryPolicy(max_retries=3, backoff=FixedBackoff(delay_ms=10)))

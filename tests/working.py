@@ -95,6 +95,11 @@ async def submit(backend: EngineBackend, task: Task[..., Any], *args: Any, **kwa
     return (await backend.create_execution(_args(backend, task, args, kwargs))).execution_id
 
 
+async def submit_with(backend: EngineBackend, task: Task[..., Any], **fields: Any) -> ExecutionId:
+    """An execution of a task without arguments; fields are those of CreateExecutionArgs."""
+    return (await backend.create_execution(_args(backend, task, (), {}, **fields))).execution_id
+
+
 def _args(
     backend: EngineBackend, task: Task[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], **fields: Any
 ) -> c.CreateExecutionArgs:

@@ -170,7 +170,7 @@ class Acts(RuleBasedStateMachine):
 
     def reach_the_attempt_timeout(self, x: Subject) -> None:
         result = self.run(self.driver.expire(x, c.ExpireReason.ATTEMPT_TIMEOUT))
-        did = self.agree(x, due.time_out_attempt(self.of(x).record, self.now), result)
+        did = self.agree(x, due.expire_attempt(self.of(x).record, self.now), result)
         assert isinstance(result, c.ExecutionExpired | c.RetryScheduled) == did
 
     def notice_an_expired_lease(self, x: Subject) -> None:

@@ -1,11 +1,13 @@
 """Exceptions for callers that ask for a result when the execution ended without one.
 
 ExecutionEnded      execution_id, task, attempts, reason, category
-  ExecutionFailed     the last attempt failed and no retry is left
+  ExecutionFailed     the last attempt failed or timed out, and no retry is left
   ExecutionCancelled  it was cancelled
   ExecutionExpired    its deadline passed
   ExecutionSkipped    a dependency was not met
 FlowEnded           flow_id, state, failed_execution_id, reason
+
+docs/howto/when-things-fail.md lists what ends in which of them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,16 @@
 """Run tasks: `Worker`, the context and the outcomes of handlers, and `Claims` to drive a lease by hand."""
 
 from flowfabric.client.tasks.task import Task, task
-from flowfabric.worker.attempts.outcomes import Cancel, Fail, Interrupted, Retry, Snooze, StepFailed, Suspended
+from flowfabric.worker.attempts.outcomes import (
+    Cancel,
+    Fail,
+    Interrupted,
+    Retry,
+    Snooze,
+    StepFailed,
+    Suspended,
+    TaskExited,
+)
 from flowfabric.worker.context.context import Context, Flag
 from flowfabric.worker.context.current import current_context
 from flowfabric.worker.context.spending import Held, Usage
@@ -33,6 +42,7 @@ __all__ = [
     "StepFailed",
     "Suspended",
     "Task",
+    "TaskExited",
     "Usage",
     "Waitpoint",
     "Worker",

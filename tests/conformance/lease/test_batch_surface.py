@@ -24,6 +24,7 @@ from tests.conformance.driver import (
     WORKER,
     Driver,
 )
+from tests.conformance.streaming import read
 from tests.stores.batched import partition_of
 
 pytestmark = pytest.mark.every_store
@@ -233,6 +234,20 @@ async def test_delays_timeouts_and_deadlines_are_done_when_due(driver: Driver) -
     assert done.expired == 2
     for x in (delayed, retried):
         assert (await driver.info(x)).public_state is PublicState.EXPIRED
+    await driver.probe.check()
+
+
+async def test_an_attempt_timeout_without_retries_fails_the_execution(driver: Driver) -> None:
+    x = await driver.run(await driver.create(), lease_ttl_ms=10 * TTL)
+    await driver.append(x)
+    await driver.clock.advance(ATTEMPT_TIMEOUT)
+    done = await run_due(driver)
+    assert (done.failed, done.timed_out, done.expired) == (1, 0, 0)
+    assert (await driver.info(x)).public_state is PublicState.FAILED
+    (attempt,) = await driver.backend.list_attempts(x.execution_id)
+    assert (attempt.state, attempt.failure_category) == (AttemptRecordState.ENDED_FAILURE, "timeout")
+    assert attempt.failure_reason == f"the attempt took longer than {ATTEMPT_TIMEOUT / 1000:g} s"
+    assert (await read(driver, x, 0)).closed_reason == "attempt_failure"
     await driver.probe.check()
 
 

@@ -144,7 +144,7 @@ async def test_namespaces_have_tasks_of_their_own(fabric_kit: FabricKit) -> None
 async def test_tasks_are_listed_page_by_page(fabric_kit: FabricKit) -> None:
     worker = Worker()
     for name in ("c", "a", "b"):
-        worker.task(_empty, name=name)
+        worker.task(name=name)(_empty)
     await registered_by(fabric_kit, worker)
     page = await fabric_kit.backend.list_tasks(c.ListTasksArgs(limit=2))
     rest = await fabric_kit.backend.list_tasks(c.ListTasksArgs(limit=2, cursor=page.next_cursor))

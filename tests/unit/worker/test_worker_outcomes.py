@@ -54,9 +54,15 @@ async def test_an_exception_fails_with_its_type_and_message() -> None:
     assert args.retry_policy_json is None, "the policy decides"
 
 
-@pytest.mark.parametrize("error", [SystemExit(3), asyncio.CancelledError(), StopAsyncIteration()])
-async def test_whatever_a_handler_raises_its_attempt_ends(error: BaseException) -> None:
-    assert (await failure_of(error)).failure_category == "error"
+@pytest.mark.parametrize(
+    ("error", "category"),
+    [
+        (SystemExit(3), "exit"), (KeyboardInterrupt(), "exit"), (GeneratorExit(), "exit"),
+        (asyncio.CancelledError(), "error"), (StopAsyncIteration(), "error"),
+    ],
+)  # fmt: skip
+async def test_whatever_a_handler_raises_its_attempt_ends(error: BaseException, category: str) -> None:
+    assert (await failure_of(error)).failure_category == category
 
 
 async def test_a_time_out_that_the_handler_met_has_its_category() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from flowfabric.core import limits
 from flowfabric.core.conditions import Single
 from flowfabric.core.contracts.waits.suspension import SuspensionReasonCode
 from flowfabric.core.ids import AttemptId, ExecutionId, LaneId, LeaseId, SuspensionId, WaitpointId, WaitpointKey
@@ -99,13 +100,15 @@ def records(draw: st.DrawFn, situations: tuple[Situation, ...] = tuple(Situation
     phase, is_delayed = state.lifecycle_phase, state.eligibility_state is EligibilityState.NOT_ELIGIBLE_UNTIL_TIME
     is_active, is_over = phase is LifecyclePhase.ACTIVE, phase is LifecyclePhase.TERMINAL
     is_suspended = phase is LifecyclePhase.SUSPENDED
+    attempt_timeout_at = draw(st.none() | TIMES) if is_active else None
     return ExecutionRecord(
         execution_id=ID, state=state, created_at=NOW - 100, completed_at=NOW - 1 if is_over else None,
         policy=draw(st.none() | POLICIES), attempt_id=ATTEMPT, attempt_index=0, lease_epoch=1,
         lease_id=LEASE if is_active else None, lease_expires_at=draw(_ends_of_lease(situation)) if is_active else None,
         delay_until=draw(TIMES) if is_delayed else None,
         deadline_at=None if is_over else draw(st.none() | TIMES),
-        attempt_timeout_at=draw(st.none() | TIMES) if is_active else None,
+        attempt_timeout_at=attempt_timeout_at,
+        attempt_timeout_ms=draw(st.integers(1, limits.MAX_DURATION_MS)) if attempt_timeout_at else None,
         retry_count=draw(st.integers(0, 3)), reclaim_count=draw(st.sampled_from([0, 1, 2, 99, 100])),
         suspension=draw(suspensions(is_escalated=situation is Situation.ESCALATED)) if is_suspended else None,
     )  # fmt: skip
@@ -122,7 +125,7 @@ def put(vm: RuleVm, record: ExecutionRecord, **more: str) -> None:
         "lease_expires_at": record.lease_expires_at, "current_attempt_id": record.attempt_id,
         "delay_until": record.delay_until, "retry_count": record.retry_count or None,
         "lease_reclaim_count": record.reclaim_count or None,
-        "attempt_timeout_ms": 1 if record.attempt_timeout_at else None,
+        "attempt_timeout_ms": record.attempt_timeout_ms,
         "suspension_timeout_at": record.suspension.timeout_at if record.suspension else None,
         **more,
     }  # fmt: skip

@@ -52,6 +52,22 @@ def test_a_delayed_execution_is_promoted_at_the_same_time(vm: RuleVm, record: Ex
 
 
 @MANY
+@given(record=records())
+def test_a_direct_caller_gets_the_same_attempt_timeout(vm: RuleVm, record: ExecutionRecord) -> None:
+    put(vm, record)
+    vm.fcall("expire_execution", [CORE, *[""] * 13], ID, "attempt_timeout")
+    compare(vm, record, due.expire_attempt(record, NOW))
+
+
+@MANY
+@given(record=records())
+def test_a_direct_caller_gets_the_same_deadline(vm: RuleVm, record: ExecutionRecord) -> None:
+    put(vm, record)
+    vm.fcall("expire_execution", [CORE, *[""] * 13], ID, "execution_deadline")
+    compare(vm, record, due.reach_deadline(record, NOW))
+
+
+@MANY
 @given(record=records(SUSPENDED))
 def test_the_timeout_of_a_suspension_does_the_same(vm: RuleVm, record: ExecutionRecord) -> None:
     put(vm, record)

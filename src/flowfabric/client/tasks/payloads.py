@@ -156,6 +156,8 @@ def _to_builtins(value: object) -> object:
 
 def _from_builtins(kind: Any, value: object) -> object:
     """Decoder hook: the reverse of the encoder hook."""
+    if kind is object:
+        return value
     if isinstance(kind, type) and issubclass(kind, str):
         return decode_id(kind, value)
     if _is_model(kind):

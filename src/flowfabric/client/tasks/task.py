@@ -12,6 +12,7 @@ from typing import Any, Concatenate, Final, Generic, ParamSpec, TypeVar, Unpack,
 from flowfabric.client.flows.result_refs import Inputs, Place
 from flowfabric.client.tasks import payloads
 from flowfabric.client.tasks.arguments import ArgumentCodec, Arguments, typed_signature
+from flowfabric.client.tasks.handler_kinds import check_function
 from flowfabric.client.tasks.options import OPTION_NAMES, Options, TaskOptions, check_names
 from flowfabric.core import limits
 from flowfabric.errors import InvalidInput
@@ -29,6 +30,9 @@ R_co = TypeVar("R_co", covariant=True)
 C = TypeVar("C", bound=TaskContext)
 
 _DEFAULTS: Final = TaskOptions()
+
+# Values of exactly these classes are decoded as what they were. Floats are not among them: NaN has no JSON form.
+_FIT_AS_THEY_ARE: Final = frozenset({type(None), str, int, bool, bytes, list, dict})
 
 
 class _TypedFunction:
@@ -55,7 +59,19 @@ class _TypedFunction:
 
     @cached_property
     def result(self) -> payloads.Decode:
-        return payloads.decoder(self.result_type, f"result of {self._name}")
+        return payloads.decoder(self.result_type, self.result_field)
+
+    @cached_property
+    def result_field(self) -> str:
+        return f"result of {self._name}"
+
+    @cached_property
+    def fits_as_is(self) -> Any:
+        """The class whose own values fit the annotation without a check; Any if everything fits, else None."""
+        kind = self.result_type
+        if kind is Any or kind is object:
+            return Any
+        return next((each for each in _FIT_AS_THEY_ARE if each is kind), type(None) if kind is None else None)
 
     @cached_property
     def _signature(self) -> inspect.Signature:
@@ -73,8 +89,7 @@ class Task(Generic[P, R]):
     def __init__(
         self, function: Callable[..., Any], *, name: str | None = None, options: TaskOptions = _DEFAULTS
     ) -> None:
-        if not callable(function):
-            raise InvalidInput("task", function, "must be a function")
+        check_function(function, name)
         self.name = _checked_name(name or _own_name(function))
         self.function = function
         self.options = options
@@ -110,12 +125,21 @@ class Task(Generic[P, R]):
         return self._typed.arguments.decode(payload, inputs)
 
     def encode_result(self, value: R) -> bytes:
-        return payloads.encode(value, f"result of {self.name}")
+        """The result as a payload; raises InvalidInput with the field that does not fit the annotation.
+
+        It is decoded as a client will decode it, unless its class alone says that it fits.
+        """
+        typed = self._typed
+        payload = payloads.encode(value, typed.result_field)
+        wanted = typed.fits_as_is
+        if type(value) is not wanted and wanted is not Any:
+            payloads.decode(payload, typed.result, typed.result_field)
+        return payload
 
     def decode_result(self, payload: bytes, *, is_labelled: bool = True) -> R:
         """The result in a payload; without an encoding, from another program, it may also be plain text."""
         decode = payloads.decode if is_labelled else payloads.decode_unlabelled
-        return cast("R", decode(payload, self._typed.result, f"result of {self.name}"))
+        return cast("R", decode(payload, self._typed.result, self._typed.result_field))
 
     @property
     def result_type(self) -> Any:

@@ -50,9 +50,8 @@ class Attempt:
 
     __slots__ = (
         "attempt_index", "context", "execution_id", "failures", "fence", "frames", "handle", "handler", "kill",
-    "lane_id", "lease_until", "log", "note", "renew_at", "settled", "span", "started", "step_spans", "stop",
-    "stop_event",
-        "suspension", "timer", "work",
+        "lane_id", "lease_until", "log", "note", "renew_at", "settled", "span", "started", "step_spans", "stop",
+        "stop_event", "suspension", "timer", "work",
     )  # fmt: skip
 
     def __init__(

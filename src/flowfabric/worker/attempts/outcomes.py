@@ -23,10 +23,15 @@ INVALID_PAYLOAD: Final = "invalid_payload"
 INVALID_RESULT: Final = "invalid_result"
 STEP_CHANGED: Final = "step_changed"
 BUDGET_EXCEEDED: Final = "budget_exceeded"
+NOT_AWAITED: Final = "not_awaited"
+EXIT: Final = "exit"  # the handler raised what would end a program
 
 DEFAULT_CATEGORIES: Final[Mapping[type[BaseException], str]] = {
     TimeoutError: TIMEOUT,
     BudgetExceeded: BUDGET_EXCEEDED,
+    SystemExit: EXIT,
+    KeyboardInterrupt: EXIT,
+    GeneratorExit: EXIT,
 }
 
 
@@ -87,6 +92,14 @@ class Suspended(BaseException):
     """
 
 
+class TaskExited(BaseException):
+    """Replaces SystemExit and KeyboardInterrupt of a task that a handler started: asyncio stops the loop on those."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(error)
+        self.error = error
+
+
 class StepFailed(Exception):
     """Replaces the exception of a step in an earlier pass whose class is not loaded in this process."""
 
@@ -112,7 +125,7 @@ def spoken(error: BaseException) -> BaseException:
     """The error to report: of an exception group the first outcome in it, if there is one."""
     while isinstance(error, BaseExceptionGroup) and (said := error.subgroup(Outcome)) is not None:
         error = said.exceptions[0]
-    return error
+    return error.error if isinstance(error, TaskExited) else error
 
 
 def category_of(error: BaseException, categories: Mapping[type[BaseException], str]) -> str:
@@ -132,7 +145,7 @@ def reason_of(error: BaseException) -> str:
     """Type and message of an error, for the store."""
     try:
         said = str(error)
-    except Exception:
+    except BaseException:  # it is the handler's code, too
         said = "(str() of the exception failed)"
     if isinstance(error, Outcome | RemoteError):
         return bounded(said or type(error).__name__)

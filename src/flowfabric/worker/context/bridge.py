@@ -16,7 +16,7 @@ from flowfabric.worker.context.budget_spending import WorkerPurse
 from flowfabric.worker.context.flow import GrowingFlow
 from flowfabric.worker.context.spending import Purse
 from flowfabric.worker.durable.journal import Journal
-from flowfabric.worker.reporting.outgoing_frames import ROOM
+from flowfabric.worker.reporting.outgoing_frames import SENT
 
 if TYPE_CHECKING:
     from flowfabric.worker.context.services import Services
@@ -105,7 +105,7 @@ class WorkerLink:
     def emit(self, frame: c.Frame) -> Awaitable[None]:
         if threading.get_ident() != self._services.thread_id:
             asyncio.run_coroutine_threadsafe(self._emit(frame), self._services.loop).result()
-            return ROOM
+            return SENT
         return self._services.frames.emit(self._attempt, frame)
 
     async def _emit(self, frame: c.Frame) -> None:

@@ -11,6 +11,7 @@ from typing import Any, Protocol, TypeVar
 from flowfabric.core import contracts as c
 from flowfabric.core.ids import ExecutionId, LaneId, Namespace
 from flowfabric.worker.attempts.attempt import Attempt, Stop
+from flowfabric.worker.context.awaited import Calls, must_await
 from flowfabric.worker.context.execution_log import ExecutionLog
 from flowfabric.worker.context.flow import GrowingFlow
 from flowfabric.worker.context.spending import Purse, SpendingContext
@@ -103,11 +104,12 @@ class Context(StreamingContext, DurableContext, SpendingContext):
     raise, so that a thread can stop; an async handler is cancelled.
     """
 
-    __slots__ = ("_flow", "_link", "_log", "_opened_purse", "_snapshot")
+    __slots__ = ("_calls", "_flow", "_link", "_log", "_opened_purse", "_snapshot")
 
     def __init__(self, link: Link) -> None:
         super().__init__()
         self._link = link
+        self._calls: Calls | None = None  # made at the first async call
         self._log: logging.LoggerAdapter[logging.Logger] | None = None
         self._snapshot: c.ExecutionSnapshot | None = None
         self._opened_purse: Purse | None = None
@@ -189,11 +191,13 @@ class Context(StreamingContext, DurableContext, SpendingContext):
         """Raise `Interrupted` if the attempt is over. For threads with long loops."""
         self._link.check()
 
+    @must_await
     async def describe(self) -> c.ExecutionSnapshot:
         """Read the execution from the store."""
         self._snapshot = await self._link.describe()
         return self._snapshot
 
+    @must_await
     async def tags(self) -> dict[str, str]:
         """The execution's tags, read from the store at the first call."""
         return (self._snapshot or await self.describe()).tags
@@ -203,6 +207,7 @@ class Context(StreamingContext, DurableContext, SpendingContext):
         """The flow of this execution, to add nodes to: `ctx.flow.add(task, ...)`."""
         if self._flow is None:
             self._flow = self._link.flow(lambda: self._records)
+            self._flow.note_calls(self._note)
         return self._flow
 
     def wait(self, call: Coroutine[Any, Any, T]) -> T:
@@ -227,6 +232,11 @@ class Context(StreamingContext, DurableContext, SpendingContext):
 async def check_steps(context: Context, attempt: Attempt) -> None:
     """Raise if the handler completes without steps that earlier passes recorded."""
     await check_end(attempt, context._journal, lambda: context._records)
+
+
+def calls_of(context: Context | None) -> Calls | None:
+    """The async calls that a handler made."""
+    return None if context is None else context._calls
 
 
 async def send_additions(context: Context) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from types import TracebackType
+from collections.abc import Callable, Coroutine
+from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 from flowfabric.client.flows.builder import FlowBuilder
@@ -17,6 +17,7 @@ from flowfabric.core.contracts.flows.graphs import check_size
 from flowfabric.core.ids import FlowId
 from flowfabric.errors import Conflict, InvalidInput
 from flowfabric.worker.attempts.attempt import Attempt
+from flowfabric.worker.context.awaited import Note, must_await
 from flowfabric.worker.durable.child_waits import awaited, have_ended, link, result_of, wait_until_ended
 from flowfabric.worker.durable.journal import Journal
 
@@ -44,6 +45,15 @@ class GrowingFlow(FlowBuilder):
             services.backend.partitions, services.settings.namespace, services.settings.worker_instance_id
         )
         self._flow_id: FlowId | None = None
+        self._noted: Note | None = None
+
+    def note_calls(self, note: Note) -> None:
+        """Where the context notes calls that must be awaited."""
+        self._noted = note
+
+    def _note(self, call: Coroutine[Any, Any, Any], name: str, frame: FrameType) -> None:
+        if self._noted is not None:
+            self._noted(call, f"flow.{name}", frame)
 
     @property
     def unsent(self) -> list[Node[Any]]:
@@ -62,6 +72,7 @@ class GrowingFlow(FlowBuilder):
             del self.nodes[node.name]
         self.children = [child for child in self.children if child.node.is_sent]
 
+    @must_await
     async def send(self) -> None:
         """Send the nodes that were not sent yet."""
         new = self.unsent
@@ -84,6 +95,7 @@ class GrowingFlow(FlowBuilder):
         for each in new_flows:
             each.mark_sent()
 
+    @must_await
     async def result(self, given: Given[R]) -> R:
         """Wait for a node that was added here, and return its result; of `all([...])` the list of them.
 

@@ -11,6 +11,7 @@ import msgspec
 from flowfabric.core import contracts as c
 from flowfabric.core.ids import BudgetId, ReservationId
 from flowfabric.errors import BudgetExceeded, InvalidInput
+from flowfabric.worker.context.awaited import AwaitedCalls, must_await
 
 T = TypeVar("T")
 
@@ -86,11 +87,12 @@ class Reservation:
             self._wait(self.__aexit__(kind, error, trace))
 
 
-class SpendingContext(ABC):
+class SpendingContext(AwaitedCalls, ABC):
     """Uses the budgets of the execution, its lane, its namespace and its flow, as of the first use."""
 
     __slots__ = ()
 
+    @must_await
     async def use(self, budget: str | None = None, **amounts: int) -> Usage:
         """Report usage, `await ctx.use(tokens=120)`, to all budgets of the execution, or to one.
 

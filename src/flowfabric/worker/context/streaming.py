@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping
+import sys
+from collections.abc import Awaitable, Coroutine, Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 
 from msgspec.structs import force_setattr
 
@@ -14,7 +15,9 @@ from flowfabric.client.tasks.options import Duration, ms
 from flowfabric.core import contracts as c
 from flowfabric.core.frame_marks import PREFIX, is_mark
 from flowfabric.errors import InvalidInput
+from flowfabric.worker.context.awaited import AwaitedCalls
 from flowfabric.worker.durable.journal import Journal, running_step
+from flowfabric.worker.reporting.outgoing_frames import ROOM, SENT
 from flowfabric.worker.reporting.requests import like
 
 if TYPE_CHECKING:
@@ -25,7 +28,7 @@ Mode: TypeAlias = Literal["durable", "summary", "best_effort"]
 OUTPUT: Final = "output"  # the default type of a frame
 
 
-class StreamingContext:
+class StreamingContext(AwaitedCalls):
     """Sends frames in the background, in order, and before the attempt's end."""
 
     __slots__ = ()
@@ -59,7 +62,16 @@ class StreamingContext:
             frame = _frame(value, type, mode, ttl, metadata, correlation_id, source)
         if self._journal is not None and (run := running_step(self._journal)) is not None:
             run.emits(frame)
-        return self._link.emit(frame)
+        sent = self._link.emit(frame)
+        if sent is SENT:
+            return sent
+        call = _room() if sent is ROOM else cast("Coroutine[Any, Any, None]", sent)
+        self._note(call, "emit", sys._getframe(1))
+        return call
+
+
+async def _room() -> None:
+    """There is room for more frames."""
 
 
 def emit_frame(context: StreamingContext, frame: c.Frame) -> Awaitable[None]:

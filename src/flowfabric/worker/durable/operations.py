@@ -11,6 +11,7 @@ from typing import Any, Final, ParamSpec, TypeVar, TypeVarTuple, Unpack, overloa
 from flowfabric.client.tasks.options import Duration
 from flowfabric.client.tasks.task import Task, TaskContext
 from flowfabric.core.conditions import ResumeCondition
+from flowfabric.worker.context.awaited import AwaitedCalls, must_await
 from flowfabric.worker.durable import children, signal_waits, steps, values
 from flowfabric.worker.durable.children import ChildHandle
 from flowfabric.worker.durable.journal import Journal
@@ -25,7 +26,7 @@ Ts = TypeVarTuple("Ts")
 _DAY_S: Final = 86_400
 
 
-class DurableContext(TaskContext, ABC):
+class DurableContext(AwaitedCalls, TaskContext, ABC):
     """A wait ends the pass: the execution is suspended, holds no worker, and the handler is run again from its top.
 
     Steps and waits are found again by name: the n-th step or wait of a name in one pass is the n-th of that name in
@@ -47,9 +48,8 @@ class DurableContext(TaskContext, ABC):
     ) -> Coroutine[Any, Any, T]: ...
     @overload
     def step(self, name: str, fn: Callable[[*Ts], T], *args: *Ts, was: str | None = None) -> Coroutine[Any, Any, T]: ...
-    def step(  # type: ignore[misc]  # to the type checker nothing accepts *Ts but *Ts
-        self, name: str, fn: Any, *args: Any, returns: Any = None, was: str | None = None
-    ) -> Any:
+    @must_await  # type: ignore[misc]  # to the type checker nothing accepts *Ts but *Ts
+    def step(self, name: str, fn: Any, *args: Any, returns: Any = None, was: str | None = None) -> Any:
         """Call `fn`, in a thread unless it is async, and record its result; later passes get the record.
 
         `returns` is the type of the result if `fn` has no annotation, `was` the name under which earlier versions
@@ -61,6 +61,7 @@ class DurableContext(TaskContext, ABC):
     def submit(self, task: Task[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, ChildHandle[R]]: ...
     @overload
     def submit(self, task: str, /, *args: Any, **kwargs: Any) -> Coroutine[Any, Any, ChildHandle[Any]]: ...
+    @must_await
     def submit(self, task: Any, /, *args: Any, **kwargs: Any) -> Any:
         """Submit another execution, with the arguments and options of `fabric.submit`; it is recorded like a step.
 
@@ -69,18 +70,22 @@ class DurableContext(TaskContext, ABC):
         """
         return children.begin(self._records, task, args, kwargs)
 
+    @must_await
     async def now(self) -> datetime:
         """The store's time, as the worker estimates it; the same on every pass."""
         return await values.now(self._records)
 
+    @must_await
     async def random(self) -> float:
         """A random number in [0, 1); the same on every pass."""
         return await values.chance(self._records)
 
+    @must_await
     async def sleep(self, duration: Duration) -> None:
         """Suspend for `duration`; an operator can end it early."""
         await signal_waits.sleep(self._records, duration)
 
+    @must_await
     async def waitpoint(self, key: str | None = None, *, expires_in: Duration = _DAY_S) -> Waitpoint:
         """Make a waitpoint before the wait: share its link; signals that come before the wait are kept.
 
@@ -100,6 +105,7 @@ class DurableContext(TaskContext, ABC):
     async def wait_for_signal(
         self, name: str, *, type: UnionType, at: Waitpoint | None = None, **options: Unpack[WaitOptions]
     ) -> Signal[Any]: ...
+    @must_await
     async def wait_for_signal(
         self,
         name: str,
@@ -127,6 +133,7 @@ class DurableContext(TaskContext, ABC):
     async def wait_for(
         self, condition: ResumeCondition, *, type: UnionType, **options: Unpack[WaitOptions]
     ) -> tuple[Signal[Any], ...]: ...
+    @must_await
     async def wait_for(
         self,
         condition: ResumeCondition,

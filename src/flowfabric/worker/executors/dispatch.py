@@ -14,10 +14,12 @@ from flowfabric.client.tasks.task import Task
 from flowfabric.errors import InvalidInput
 from flowfabric.worker.attempts.attempt import Attempt
 from flowfabric.worker.attempts.outcomes import Interrupted
-from flowfabric.worker.context.context import Context, check_steps, purse_of, send_additions
+from flowfabric.worker.context.awaited import check_awaited, explained
+from flowfabric.worker.context.context import Context, calls_of, check_steps, purse_of, send_additions
 from flowfabric.worker.context.current import running
 from flowfabric.worker.context.execution_log import begin_capture
 from flowfabric.worker.context.streaming import emit_frame
+from flowfabric.worker.executors.exits import ends_the_worker
 from flowfabric.worker.executors.handler_codec import completed_payload, decoded, encoded
 from flowfabric.worker.executors.process_child import Emitted, Job, Logged, Said
 from flowfabric.worker.executors.process_spending import spoken
@@ -62,7 +64,7 @@ class Handler:
         self._captures = services.logs.captures
 
     async def run(self, attempt: Attempt) -> None:
-        """Run the attempt and report its end; never raises."""
+        """Run the attempt and report its end; raises only what ends the worker."""
         reports = self._reports
         if attempt.stop is not None:  # stopped before it started
             reports.raised(attempt, asyncio.CancelledError())
@@ -77,16 +79,20 @@ class Handler:
                 value = await self._through_middleware(attempt, args, kwargs)
             else:
                 value = await self.call(attempt, args, kwargs)
-            payload = encoded(self.task, value)
-            if attempt.context is not None:
-                await check_steps(attempt.context, attempt)
-                await send_additions(attempt.context)
-        except (KeyboardInterrupt, GeneratorExit):
-            raise
+            context = attempt.context
+            if context is None:
+                payload = encoded(self.task, value)
+            else:
+                check_awaited(calls_of(context))
+                payload = encoded(self.task, value)
+                await check_steps(context, attempt)
+                await send_additions(context)
         except BaseException as error:  # every attempt must end
             if capture is not None:
                 capture.finish()
-            reports.raised(attempt, error)
+            if ends_the_worker(error, self._services.loop):
+                raise
+            reports.raised(attempt, explained(calls_of(attempt.context), error))
         else:
             if capture is not None:
                 capture.finish()
@@ -151,9 +157,9 @@ class ProcessHandler(Handler):
         attempt.started = True
         try:
             payload = await self._in_process(attempt)
-        except (KeyboardInterrupt, GeneratorExit):
-            raise
         except BaseException as error:
+            if ends_the_worker(error, self._services.loop):
+                raise
             self._reports.raised(attempt, error)
         else:
             self._reports.completed(attempt, payload)

@@ -29,7 +29,8 @@ from flowfabric.errors import InvalidInput
 from flowfabric.worker.attempts.attempt import Stop
 from flowfabric.worker.attempts.failure_details import detail_of
 from flowfabric.worker.attempts.outcomes import Cancel, Fail, Outcome, Retry, Snooze, category_of, reason_of
-from flowfabric.worker.context.context import Context
+from flowfabric.worker.context.awaited import check_awaited, explained
+from flowfabric.worker.context.context import Context, calls_of
 from flowfabric.worker.context.current import running
 from flowfabric.worker.context.execution_log import begin_capture, capturing
 from flowfabric.worker.context.flow import GrowingFlow
@@ -37,7 +38,7 @@ from flowfabric.worker.context.spending import Purse
 from flowfabric.worker.durable.journal import Journal
 from flowfabric.worker.executors.handler_codec import decoded, encoded
 from flowfabric.worker.executors.process_spending import PipePurse, Spend, Spoken
-from flowfabric.worker.reporting.outgoing_frames import ROOM
+from flowfabric.worker.reporting.outgoing_frames import SENT
 
 T = TypeVar("T")
 
@@ -133,7 +134,7 @@ class _ParentLink:
 
     def emit(self, frame: c.Frame) -> Awaitable[None]:
         send(self._pipe, Emitted(frame))  # blocks while the pipe is full
-        return ROOM
+        return SENT
 
     def check(self) -> None:
         """A process whose attempt is over is killed, so there is nothing to check."""
@@ -182,20 +183,21 @@ def send(pipe: Connection, message: Answer | Job | Spoken) -> None:
 
 
 def _answer(job: Job, pipe: Connection) -> Answer:
+    context: Context | None = None
     try:
         task = find_task(job.module, job.qualname, job.name)
         args, kwargs = decoded(task, job.payload, job.encoding)
         link = _ParentLink(job, pipe)
-        context = Context(link)
-        running.set(lambda: context)
+        context = made = Context(link)
+        running.set(lambda: made)
         if task.takes_context:
             args = (context, *args)
         with tracing.restored(job.trace), _captured(job, link):
-            return Returned(encoded(task, task.function(*args, **kwargs)))
-    except (KeyboardInterrupt, GeneratorExit):
-        raise
-    except BaseException as error:
-        return _raised(error)
+            value = task.function(*args, **kwargs)
+            check_awaited(calls_of(context))
+            return Returned(encoded(task, value))
+    except BaseException as error:  # no signal raises here: SIGINT is ignored, and SIGTERM ends the process
+        return _raised(explained(calls_of(context), error))
 
 
 @contextmanager

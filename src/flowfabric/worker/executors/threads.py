@@ -21,8 +21,8 @@ _numbers: Final = itertools.count(1)
 
 def is_async(function: Callable[..., Any]) -> bool:
     """Whether it runs on the event loop; other functions run in a thread."""
-    called = getattr(function, "__call__", None)  # noqa: B004 - an object whose __call__ is async
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(called)
+    # An object is async if the __call__ of its class is.
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
 
 
 class Threads:

@@ -12,6 +12,7 @@ from flowfabric.core import contracts as c
 from flowfabric.worker.attempts.attempt import Attempt
 from flowfabric.worker.context.execution_log import capturing
 from flowfabric.worker.executors.block_detector import BlockedLoopDetector
+from flowfabric.worker.executors.exits import guard_tasks, unguard_tasks
 from flowfabric.worker.loop.heartbeat import Keeper, Open, Renewals
 from flowfabric.worker.loop.presence import Presence
 from flowfabric.worker.loop.wiring import Connection, Parts, Program, build
@@ -68,6 +69,7 @@ class WorkerRun:
         return run
 
     async def _begin(self) -> None:
+        guard_tasks(self._loop)
         try:
             await self._keeper.start()
             self._detector.start()
@@ -133,6 +135,7 @@ class WorkerRun:
         await self._keeper.stop()
         await parts.processes.close()
         parts.threads.close()
+        unguard_tasks(self._loop)
         await self._lifespan.aclose()
 
     async def _stop_claiming(self) -> None:

@@ -30,6 +30,7 @@ class _Room:
 
 
 ROOM: Final = _Room()
+SENT: Final = _Room()  # in threads and processes, where the call itself has waited
 
 
 class Outgoing:

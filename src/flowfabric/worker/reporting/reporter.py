@@ -9,6 +9,7 @@ from typing import Final
 
 from flowfabric.core import contracts as c
 from flowfabric.core.contracts import batch as b
+from flowfabric.core.rules.execution.lifecycle import took_longer_than
 from flowfabric.errors import FlowFabricError, Invalid
 from flowfabric.worker.attempts import outcomes
 from flowfabric.worker.attempts.attempt import Attempt, Stop, Suspension, stop_for
@@ -82,8 +83,7 @@ class Reporter:
         match attempt.stop:
             case Stop.TIMED_OUT:
                 self._stats.timed_out += 1
-                limit = (attempt.handler.timeout_ms or 0) / 1000
-                self._fail(attempt, f"the attempt took longer than {limit:g} s", outcomes.TIMEOUT, error)
+                self._fail(attempt, took_longer_than(attempt.handler.timeout_ms), outcomes.TIMEOUT, error)
             case Stop.DRAINING:
                 self._after_frames(attempt, lambda _: self._calls.delay(attempt, 0, "handed_back"))
             case Stop.CANCELLED:

@@ -45,10 +45,17 @@ def reach_deadline(record: ExecutionRecord, now: int) -> Changes:
 
 
 def time_out_attempt(record: ExecutionRecord, now: int) -> Changes:
-    """active -> delayed until its retry, or terminal, expired."""
-    if record.phase is LifecyclePhase.TERMINAL or not is_due(record.attempt_timeout_at, now):
-        return Changes()
-    return lifecycle.time_out_attempt(record, now)
+    """active -> delayed until its retry, or terminal, failed."""
+    return lifecycle.time_out_attempt(record, now) if _has_timed_out(record, now) else Changes()
+
+
+def expire_attempt(record: ExecutionRecord, now: int) -> Changes:
+    """The same for a direct caller of `expire_execution`: active -> delayed until its retry, or terminal, expired."""
+    return lifecycle.expire_attempt(record, now) if _has_timed_out(record, now) else Changes()
+
+
+def _has_timed_out(record: ExecutionRecord, now: int) -> bool:
+    return record.phase is not LifecyclePhase.TERMINAL and is_due(record.attempt_timeout_at, now)
 
 
 # The order in which the engine checks.

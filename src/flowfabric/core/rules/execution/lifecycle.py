@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from msgspec.structs import replace
 
@@ -29,6 +29,8 @@ from flowfabric.core.rules.execution.transitions import SITUATIONS, Situation
 from flowfabric.core.rules.outcome import Changes, Line, Refusal
 from flowfabric.core.rules.waits.waitpoints import close_waitpoints
 from flowfabric.core.states import LifecyclePhase, StateVector, TerminalOutcome
+
+TIMEOUT: Final = "timeout"  # the category of an attempt timeout
 
 _UNFENCED = frozenset(CancelSource) - {CancelSource.LEASE_HOLDER}
 
@@ -101,15 +103,30 @@ def _stored_retry_policy(record: ExecutionRecord) -> RetryPolicy | None:
 
 
 def time_out_attempt(record: ExecutionRecord, now: int) -> Changes:
-    """The attempt timed out: it fails like any other, or the execution expires without a retry."""
-    category, reason = "timeout", "attempt_timeout"
-    policy, operation = _stored_retry_policy(record), "expire_execution:attempt_timeout_retry"
-    retried = schedule_retry(operation, record, policy, category, now)
+    """The engine found that the attempt timed out: it fails like any other, in the words of a worker."""
+    failure = Changes({"failure_reason": took_longer_than(record.attempt_timeout_ms), "failure_category": TIMEOUT})
+    return (_retry_after_timeout(record, now) or end(record, TerminalOutcome.FAILED, now)) | failure
+
+
+def expire_attempt(record: ExecutionRecord, now: int) -> Changes:
+    """A direct caller found it: without a retry the execution expires, as in 0.2.0 (D12)."""
+    reason = "attempt_timeout"
+    retried = _retry_after_timeout(record, now)
     if retried is not None:
-        return retried | Changes({"failure_reason": reason, "failure_category": category})
+        return retried | Changes({"failure_reason": reason, "failure_category": TIMEOUT})
     return end(record, TerminalOutcome.EXPIRED, now, closes_wait_as=f"expired:{reason}") | Changes(
         {"failure_reason": reason}
     )
+
+
+def _retry_after_timeout(record: ExecutionRecord, now: int) -> Changes | None:
+    operation = "expire_execution:attempt_timeout_retry"
+    return schedule_retry(operation, record, _stored_retry_policy(record), TIMEOUT, now)
+
+
+def took_longer_than(timeout_ms: int | None) -> str:
+    """The reason of an attempt timeout, the same from workers and from the engine."""
+    return f"the attempt took longer than {(timeout_ms or 0) / 1000:g} s"
 
 
 def expire(record: ExecutionRecord, now: int) -> Changes:

@@ -78,11 +78,12 @@ return function(K, A)
       return due.promote(x, now)
     end, "delay_until")
   end
-  for _, reason in ipairs({"execution_deadline", "attempt_timeout"}) do  -- each is also the name of its index
-    each_due(tag, index_key.partition(part, reason), now, A.limit, counts, function(at, x)
-      return due.expire(at, x, reason, now)
-    end)
-  end
+  each_due(tag, index_key.partition(part, "execution_deadline"), now, A.limit, counts, function(at, x)
+    return due.expire(at, x, "execution_deadline", now)
+  end)
+  each_due(tag, index_key.partition(part, "attempt_timeout"), now, A.limit, counts, function(at, x)
+    return due.time_out(at, x, now)
+  end)
   each_due(tag, index_key.partition(part, "suspension_timeout"), now, A.limit, counts, function(at, x)
     return suspension_timeout.apply(at, x, now)
   end, "suspension_timeout_at")

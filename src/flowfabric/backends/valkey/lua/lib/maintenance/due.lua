@@ -2,39 +2,58 @@
 -- @uses attempt failure index index_key policy reclaim record reply stream terminal transition vectors
 local M = {}
 
-local RETRYABLE_TIMEOUT = "attempt_timeout"
+local ATTEMPT_TIMEOUT, TIMEOUT = "attempt_timeout", "timeout"
 
+local TIMED_OUT = {event = "failed", stream_reason = "attempt_failure"}
 local PROMOTED = {event = "promoted", state = vectors.KEPT.WAITING}
 local REQUEUED = {event = "requeued", clear = record.LEASE, state = vectors.WAITING_RETRY}
 
 -- The caller may have lost a race with a retry or a new attempt (D12).
 local function is_due(x, reason, now)
-  if reason ~= RETRYABLE_TIMEOUT and reason ~= "execution_deadline" then return true end
+  if reason ~= ATTEMPT_TIMEOUT and reason ~= "execution_deadline" then return true end
   local due = redis.call("ZSCORE", index_key.partition(x, reason), x.id)
   return due and tonumber(due) <= now
 end
 
-local function retry_after_timeout(x, now)
+-- The reply when there is nothing to do.
+local function without_effect(at, x, reason, now)
+  if x and x.lifecycle_phase ~= "terminal" then
+    return not is_due(x, reason, now) and reply.ok("not_yet_due") or nil
+  end
+  index.drop(at, {ATTEMPT_TIMEOUT, "execution_deadline"})
+  return reply.ok(x and "already_terminal" or "not_found_cleaned")
+end
+
+local function retry_after_timeout(x, now, reason)
+  if x.lifecycle_phase ~= "active" then return nil end
   return failure.schedule_retry(x, now, {
-    reason = RETRYABLE_TIMEOUT, category = "timeout", retry = policy.retry_of(policy.stored(x)),
+    reason = reason, category = TIMEOUT, retry = policy.retry_of(policy.stored(x)),
   })
 end
 
--- A deadline ends the execution; an attempt timeout fails the attempt and follows the retry policy.
+-- For direct callers, as in 0.2.0: a deadline expires the execution, an attempt timeout is retried
+-- or expires it (D12).
 function M.expire(at, x, reason, now)
-  if not x or x.lifecycle_phase == "terminal" then
-    index.drop(at, {"attempt_timeout", "execution_deadline"})
-    return reply.ok(x and "already_terminal" or "not_found_cleaned")
-  end
-  if not is_due(x, reason, now) then return reply.ok("not_yet_due") end
-  if reason == RETRYABLE_TIMEOUT and x.lifecycle_phase == "active" then
-    local delay_until = retry_after_timeout(x, now)
-    if delay_until then return reply.ok("retry_scheduled", delay_until) end
-  end
+  local nothing = without_effect(at, x, reason, now)
+  if nothing then return nothing end
+  local delay_until = reason == ATTEMPT_TIMEOUT and retry_after_timeout(x, now, reason)
+  if delay_until then return reply.ok("retry_scheduled", delay_until) end
   local previous_phase = x.lifecycle_phase
   local ending = {event = "expired", stream_reason = "expired", suspension_reason = "expired:" .. reason}
   terminal.finish(x, now, ending, {"failure_reason", reason})
   return reply.ok("expired", previous_phase)
+end
+
+-- For the engine: an attempt timeout is retried or fails, with the reason that a worker gives when
+-- it notices first.
+function M.time_out(at, x, now)
+  local nothing = without_effect(at, x, ATTEMPT_TIMEOUT, now)
+  if nothing then return nothing end
+  local reason = string.format("the attempt took longer than %g s", tonumber(x.attempt_timeout_ms or 0) / 1000)
+  local delay_until = retry_after_timeout(x, now, reason)
+  if delay_until then return reply.ok("retry_scheduled", delay_until) end
+  terminal.finish(x, now, TIMED_OUT, {"failure_reason", reason, "failure_category", TIMEOUT})
+  return reply.ok("failed")
 end
 
 local function not_delayed(x)
