@@ -34,7 +34,7 @@ class Scene:
         self.worker.add(dies_in_process, cpu=True)
 
     def _task(self) -> Task[..., Any]:
-        @self.worker.task(timeout=TIMEOUT_S, changed_steps="fail")
+        @self.worker.task(timeout=TIMEOUT_S)
         async def work(ctx: Context) -> int:
             await ctx.step("pay", self._pay)
             await ctx.emit("a frame")
@@ -176,9 +176,10 @@ def _wait(**options: Any) -> Ends:
 def _change_steps() -> Ends:
     names = iter(("one", "another"))
 
-    async def ends(ctx: Context) -> None:
+    async def ends(ctx: Context) -> int:
         await ctx.step(next(names), int)
         await ctx.sleep(WAIT_S)
+        return 7
 
     return ends
 
@@ -212,7 +213,7 @@ ROWS: dict[str, Callable[[], Row]] = {
     "its arguments do not fit the signature": lambda: Row(submits=_submit_bad_arguments),
     "its result does not fit the annotation": lambda: Row(_return("seven")),
     "a call of `ctx` is not awaited": lambda: Row(_forget),
-    'its steps have changed, with `changed_steps="fail"`': lambda: Row(_change_steps(), acts=_let_the_wait_time_out),
+    "the code no longer asks for its recorded steps": lambda: Row(_change_steps(), acts=_let_the_wait_time_out),
     "a budget refuses more": lambda: Row(_overspend, acts=_raise_the_limit),
     "a wait is not answered in time": lambda: Row(_wait(), acts=_let_the_wait_time_out),
     '… with `on_timeout="fail"`': lambda: Row(_wait(on_timeout="fail"), acts=_let_the_wait_time_out),

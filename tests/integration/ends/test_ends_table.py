@@ -67,6 +67,9 @@ async def test_an_end_is_what_the_page_says(fabric_kit: FabricKit, row: list[str
     assert ("pay" in await _steps(fabric_kit, handle)) == (steps == "kept")
     assert scene.paid == (steps == "kept"), "a step that was recorded is not run again"
     assert await _closed_because(fabric_kit, handle, max(attempts - 1, 0)) == stream
+    if state in ("failed", "cancelled", "expired"):
+        await handle.retry()
+        assert ("pay" in await _steps(fabric_kit, handle)) == (steps == "kept")
 
 
 async def _until_over(scene: Scene, handle: Handle[Any]) -> None:
