@@ -25,6 +25,7 @@ class StepOutput(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     execution_id: str = ""  # "": the execution of the mark
     first_id: str | None = None  # None: not known, read from the beginning
     last_id: str | None = None  # None: not known, read to the end
+    count: int = 0  # of its frames; 0: not known
 
 
 def is_mark(frame_type: str) -> bool:

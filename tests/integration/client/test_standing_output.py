@@ -365,3 +365,34 @@ async def test_types_of_marks_are_reserved(fabric_kit: FabricKit) -> None:
         await fabric_kit.run_until_idle(naming)
         with pytest.raises(Exception, match="must not begin with 'ff:'"):
             await handle
+
+
+async def test_readers_that_have_seen_a_step_do_not_read_it_again(
+    fabric_kit: FabricKit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = Worker()
+    asked: list[c.ReadFramesArgs] = []
+    read = fabric_kit.backend.read_attempt_stream
+
+    async def noted(args: c.ReadFramesArgs) -> c.StreamFrames:
+        asked.append(args)
+        return await read(args)
+
+    async def speak(ctx: Context) -> None:
+        for at in range(10):
+            await ctx.emit(f"{at} ")
+
+    @plain.task
+    async def talk(ctx: Context) -> None:
+        await ctx.step("speak", speak, ctx)
+        await ctx.sleep(60)
+        await ctx.emit("end")
+
+    handle = await fabric_kit.submit(talk)
+    reading = [asyncio.create_task(items_of(handle)) for _ in range(20)]
+    await fabric_kit.run_until_idle(plain)
+    monkeypatch.setattr(fabric_kit.backend, "read_attempt_stream", noted)
+    await fabric_kit.sleep_through(handle)
+    await fabric_kit.run_until_idle(plain)
+    assert {text_of(items) for items in await asyncio.gather(*reading)} == {"0 1 2 3 4 5 6 7 8 9 end"}
+    assert not asked

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from flowfabric.worker.context.context import Context
     from flowfabric.worker.executors.dispatch import Handler
     from flowfabric.worker.reporting.log_sender import AttemptLog
-    from flowfabric.worker.reporting.outgoing_frames import Outgoing
+    from flowfabric.worker.reporting.outgoing_frames import Outgoing, StepSpan
 
 # After this many failed renewals in a row a lease counts as unhealthy.
 UNHEALTHY_AFTER = 3
@@ -77,7 +77,7 @@ class Attempt:
         self.context: Context | None = None
         self.frames: Outgoing | None = None  # emitted, not yet taken by the store
         self.log: AttemptLog | None = None  # records that it logged, not yet taken by the store
-        self.step_spans: dict[str, tuple[str | None, str | None]] | None = None  # first and last frame of step runs
+        self.step_spans: dict[str, StepSpan] | None = None  # where the frames of step runs are
         self.note: c.UpdateProgressArgs | None = None  # progress that is being sent
         self.span: Span | None = None  # if tracing is on
 

@@ -22,7 +22,7 @@ from flowfabric.core.frame_marks import PATCH, STEP, StepOutput
 from flowfabric.core.rules import merge_patch
 from flowfabric.errors import FlowFabricError
 from flowfabric.worker.durable.occurrences import Occurrence
-from flowfabric.worker.reporting.outgoing_frames import frames_taken
+from flowfabric.worker.reporting.outgoing_frames import StepSpan, frames_taken
 
 if TYPE_CHECKING:
     from flowfabric.worker.durable.journal import Journal
@@ -78,13 +78,14 @@ class StepRun:
         if not self.has_output:
             return Kept()
         attempt = self._attempt
-        first_id, last_id = (attempt.step_spans or {}).get(self.label, (None, None))
+        span = (attempt.step_spans or {}).get(self.label) or StepSpan(None)
         output = StepOutput(
             execution_id=str.__str__(attempt.execution_id),
             attempt_index=attempt.attempt_index,
             run=self.label,
-            first_id=first_id,
-            last_id=last_id if is_taken else None,
+            first_id=span.first_id,
+            last_id=span.last_id if is_taken else None,
+            count=span.frames if is_taken else 0,
         )
         return Kept(output=output, patches=self._bounded_patches())
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
 from flowfabric.core import contracts as c
 from flowfabric.core import limits
@@ -31,6 +31,14 @@ class _Room:
 
 ROOM: Final = _Room()
 SENT: Final = _Room()  # in threads and processes, where the call itself has waited
+
+
+class StepSpan(NamedTuple):
+    """The entries of a step's run: the first, the last, and how many the store has taken. None: the id is not known."""
+
+    first_id: str | None
+    last_id: str | None = None
+    frames: int = 0
 
 
 class Outgoing:
@@ -105,15 +113,12 @@ class Outgoing:
             self.when_taken.clear()
 
 
-def _note_spans(
-    spans: dict[str, tuple[str | None, str | None]], frames: tuple[c.Frame, ...], entry_ids: Sequence[str]
-) -> None:
-    """Note the first and the last entry of each run of a step; None if it is not known."""
+def _note_spans(spans: dict[str, StepSpan], frames: tuple[c.Frame, ...], entry_ids: Sequence[str]) -> None:
     known = entry_ids if len(entry_ids) == len(frames) else [None] * len(frames)
     for frame, entry_id in zip(frames, known, strict=True):
         if frame.step_run is not None:
-            first, _ = spans.get(frame.step_run, (entry_id, None))
-            spans[frame.step_run] = (first, entry_id)
+            before = spans.get(frame.step_run) or StepSpan(entry_id)
+            spans[frame.step_run] = StepSpan(before.first_id, entry_id, before.frames + 1)
 
 
 async def frames_taken(attempt: Attempt) -> None:
