@@ -159,3 +159,41 @@ class Clock:
 @pytest.mark.parametrize(("ahead_s", "status"), [(0, "ok"), (-5, "warn"), (5, "warn"), (-3_600, "fail")])
 async def test_clocks_that_disagree(ahead_s: float, status: str) -> None:
     assert (await server._clock(Clock(ahead_s))).status == status  # type: ignore[arg-type]
+
+
+def test_work_whose_task_no_worker_has_is_named_everywhere(cli: Cli) -> None:
+    execution_id = cli.submit("nosuchtask")
+
+    async def at_work(fabric: Fabric) -> None:
+        worker = Worker(version="v1")
+        worker.task(name="greet", priority=3)(lambda: None)
+        async with worker.working(fabric.backend):
+            await worker.idle()
+            await asyncio.to_thread(look)
+
+    def look() -> None:
+        says = "no live worker has the task `nosuchtask`; workers of lane default know: greet"
+        assert says in cli("explain", execution_id).stdout
+        assert says in cli("show", execution_id).stdout
+        assert says in cli("ls").stderr
+        assert found(cli, code=6)["task nosuchtask"]["found"] == says
+        (one,) = cli("tasks", "--json").json["tasks"]
+        assert (one["name"], one["version"], one["live_workers"]) == ("greet", "v1", 1)
+        assert one["options"] == {"lane": "default", "priority": 3}
+        assert "greet  default  1        priority=3  v1" in cli("tasks").stdout
+
+    cli.on_store(at_work)
+
+
+def test_submit_takes_the_options_of_the_registered_task(cli: Cli) -> None:
+    async def register(fabric: Fabric) -> None:
+        worker = Worker(lanes=["reports"])
+        worker.task(name="greet", priority=3)(lambda: None)
+        async with worker.working(fabric.backend):
+            pass
+
+    cli.on_store(register)
+    shown = cli("show", cli.submit("greet"), "--json").json
+    assert (shown["lane_id"], shown["priority"]) == ("reports", 3)
+    shown = cli("show", cli.submit("greet", "--priority", "0"), "--json").json
+    assert (shown["lane_id"], shown["priority"]) == ("reports", 0)

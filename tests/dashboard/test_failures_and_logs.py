@@ -46,3 +46,17 @@ async def test_logs_have_a_tab_and_a_filter_by_level(dashboard: Dashboard, fabri
         await expect(shown).to_have_count(1)
         await expect(shown).to_contain_text("the bank is slow")
     assert await dashboard.faults() == []
+
+
+async def test_work_whose_task_no_worker_has_is_marked_in_the_list(dashboard: Dashboard, fabric: Fabric) -> None:
+    handle = await fabric.submit("nosuchtask", 1)
+    async with worker.working(fabric.backend):
+        await worker.idle()
+        await dashboard.go("executions")
+        says = "no live worker has the task nosuchtask; workers of lane default know: pay"
+        await expect(dashboard.rows("Executions")).to_contain_text(says)
+        await dashboard.go("executions", handle.id)
+        await expect(dashboard.page.locator(".why")).to_contain_text("no live worker has the task `nosuchtask`")
+        await dashboard.go("workers")
+        await expect(dashboard.rows("Workers")).to_contain_text("pay")
+    assert await dashboard.faults() == []

@@ -19,6 +19,7 @@ from flowfabric.cli.commands.serving import engine, worker
 from flowfabric.cli.commands.submitting import submit
 from flowfabric.cli.commands.suspensions import link, resume, signal, suspended, waitpoints
 from flowfabric.cli.commands.tailing import tail
+from flowfabric.cli.commands.tasks import tasks
 from flowfabric.cli.commands.trimming import trim
 from flowfabric.cli.commands.workers import workers
 from flowfabric.cli.dev.command import dev
@@ -55,7 +56,7 @@ _COMMANDS: Sequence[Callable[..., None]] = (
     *(dev, worker, engine, serving_http.server),
     *(submit, ls, show, explain, events, logs, tail, cancel, retry, replay),
     *(suspended, waitpoints, link, signal, resume),
-    *(workers, trim, doctor, bench),
+    *(workers, tasks, trim, doctor, bench),
 )
 for _command in _COMMANDS:
     app.command()(_command)

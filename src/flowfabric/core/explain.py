@@ -15,6 +15,7 @@ from flowfabric.core.states import (
     OwnershipState,
     PublicState,
 )
+from flowfabric.core.unknown_tasks import is_unknown, sentence
 
 _ENDED = {
     PublicState.COMPLETED: "has completed; replay it to run it again",
@@ -30,8 +31,6 @@ _SUSPENDED = {
     BlockingReason.WAITING_FOR_CALLBACK: "is suspended until a callback comes in; deliver it as a signal",
     BlockingReason.WAITING_FOR_TOOL_RESULT: "is suspended until a tool answers; deliver the result as a signal",
 }
-
-_MOST_NAMES = 20
 
 _PAUSED_BY_BUDGET = "is suspended until a decision about its budget{why}; signal it 'budget' with the answer"
 
@@ -203,8 +202,9 @@ def _missing(facts: c.Explanation, workers: Sequence[c.WorkerInfo]) -> str | Non
     """The capabilities that no live worker offers; None when a worker can run it."""
     needed = _capabilities(facts)
     of_lane = [worker for worker in workers if facts.lane_id in worker.lanes]
-    if of_lane and not any(has_task(worker.tasks, facts.execution_kind) for worker in of_lane):
-        return _no_task(facts, of_lane)
+    if is_unknown(facts.execution_kind, facts.lane_id, workers):
+        missing_task = sentence(facts.execution_kind, facts.lane_id, workers)
+        return f"waits: {missing_task}; it starts when a worker with this task comes"
     if not of_lane:
         these = f" with capabilities {_braced(needed)}" if needed else ""
         return f"waits for a worker of lane {facts.lane_id}: no live worker serves it; start one{these}"
@@ -215,15 +215,6 @@ def _missing(facts: c.Explanation, workers: Sequence[c.WorkerInfo]) -> str | Non
     return (
         f"waits for a worker that offers {' and '.join(missing)}: no live worker of lane {facts.lane_id} does; "
         f"start one with capabilities {_braced(needed)}"
-    )
-
-
-def _no_task(facts: c.Explanation, of_lane: Sequence[c.WorkerInfo]) -> str:
-    names = sorted({name for worker in of_lane for name in worker.tasks})
-    listed = ", ".join(names[:_MOST_NAMES]) + (f" and {len(names) - _MOST_NAMES} more" if names[_MOST_NAMES:] else "")
-    return (
-        f"waits: no live worker has the task `{facts.execution_kind}`; workers of lane {facts.lane_id} know: {listed}; "
-        "it starts when a worker with this task comes"
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from flowfabric import Fabric, RetryPolicy, Worker, task
+from flowfabric import Context, Fabric, RetryPolicy, Worker, task
 from flowfabric.client.tasks import registered
 from flowfabric.client.tasks.options import TaskOptions
 from flowfabric.client.tasks.registered import entry_of, options_of
@@ -181,3 +181,23 @@ def test_every_option_survives_registration_except_a_point_in_time() -> None:
     assert "deadline" not in entry_of(at).options
     large = everything.with_options(tags={f"team.k{n}": "v" * 500 for n in range(20)})
     assert entry_of(large).options == {"lane": "l"}
+
+
+async def test_nodes_of_flows_and_children_by_name_have_the_options_too(fabric_kit: FabricKit) -> None:
+    worker = Worker()
+
+    @worker.task(priority=5)
+    async def leaf() -> int:
+        return 1
+
+    @worker.task
+    async def parent(ctx: Context) -> str:
+        return str((await ctx.submit("leaf", lane="default")).id)
+
+    await registered_by(fabric_kit, worker)
+    async with fabric_kit.flow("both") as flow:
+        node, other = flow.add("leaf"), flow.add("leaf", priority=1)
+    made = await fabric_kit.submit(parent)
+    await fabric_kit.run_until_idle(worker)
+    found = [await fabric_kit.backend.get_execution(each) for each in (node.id, other.id, ExecutionId(await made))]
+    assert [each.priority for each in found if each is not None] == [5, 1, 5]

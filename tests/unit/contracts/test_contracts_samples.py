@@ -130,6 +130,7 @@ VALUES: dict[str, Any] = {
     "occurrence": 0,
     "old_priority": 0,
     "outcome": "success",
+    "options": {"lane": "default"},
     "partition": {"family": "flow", "index": 24},
     "partition_key": "{fp:24}",
     "partitions": 256,

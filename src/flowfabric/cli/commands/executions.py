@@ -24,7 +24,8 @@ from flowfabric.core.explain import explain as sentence_of
 from flowfabric.core.failure_lines import failure_lines
 from flowfabric.core.ids import ExecutionId
 from flowfabric.core.states import PublicState
-from flowfabric.errors import ExecutionNotFound
+from flowfabric.core.unknown_tasks import sentence, waits_for_task
+from flowfabric.errors import ExecutionNotFound, FlowFabricError
 
 StateFilter: TypeAlias = Annotated[
     PublicState | None, Option("--state", metavar="STATE", help=f"Only in this state: {', '.join(PublicState)}.")
@@ -69,14 +70,23 @@ def ls(
             order=c.ListOrder.OLDEST if oldest_first else c.ListOrder.NEWEST,
         )
         found, next_cursor = await collected(read, lambda page: page.executions, cursor=cursor, limit=limit)
-        _print_page(c.ListExecutionsPage(executions=found, next_cursor=next_cursor), out)
+        page = c.ListExecutionsPage(executions=found, next_cursor=next_cursor)
+        _print_page(page, out, [] if out.as_json else await _live_workers(fabric))
         if not found:
             await warn_of_unknown_lane(fabric, lane, out)
 
     on_store(url, as_json, body)
 
 
-def _print_page(page: c.ListExecutionsPage, out: Output) -> None:
+async def _live_workers(fabric: Fabric) -> list[c.WorkerInfo]:
+    """None for a token that may not list them."""
+    try:
+        return await all_workers(fabric)
+    except FlowFabricError:
+        return []
+
+
+def _print_page(page: c.ListExecutionsPage, out: Output, workers: list[c.WorkerInfo]) -> None:
     rows = [
         (
             each.execution_id,
@@ -89,6 +99,9 @@ def _print_page(page: c.ListExecutionsPage, out: Output) -> None:
         for each in page.executions
     ]
     print_page(page, ("ID", "KIND", "LANE", "STATE", "PRIORITY", "AGE"), rows, out)
+    unknown = {(each.execution_kind, each.lane_id) for each in page.executions if waits_for_task(each, workers)}
+    for kind, lane in sorted(unknown):
+        out.note(f"flowfabric: {sentence(kind, lane, workers)}")
 
 
 def show(execution_id: Id, with_input: WithInput = False, url: Url = None, as_json: AsJson = False) -> None:

@@ -12,8 +12,10 @@ from flowfabric.cli.show.paging import all_workers
 from flowfabric.client.fabric import Fabric
 from flowfabric.core import contracts as c
 from flowfabric.core.states import LaneState, PublicState
+from flowfabric.core.unknown_tasks import sentence, waits_for_task
 
 _OLD_MS: Final = 60_000
+_LOOKED_AT: Final = 1_000
 
 
 async def check_work(fabric: Fabric) -> list[Check]:
@@ -24,6 +26,7 @@ async def check_work(fabric: Fabric) -> list[Check]:
         await _engine(fabric, is_in_use=in_use > 0),
         _workers(workers),
         *[check for each in counts if (check := await _lane(fabric, each, workers)) is not None],
+        *await _unknown_tasks(fabric, counts, workers),
         await _oldest(fabric, counts),
     ]
 
@@ -64,6 +67,21 @@ async def _lane(fabric: Fabric, counts: c.LaneCounts, workers: list[c.WorkerInfo
     if not serving:
         return fail(name, f"{waiting} waiting, no worker serves it", f"start a worker with lanes=[{str(lane)!r}]")
     return ok(name, f"{waiting} waiting for {serving} worker{'s' * (serving != 1)}")
+
+
+async def _unknown_tasks(fabric: Fabric, counts: list[c.LaneCounts], workers: list[c.WorkerInfo]) -> list[Check]:
+    """Tasks of waiting executions that no live worker has; the oldest executions of each lane are looked at."""
+    found: list[Check] = []
+    for each in counts:
+        if not each.counts.get(PublicState.WAITING, 0):
+            continue
+        page = await fabric.list(
+            lane=each.lane_id, state=PublicState.WAITING, order=c.ListOrder.OLDEST, limit=_LOOKED_AT
+        )
+        kinds = {one.execution_kind for one in page.executions if waits_for_task(one, workers)}
+        advice = "start a worker with this task, or cancel them"
+        found += [fail(f"task {kind}", sentence(kind, each.lane_id, workers), advice) for kind in sorted(kinds)]
+    return found
 
 
 async def _oldest(fabric: Fabric, counts: list[c.LaneCounts]) -> Check:

@@ -9,7 +9,8 @@ from uuid import UUID, uuid5
 
 from flowfabric.client.flows.nodes import After, Given, Join, Node, given_in, open_call
 from flowfabric.client.flows.task_types import Takes0, Takes1, Takes2, Takes3, Takes4, misfits
-from flowfabric.client.tasks.task import Task, by_name, named
+from flowfabric.client.tasks.registered import RegisteredTasks
+from flowfabric.client.tasks.task import Task, by_name, given_options, named
 from flowfabric.core import limits
 from flowfabric.core.contracts import FailurePolicy, OnSatisfied
 from flowfabric.core.ids import ExecutionId, FlowId
@@ -71,6 +72,7 @@ class FlowBuilder:
         them. If the task has a parameter named `after`, use `.after(...)` instead. Type checkers accept nodes as
         positional arguments, up to four, and `node.result` everywhere.
         """
+        given_by_name = given_options(kwargs) if isinstance(task, str) else None
         if isinstance(task, str):
             task, kwargs = by_name(task, kwargs)
         if not isinstance(task, Task):
@@ -80,6 +82,7 @@ class FlowBuilder:
         for path, given in call.places:
             self._check_argument(task, path, given)
         node = Node(self, *self._next(task.name), task, call).after(*given_in(after))
+        node.by_name = given_by_name
         return self._enter(node)
 
     @overload
@@ -202,6 +205,15 @@ class FlowBuilder:
         wanted = task.parameter_type(path[0])
         if wrong := misfits(given, wanted):
             raise InvalidInput(field, given, f"gives {wrong[0]}, but {task.name} takes {wanted}")
+
+
+async def choose_options(flow: FlowBuilder, registered: RegisteredTasks) -> None:
+    """Give the new nodes whose tasks were given by name the options that workers have registered."""
+    for node in flow.nodes.values():
+        if node.by_name is not None and not node.is_sent:
+            node.task = await registered.chosen(node.task.name, node.by_name)
+    for child in flow.children:
+        await choose_options(child, registered)
 
 
 class ChildFlow(FlowBuilder):

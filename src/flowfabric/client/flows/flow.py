@@ -9,7 +9,7 @@ from uuid import NAMESPACE_URL, UUID, uuid5
 
 from flowfabric import tracing
 from flowfabric.backends.ports import EngineBackend
-from flowfabric.client.flows.builder import FlowBuilder, checked_name, checked_policy
+from flowfabric.client.flows.builder import FlowBuilder, checked_name, checked_policy, choose_options
 from flowfabric.client.flows.graph import graph_of
 from flowfabric.client.flows.handle import FlowHandle
 from flowfabric.client.tasks.submission import Submitter
@@ -75,6 +75,7 @@ class Flow(FlowBuilder):
         if self.is_submitted:
             raise InvalidInput("flow", self.name, "was submitted already; flow.handle is its handle")
         backend = self._fabric.backend
+        await choose_options(self, self._fabric._registered)
         with tracing.span("submit", self.name, "PRODUCER", flow_id=self.id, lane=self.lane_id, count=len(self.nodes)):
             outcome = await send(backend, whole_flow(self, self.id, self.failure_policy, self._fabric._submitter))
             if self.tags:

@@ -71,6 +71,7 @@ class Node(Given[T_co]):
         self.awaited: list[Given[Any]] = []
         self.payload = call.encoded(task) if call else b""
         self.is_sent = False
+        self.by_name: dict[str, Any] | None = None  # the options of a task that was given by its name
 
     def __repr__(self) -> str:
         return f"Node({self.name!r})"

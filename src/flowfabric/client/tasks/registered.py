@@ -75,6 +75,11 @@ class RegisteredTasks:
             found = await self._read(name, found)
         return found[2]
 
+    async def chosen(self, name: str, given: dict[str, Any]) -> Task[..., Any]:
+        """The same, with the options that the caller gave."""
+        task = await self.task(name)
+        return task.with_options(**cast("Options", given)) if given else task
+
     async def _read(
         self, name: str, before: tuple[float, dict[str, Any], Task[..., Any]] | None
     ) -> tuple[float, dict[str, Any], Task[..., Any]]:

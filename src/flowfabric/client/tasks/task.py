@@ -217,11 +217,16 @@ def by_name(
 
     known: the task with the options that workers have registered, which given ones override.
     """
-    options: Any = {key: value for key, value in kwargs.items() if key in OPTION_NAMES}
+    options: Any = given_options(kwargs)
     task = known or _named(name)
     if not options:
         return task, kwargs
     return task.with_options(**options), {key: value for key, value in kwargs.items() if key not in options}
+
+
+def given_options(kwargs: dict[str, Any]) -> dict[str, Any]:
+    """The options among the keyword arguments of a task that is given by name."""
+    return {key: value for key, value in kwargs.items() if key in OPTION_NAMES}
 
 
 _named = lru_cache(maxsize=1_000)(named)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
-from flowfabric.client.flows.builder import FlowBuilder
+from flowfabric.client.flows.builder import FlowBuilder, choose_options
 from flowfabric.client.flows.flow import WholeFlow, new_children, send
 from flowfabric.client.flows.graph import Graph, graph_of, in_parts
 from flowfabric.client.flows.nodes import Given, Join, Node
@@ -44,6 +44,7 @@ class GrowingFlow(FlowBuilder):
         self._submitter = Submitter(
             services.backend.partitions, services.settings.namespace, services.settings.worker_instance_id
         )
+        self._registered = services.registered
         self._flow_id: FlowId | None = None
         self._noted: Note | None = None
 
@@ -78,6 +79,7 @@ class GrowingFlow(FlowBuilder):
         new = self.unsent
         if not new:
             return
+        await choose_options(self, self._registered)
         new_flows = [child for child in self.children if not child.node.is_sent]
         graph = graph_of(self, self._submitter)
         children = new_children(self, self._submitter)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from flowfabric.backends.ports import EngineBackend
+from flowfabric.client.tasks.registered import RegisteredTasks
 from flowfabric.worker.attempts.attempt import Attempt
 from flowfabric.worker.attempts.stopper import Stopper
 from flowfabric.worker.attempts.suspender import Suspender
@@ -37,6 +38,7 @@ class Services:
     calls: SingleCalls
     frames: FrameSender
     logs: LogSender
+    registered: RegisteredTasks
     suspender: Suspender
     stopper: Stopper
     threads: Threads

@@ -16,7 +16,7 @@ from flowfabric.client.handle import Handle, Submission
 from flowfabric.client.tasks import payloads
 from flowfabric.client.tasks.options import Duration, ms
 from flowfabric.client.tasks.submission import Submitter
-from flowfabric.client.tasks.task import Task, by_name
+from flowfabric.client.tasks.task import Task, by_name, given_options
 from flowfabric.core import contracts as c
 from flowfabric.core import limits
 from flowfabric.core.conditions import ByName, Single
@@ -80,6 +80,7 @@ def begin(
 ) -> Coroutine[Any, Any, ChildHandle[Any]]:
     """Number the submission now; the returned coroutine submits, or finds what an earlier pass has submitted."""
     journal.check("ctx.submit")
+    given = given_options(kwargs) if isinstance(task, str) else None
     if isinstance(task, str):
         task, kwargs = by_name(task, kwargs)
     if not isinstance(task, Task):
@@ -87,11 +88,16 @@ def begin(
     payload = task.encode_arguments(*args, **kwargs)
     chosen = journal.take(f"{RESERVED}child:{task.name}")
     done = journal.take(f"{RESERVED}submitted:{task.name}")
-    return _submit(journal, task, payload, chosen, done)
+    return _submit(journal, task, payload, chosen, done, given)
 
 
 async def _submit(
-    journal: Journal, task: Task[..., Any], payload: bytes, chosen: Occurrence, done: Occurrence
+    journal: Journal,
+    task: Task[..., Any],
+    payload: bytes,
+    chosen: Occurrence,
+    done: Occurrence,
+    given: dict[str, Any] | None,
 ) -> ChildHandle[Any]:
     try:
         await journal.loaded()
@@ -101,6 +107,8 @@ async def _submit(
         else:
             async with journal.gate.beside():
                 journal.attempt.check()
+                if given is not None:  # by name: other options are those that workers have registered
+                    task = await journal.services.registered.chosen(task.name, given)
                 child = await _submit_once(journal, task, payload, chosen, done)
     except BaseException:
         journal.give_back(chosen)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from flowfabric.backends.ports import EngineBackend
+from flowfabric.client.tasks.registered import RegisteredTasks
 from flowfabric.worker.attempts.pool import AttemptPool
 from flowfabric.worker.attempts.starter import Starter
 from flowfabric.worker.attempts.stopper import Stopper
@@ -100,6 +101,7 @@ def build(program: Program, connection: Connection, stats: WorkerStats, state: A
         calls=calls,
         frames=FrameSender(backend, tasks, stopper),
         logs=logs,
+        registered=RegisteredTasks(backend, settings.namespace),
         suspender=Suspender(backend, pool, tasks, planner, stats),
         stopper=stopper,
         threads=threads,

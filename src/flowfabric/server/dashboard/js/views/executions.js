@@ -22,7 +22,8 @@ export function executions(main, { query, signal }) {
   state.look = live(async () => {
     try {
       const page = await matches(filter, state.cursors.at(-1), signal);
-      Object.assign(state, { rows: page.rows, next: page.next, error: null });
+      const workers = page.rows.some((row) => row.public_state === "waiting") ? await liveWorkers(signal) : [];
+      Object.assign(state, { rows: page.rows, next: page.next, error: null, workers });
     } catch (error) {
       if (signal.aborted) return;
       state.error = error;
@@ -48,6 +49,18 @@ function filterOf(query) {
     tags: tags && JSON.stringify(tags),
     limit: PAGE,
   };
+}
+
+// Without the right to list workers nothing is said about them.
+const liveWorkers = (signal) => all("/workers", { limit: 1000 }, "workers", 1000, signal).catch(() => []);
+
+// Workers serve its lane, and none of them has its task.
+function missingTask(row, workers) {
+  const ofLane = workers.filter((each) => each.lanes.includes(row.lane_id));
+  const isKnown = ofLane.some((each) => !each.tasks.length || each.tasks.includes(row.execution_kind));
+  if (row.public_state !== "waiting" || !ofLane.length || isKnown) return null;
+  const known = [...new Set(ofLane.flatMap((each) => each.tasks))].sort().join(", ");
+  return h("span", { class: "failure" }, `no live worker has the task ${row.execution_kind}; workers of lane ${row.lane_id} know: ${known}`);
 }
 
 // A page of the API may be short: it looks at so many executions and no more.
@@ -130,7 +143,7 @@ function list(state) {
     key: row.execution_id,
     cells: [
       h("input", { type: "checkbox", "aria-label": `Select ${row.execution_id}`, checked: selected.has(row.execution_id), onchange: (event) => pick(row.execution_id, event.target.checked) }),
-      badge(row.public_state),
+      [badge(row.public_state), missingTask(row, state.workers ?? [])],
       row.execution_kind,
       executionLink(row.execution_id),
       row.lane_id,

@@ -27,6 +27,7 @@ function draw(main, found) {
     cells: [
       h("span", { class: "mono" }, each.worker_instance_id),
       tags(each.lanes),
+      each.tasks.length ? tags(each.tasks) : "any",
       each.capabilities.length ? tags(each.capabilities) : "–",
       number(each.slots),
       each.host || "–",
@@ -35,7 +36,7 @@ function draw(main, found) {
       when(each.last_heartbeat_at),
     ],
   }));
-  const columns = ["Worker", "Lanes", "Capabilities", "Slots", "Host", "Version", "Since", "Last heartbeat"];
+  const columns = ["Worker", "Lanes", "Tasks", "Capabilities", "Slots", "Host", "Version", "Since", "Last heartbeat"];
   show(
     main,
     heading("Workers", found.length > 0 && h("span", { class: "muted" }, plural(found.length, "worker"))),
