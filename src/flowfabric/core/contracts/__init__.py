@@ -47,6 +47,9 @@ from flowfabric.core.contracts.flows.graphs import (
     ExecutionInput, FlowAlreadySubmitted, FlowEdge, FlowGraph, FlowJoin, FlowSubmitted, GrowFlowArgs, GrowFlowResult,
     SubmitFlowArgs, SubmitFlowResult,
 )
+from flowfabric.core.contracts.forking import (
+    FORKED_FROM_TAG, ChangedStep, ExecutionForked, ForkExecutionArgs, ForkExecutionResult,
+)
 from flowfabric.core.contracts.lanes import (
     ConfigureLaneArgs, ConfigureLaneResult, LaneConfigured, LaneSettings, LaneStateSet, ListLanesArgs, ListLanesPage,
     SetLaneStateArgs, SetLaneStateResult,
@@ -126,6 +129,7 @@ from flowfabric.core.rules.flows.graph import DependencyKind, EdgeGroupState, Ed
 # isort: on
 
 __all__ = [
+    "FORKED_FROM_TAG",
     "ADMISSION_REASONS", "AddExecutionToFlowArgs", "AddExecutionToFlowResult", "AdmissionReleased", "AdmissionsDrained",
     "Admitted", "AllOfEdges", "AlreadyAdmitted", "AlreadyTerminal", "AnyOfEdges", "AppendFrameArgs",
     "AppendFrameResult", "AppendFramesArgs", "AppendFramesResult", "ApplyDependencyToChildArgs",
@@ -134,7 +138,8 @@ __all__ = [
     "BudgetAlreadySatisfied", "BudgetCreated", "BudgetHeldByOthers", "BudgetLimitsSet", "BudgetNotice",
     "BudgetReleased", "BudgetReserved", "BudgetReset", "BudgetStatus", "BufferSignalArgs", "CancelExecutionArgs",
     "CancelExecutionResult", "CancelFlowArgs", "CancelFlowHeader", "CancelFlowResult", "CancelSource",
-    "CancellationPolicy", "ChangePriorityArgs", "ChangePriorityResult", "CheckAdmissionArgs", "CheckAdmissionResult",
+    "CancellationPolicy", "ChangePriorityArgs", "ChangePriorityResult", "ChangedStep",
+    "CheckAdmissionArgs", "CheckAdmissionResult",
     "ClaimExecutionArgs", "ClaimExecutionResult", "ClaimForWorkerArgs", "ClaimForWorkerOutcome", "ClaimGrant",
     "ClaimGrantIssued", "ClaimResumedExecutionArgs", "ClaimResumedExecutionResult", "ClaimedExecution",
     "ClaimedResumedExecution", "CloseWaitpointArgs", "CloseWaitpointResult", "CompleteExecutionArgs",
@@ -149,14 +154,16 @@ __all__ = [
     "EdgeGroupState", "EdgeSnapshot", "EdgeState", "EngineShares", "EvaluateFlowEligibilityArgs",
     "EvaluateFlowEligibilityResult", "Event", "EventKind", "EventOwner", "EventPage", "ExecutionAddedToFlow",
     "ExecutionAlreadyMember", "ExecutionBlocked", "ExecutionCancelled", "ExecutionCompleted", "ExecutionContext",
-    "ExecutionCreated", "ExecutionDelayed", "ExecutionDuplicate", "ExecutionExpired", "ExecutionInfo", "ExecutionInput",
+    "ExecutionCreated", "ExecutionDelayed", "ExecutionDuplicate", "ExecutionExpired", "ExecutionForked",
+    "ExecutionInfo", "ExecutionInput",
     "ExecutionReplaced", "ExecutionReplayed", "ExecutionResult", "ExecutionResumed", "ExecutionRetried",
     "ExecutionSnapshot", "ExecutionSummary", "ExecutionSuspended", "ExecutionUnblocked", "ExecutionWatched",
     "ExecutionsTrimmed", "ExpireExecutionArgs", "ExpireExecutionResult", "ExpireReason", "ExpireSuspensionArgs",
     "ExpireSuspensionResult", "Explanation", "FailExecutionArgs", "FailExecutionResult", "FailurePolicy",
     "FlowAlreadyCreated", "FlowAlreadySubmitted", "FlowAlreadyTerminal", "FlowCancellationScheduled", "FlowCancelled",
     "FlowCreated", "FlowEdge", "FlowEligibility", "FlowGraph", "FlowJoin", "FlowMember", "FlowPartiallyCancelled",
-    "FlowSnapshot", "FlowState", "FlowStatus", "FlowSubmitted", "FlowSummary", "FollowFramesArgs", "Frame",
+    "FlowSnapshot", "FlowState", "FlowStatus", "FlowSubmitted", "FlowSummary", "FollowFramesArgs",
+    "ForkExecutionArgs", "ForkExecutionResult", "Frame",
     "FrameAppended", "FramesAppended", "FreshWaitpoint", "GrantNotFound", "GrantRequest", "GrowFlowArgs",
     "GrowFlowResult", "HardBreach", "HeartbeatAccepted", "HeartbeatWorkerArgs", "HeartbeatWorkerResult",
     "HoldShareArgs", "IncomingEdges", "IndexesRepaired", "IssueClaimGrantArgs", "IssueClaimGrantResult",

@@ -28,6 +28,7 @@ from flowfabric.worker.durable.journal import CHANGED_STEPS_TAG, Journal
 from flowfabric.worker.durable.occurrences import Occurrence
 
 _KEY_LENGTH: Final = 16
+_WAIT_LENGTH: Final = 12
 _MOST_SHOWN: Final = 10
 
 
@@ -41,9 +42,14 @@ def key_of(function: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:_KEY_LENGTH]
 
 
-def packed(digest: str, function_key: str) -> str:
-    """The digest of a record: of the inputs, and of the function."""
-    return f"{digest}:{function_key}"
+def packed(digest: str, function_key: str, wait: str | None) -> str:
+    """The digest of a record: of the inputs, of the function, and of the last wait that the pass has left behind.
+
+    A fork from this step needs the ends of the waits before it (`lib/record/forking.lua`).
+    """
+    if wait is None:
+        return f"{digest}:{function_key}"
+    return f"{digest}:{function_key}:{hashlib.sha1(wait.encode(), usedforsecurity=False).hexdigest()[:_WAIT_LENGTH]}"
 
 
 def inputs_digest(record: c.StepRecord) -> str:
@@ -51,7 +57,7 @@ def inputs_digest(record: c.StepRecord) -> str:
 
 
 def _function_key(record: c.StepRecord) -> str:
-    return record.input_digest.partition(":")[2]
+    return record.input_digest.partition(":")[2].partition(":")[0]
 
 
 async def check_new(journal: Journal, at: Occurrence, function_key: str) -> None:

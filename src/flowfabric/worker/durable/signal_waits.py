@@ -182,7 +182,9 @@ async def wait_until_over(journal: Journal, what: str, name: str, make: Callable
     at = journal.take(name)
     try:
         await journal.loaded()
-        return journal.end_of(at) or await _suspend(journal, at, make())
+        end = journal.end_of(at) or await _suspend(journal, at, make())
+        journal.left_wait = str(at)
+        return end
     except BaseException:
         journal.give_back(at)
         raise

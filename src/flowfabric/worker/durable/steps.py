@@ -63,6 +63,7 @@ class _Step:
         self._function_key = changed_steps.key_of(self._function)
         self._decode = reader(_result_type(self._function, returns), "returns")
         self._field = f"result of step {name!r}"
+        self._wait = journal.left_wait
         self._at = journal.take(name, _Call(self._function, self._digest), was)
 
     async def run(self) -> Any:
@@ -120,7 +121,7 @@ class _Step:
 
     async def _record(self, payload: bytes, replace: bool) -> bytes:
         try:
-            digest = changed_steps.packed(self._digest, self._function_key)
+            digest = changed_steps.packed(self._digest, self._function_key, self._wait)
             return await self._journal.record(self._at, payload, digest=digest, replace=replace)
         except Invalid as error:  # such as too many steps: it has run, so no retry may run it again
             raise _unusable(error) from error

@@ -4,7 +4,7 @@ import { executionPath, follow, get, Problem } from "../api.js";
 import { h, show } from "../dom.js";
 import { live } from "../live.js";
 import { output } from "../output.js";
-import { badge, button, card, empty, facts, flowLink, heading, problem, when } from "../parts.js";
+import { badge, button, card, empty, executionLink, facts, flowLink, heading, problem, when } from "../parts.js";
 import { payload } from "../payload.js";
 import { tagSearch } from "../tags.js";
 import { attemptsBar, timeline } from "../timeline.js";
@@ -12,6 +12,7 @@ import { ENDED, number, plain, STATES, until } from "../words.js";
 import { actions } from "./actions.js";
 import { waitpoint } from "./waitpoint.js";
 
+const FORKED_FROM = "flowfabric.forked_from";
 const EVERY_MS = 5000;
 
 export function execution(main, { id, signal }) {
@@ -92,6 +93,7 @@ function details({ info, snapshot }) {
     ["Starts", snapshot.delay_until && until(snapshot.delay_until)],
     ["Concurrency key", info.concurrency_key],
     ["Flow", info.flow_id && flowLink(info.flow_id)],
+    ["Forked from", snapshot.tags[FORKED_FROM] && executionLink(snapshot.tags[FORKED_FROM])],
     ["Tags", tags.length ? tags : null],
     ["Blocked", snapshot.blocking_detail],
   ]));
