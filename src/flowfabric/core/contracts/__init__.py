@@ -129,8 +129,8 @@ from flowfabric.core.rules.flows.graph import DependencyKind, EdgeGroupState, Ed
 # isort: on
 
 __all__ = [
-    "FORKED_FROM_TAG",
-    "ADMISSION_REASONS", "AddExecutionToFlowArgs", "AddExecutionToFlowResult", "AdmissionReleased", "AdmissionsDrained",
+    "ADMISSION_REASONS", "FORKED_FROM_TAG", "AddExecutionToFlowArgs", "AddExecutionToFlowResult", "AdmissionReleased",
+    "AdmissionsDrained",
     "Admitted", "AllOfEdges", "AlreadyAdmitted", "AlreadyTerminal", "AnyOfEdges", "AppendFrameArgs",
     "AppendFrameResult", "AppendFramesArgs", "AppendFramesResult", "ApplyDependencyToChildArgs",
     "ApplyDependencyToChildResult", "AttachLimitArgs", "AttemptRecord", "AttemptSummary", "BlockExecutionArgs",
