@@ -45,7 +45,7 @@ def key_of(function: Any) -> str:
 def packed(digest: str, function_key: str, wait: str | None) -> str:
     """The digest of a record: of the inputs, of the function, and of the last wait that the pass has left behind.
 
-    A fork from this step needs the ends of the waits before it (`lib/record/forking.lua`).
+    A fork from this step needs the ends of the waits before it (`lib/again/forking.lua`).
     """
     if wait is None:
         return f"{digest}:{function_key}"
