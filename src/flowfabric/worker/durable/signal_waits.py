@@ -20,6 +20,7 @@ from flowfabric.core.forms import WaitForm
 from flowfabric.core.ids import SuspensionId, WaitpointKey
 from flowfabric.core.policy import TimeoutBehavior
 from flowfabric.errors import FlowFabricError, InvalidInput
+from flowfabric.worker.durable.changed_steps import check_wait
 from flowfabric.worker.durable.journal import Journal
 from flowfabric.worker.durable.occurrences import Occurrence
 from flowfabric.worker.durable.signals import ResumedWithoutSignal, Signal, SignalTimeout, WaitEnd, Waitpoint
@@ -198,6 +199,7 @@ async def _suspend(journal: Journal, at: Occurrence, wait: Wait) -> WaitEnd:
         raise relocate(error, _KEYWORDS.get(error.field, error.field)) from None
     async with journal.gate.alone():
         journal.attempt.check()
+        await check_wait(journal)
         await journal.keep()
         if form := wait.form():
             await journal.keep_form(at, form)
