@@ -29,6 +29,7 @@ _SUITES = {
     "integration/cluster/": "clusters, failover, migration",
     "integration/store/test_access": "ACL and TLS",
     "integration/ends/": "workers",
+    "integration/durable/": "workers",
     "integration/worker/": "workers",
     "integration/test_engine": "engine",
     "integration/": "client, embedded, crashes",

@@ -201,6 +201,20 @@ def test_cancel_replay_and_retry(cli: Cli) -> None:
     assert "replay a completed one" in cli("retry", one, code=4).stderr
 
 
+def test_fork_makes_another_execution(cli: Cli) -> None:
+    source = cli.submit("greet", '"ada"', "--tag", "team.x=1")
+    ended(cli, source)
+    made = cli("fork", source, "--input", '["grace"]', "--json").json
+    assert made["forked_from"] == source
+    shown = cli("show", made["execution_id"], "--input", "--json").json
+    assert shown["tags"] == {"team.x": "1", "flowfabric.forked_from": source}
+    assert shown["input"]["value"] == {"args": ["grace"], "kwargs": {}}
+    again = cli("fork", source, "--input", '{"name": "bob"}').stdout.strip()
+    assert f"tag flowfabric.forked_from  {source}" in " ".join(cli("show", again).stdout.split(" "))
+    assert "none: no step is recorded" in cli("fork", source, "--from-step", "plan#1", code=2).stderr
+    assert "STEP=JSON" in cli("fork", source, "--changed", "plan", code=2).stderr
+
+
 def test_what_cannot_be_changed_spoils_no_other(cli: Cli) -> None:
     unknown, known = "{fp:1}:00000000-0000-4000-8000-000000000000", cli.submit("greet")
     ran = cli("cancel", unknown, known, code=3)

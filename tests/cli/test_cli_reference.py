@@ -38,6 +38,7 @@ CHANGING = {
     "cancel",
     "replay",
     "retry",
+    "fork",
     "trim",
     "signal",
     "resume",

@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, run_state_mach
 from flowfabric.core import contracts as c
 from flowfabric.core.ids import AttemptId, LeaseId, Namespace
 from flowfabric.core.policy import ExecutionPolicy, FixedBackoff, RetryPolicy
-from flowfabric.core.rules.execution import claims, due, lease, lifecycle, repeats, retrying
+from flowfabric.core.rules.execution import claims, due, lease, lifecycle, repeats, retrying, steps
 from flowfabric.core.rules.execution.transitions import SITUATIONS, Situation
 from flowfabric.core.rules.outcome import Changes, Line, Refusal
 from flowfabric.core.states import AttemptState, LifecyclePhase
@@ -226,6 +226,21 @@ class Acts(RuleBasedStateMachine):
 
     def retry(self, x: Subject) -> None:
         self.agree(x, retrying.retry(self.of(x).record, self.now), self.attempt(self.driver.retry(x)))
+
+    def fork(self, x: Subject) -> Subject | None:
+        """A new one beside it, without records: this machine makes none."""
+        source, result = self.of(x).record, self.attempt(self.driver.fork(x))
+        if isinstance(refused := steps.decide("fork_execution", source.state), Refusal):
+            assert result == Refused(refused.code)
+            return None
+        args = c.CreateExecutionArgs(
+            execution_id=result.execution_id, namespace=Namespace("tests"), lane_id=LANE, execution_kind="kind",
+            priority=source.priority, policy=source.policy,
+        )  # fmt: skip
+        record, line = lifecycle.create(args, self.now)
+        assert (result.public_state, result.step_count) == (record.public_state, 0)
+        self.model[args.execution_id] = Execution(record, [line])
+        return Subject(args.execution_id)
 
     @invariant()
     def store_and_model_agree(self) -> None:

@@ -232,6 +232,9 @@ class Driver:
     async def retry(self, x: Subject) -> c.RetryExecutionResult:
         return await self.backend.retry_execution(c.RetryExecutionArgs(execution_id=x.execution_id))
 
+    async def fork(self, x: Subject, **overrides: Any) -> c.ForkExecutionResult:
+        return await self.backend.fork_execution(c.ForkExecutionArgs(execution_id=x.execution_id, **overrides))
+
     async def progress(self, x: Subject, **overrides: Any) -> c.UpdateProgressResult:
         args = {"execution_id": x.execution_id, "fence": x.fence, "progress_pct": 10, **overrides}
         return await self.backend.update_progress(c.UpdateProgressArgs(**args))

@@ -157,6 +157,7 @@ OPERATIONS: dict[str, Caller] = {
     "replay_execution": lambda d, x: d.replay(x),
     "watch_execution": lambda d, x: d.watch(x),
     "retry_execution": lambda d, x: d.retry(x),
+    "fork_execution": lambda d, x: d.fork(x),
     "set_execution_tags": lambda d, x: d.set_tags(x, team__color="blue"),
     "apply_dependency_to_child": apply_edge,
     "resolve_dependency:satisfied": lambda d, x: resolve_edge(d, x, TerminalOutcome.SUCCESS),

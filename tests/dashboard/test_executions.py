@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from playwright.async_api import expect
 
@@ -72,6 +74,14 @@ async def test_an_execution_is_retried_or_replayed(dashboard: Dashboard, fabric:
         await expect(dashboard.page.locator(".heading .badge")).to_have_text("completed")
     await expect(dashboard.button("Replay…")).to_be_visible()
     await expect(dashboard.button("Retry…")).to_have_count(0)
+
+
+async def test_a_fork_leads_to_its_source(dashboard: Dashboard, fabric: Fabric) -> None:
+    handle = await fabric.submit(rows.greet, "ada")
+    fork = await handle.fork(input=["grace"])
+    await dashboard.go("executions", fork.id)
+    source = dashboard.page.locator("dt", has_text="Forked from").locator("+ dd a")
+    await expect(source).to_have_attribute("href", re.compile(handle.id.uuid))
 
 
 async def test_an_execution_says_why_it_does_not_run(dashboard: Dashboard, fabric: Fabric) -> None:

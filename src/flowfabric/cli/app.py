@@ -14,6 +14,7 @@ from flowfabric.cli.commands.bench import bench
 from flowfabric.cli.commands.changing import cancel, replay, retry
 from flowfabric.cli.commands.events import events
 from flowfabric.cli.commands.executions import explain, ls, show
+from flowfabric.cli.commands.forking import fork
 from flowfabric.cli.commands.logs import logs
 from flowfabric.cli.commands.serving import engine, worker
 from flowfabric.cli.commands.submitting import submit
@@ -54,7 +55,7 @@ def flowfabric(
 
 _COMMANDS: Sequence[Callable[..., None]] = (
     *(dev, worker, engine, serving_http.server),
-    *(submit, ls, show, explain, events, logs, tail, cancel, retry, replay),
+    *(submit, ls, show, explain, events, logs, tail, cancel, retry, replay, fork),
     *(suspended, waitpoints, link, signal, resume),
     *(workers, tasks, trim, doctor, bench),
 )

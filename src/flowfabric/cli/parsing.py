@@ -72,13 +72,13 @@ def amounts(option: str, texts: Sequence[str]) -> dict[str, int]:
 
 def json_list(option: str, texts: Sequence[str]) -> list[Any]:
     """One JSON value each."""
-    return [_json(f"{option}[{at}]", text) for at, text in enumerate(texts)]
+    return [json_value(f"{option}[{at}]", text) for at, text in enumerate(texts)]
 
 
 def json_object(option: str, text: str | None) -> dict[str, Any]:
     if text is None:
         return {}
-    found = _json(option, text)
+    found = json_value(option, text)
     if not isinstance(found, dict):
         raise InvalidInput(option, text, 'must be a JSON object, like {"name": "value"}')
     return found
@@ -88,7 +88,7 @@ def json_payload(option: str, text: str | None) -> bytes | None:
     """The text unchanged, after checking that it is JSON."""
     if text is None:
         return None
-    _json(option, text)
+    json_value(option, text)
     return text.encode()
 
 
@@ -97,7 +97,8 @@ def hidden_line(name: str) -> str:
     return getpass(f"{name}: ").strip() if sys.stdin.isatty() else sys.stdin.readline().strip()
 
 
-def _json(field: str, text: str) -> Any:
+def json_value(field: str, text: str) -> Any:
+    """A JSON value."""
     try:
         return msgspec.json.decode(text)
     except msgspec.DecodeError as error:

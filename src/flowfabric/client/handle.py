@@ -8,8 +8,9 @@ from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast
 
 from flowfabric import tracing
 from flowfabric.backends.ports import EngineBackend
-from flowfabric.client import logs, streaming
+from flowfabric.client import forks, logs, streaming
 from flowfabric.client.failures import failure_of
+from flowfabric.client.forks import Input, Step
 from flowfabric.client.signals import link_to, signal_when_taken, to_execution
 from flowfabric.client.streaming import Attempts, StreamItem
 from flowfabric.client.tasks import payloads
@@ -183,6 +184,21 @@ class Handle(Generic[R]):
         It gets a new attempt and all retries of its policy. Raises Conflict in any other state.
         """
         await self._backend.retry_execution(c.RetryExecutionArgs(execution_id=self.id))
+
+    async def fork(
+        self,
+        from_step: Step | None = None,
+        *,
+        input: Input | None = None,  # noqa: A002
+        changed: Mapping[Step, Any] | None = None,
+    ) -> Handle[R]:
+        """A new execution that begins with the steps recorded before `from_step`, by default with all of them.
+
+        `from_step` is the name of a step, or its name and occurrence. `input` are other arguments, by name or by
+        position; `changed` has other results of recorded steps. The execution must not be running; it stays as it is.
+        """
+        found = await forks.fork(self._backend, self.id, self._task, from_step, input, changed)
+        return Handle(self._backend, found, self._task, submission="created")
 
     async def replay(self) -> None:
         """Run an ended execution again from its beginning, without its recorded steps: same id, one more attempt."""

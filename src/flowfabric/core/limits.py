@@ -117,6 +117,7 @@ SECRET_MAX_BYTES = 512
 
 # durable steps
 REOPENED_WAITPOINT_MS = 86_400_000  # how long at least a retried execution may take to come to a wait again
+MAX_CHANGED_STEPS = 100  # results that one fork replaces
 MAX_STEPS = 10_000  # of one execution; a handler that runs again reads them all
 STEP_NAME_MAX_BYTES = 256
 STEP_INPUT_DIGEST_MAX_BYTES = 128

@@ -67,6 +67,9 @@ CODES: dict[str, CodeInfo] = {
         _F.LIMITED, _C.TERMINAL, "max_reclaim_count is used up; the execution has failed"
     ),
     "replay_not_allowed": CodeInfo(_F.CONFLICT, _C.TERMINAL, "the execution cannot be replayed"),
+    "fork_not_allowed": CodeInfo(
+        _F.CONFLICT, _C.TERMINAL, "the execution is running; fork it when it waits or has ended, or cancel it first"
+    ),
     "retry_not_allowed": CodeInfo(
         _F.CONFLICT,
         _C.TERMINAL,

@@ -30,6 +30,7 @@ from tests.conformance.bad_streams import BAD_STREAMS
 from tests.conformance.driver import Driver, Subject
 
 Bad = Callable[[Driver, Subject], Awaitable[object]]
+ELSEWHERE = "{fp:65535}:00000000-0000-4000-8000-000000000000"
 BIG = b"x" * (limits.PAYLOAD_MAX_BYTES + 1)
 LONG = "x" * 100_000
 
@@ -80,6 +81,8 @@ BAD: list[tuple[str, str, Bad]] = [
     ("expire_execution", "expire_reason", lambda d, x: d.expire(x, "boredom")),
     ("replay_execution", "execution_id", lambda d, x: d.replay(Subject("{fp:1}:nope"))),
     ("retry_execution", "execution_id", lambda d, x: d.retry(Subject("{fp:1}:nope"))),
+    ("fork_execution", "fork_id", lambda d, x: d.fork(x, fork_id=ELSEWHERE)),
+    ("fork_execution", "changed", lambda d, x: d.fork(x, changed=("plan",))),
     ("change_priority", "new_priority", lambda d, x: d.change_priority(x, 9001)),
     ("update_progress", "progress_pct", lambda d, x: d.progress(x, progress_pct=101)),
     ("update_progress", "progress_message", lambda d, x: d.progress(x, progress_message=LONG)),

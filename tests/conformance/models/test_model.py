@@ -46,6 +46,10 @@ class Lives(Acts):
     replay = rule(x=subjects)(Acts.replay)
     retry = rule(x=subjects)(Acts.retry)
 
+    @rule(target=subjects, x=subjects)
+    def fork_one(self, x: Subject) -> Any:
+        return (self.fork(x) if len(self.model) < 5 else None) or multiple()
+
 
 def test_the_store_agrees_with_the_model(store: Store) -> None:
     agree(Lives, store, max_examples=lives(store, 30, soak=200), step_count=40)

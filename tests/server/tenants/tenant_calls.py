@@ -22,7 +22,7 @@ _SUBJECTS: Final = {
     ),
     "suspended": (
         "resume_execution", "deliver_signal", "signal_execution", "close_waitpoint", "read_waitpoint_token",
-        "expire_suspension", "list_pending_waitpoints", "claim_resumed_execution",
+        "expire_suspension", "list_pending_waitpoints", "claim_resumed_execution", "fork_execution",
     ),
     "member2": ("evaluate_flow_eligibility", "promote_blocked_to_eligible", "read_execution_inputs"),
     "new": ("create_execution", "submit_executions"),
@@ -34,6 +34,7 @@ _BY_PLACE: Final = {
     ("stage_dependency_edge", "edge_id"): "new_edge",
     ("apply_dependency_to_child", "downstream_execution_id"): "member2",
     ("create_flow", "flow_id"): "new_flow",
+    ("fork_execution", "fork_id"): "new",
     ("create_pending_waitpoint", "waitpoint_id"): "new_waitpoint",
     ("suspend_execution", "suspension_id"): "new_suspension",
     ("reject_signals", "suspension_id"): "new_suspension",
@@ -58,7 +59,7 @@ MADE: Final = {
     ("create_execution", "execution_id"), ("submit_executions", "batch.0.execution_id"), ("create_flow", "flow_id"),
     ("submit_flow", "flow_id"), ("submit_flow", "members.0.execution_id"), ("grow_flow", "members.0.execution_id"),
     ("create_pending_waitpoint", "waitpoint_id"), ("suspend_execution", "waitpoints.0.|0.waitpoint_id"),
-    ("deliver_signal", "signal_id"), ("signal_execution", "signal_id"),
+    ("deliver_signal", "signal_id"), ("signal_execution", "signal_id"), ("fork_execution", "fork_id"),
 }  # fmt: skip
 
 _VALUES: Final[dict[str, Any]] = {

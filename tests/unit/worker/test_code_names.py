@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pytest
 
-from flowfabric.worker.durable.changed_steps import key_of
-from flowfabric.worker.durable.code_names import names_in
+from flowfabric.worker.durable.code_names import caller_key, names_in
 
 NAME = "from a constant"
 
@@ -61,7 +61,6 @@ def through_an_object(ctx: Any) -> None:
 def test_a_name_is_there_or_has_gone(function: Any, there: list[str], gone: list[str]) -> None:
     names = names_in(function)
     assert [name for name in (*there, *gone) if names.has_gone(name, [])] == gone
-    assert all(names.explains(name) for name in there)
 
 
 def test_a_name_in_use_is_no_piece_of_another() -> None:
@@ -69,13 +68,20 @@ def test_a_name_in_use_is_no_piece_of_another() -> None:
     assert names_in(made).has_gone("page 1", ["page "])
 
 
-def test_code_that_cannot_be_read_explains_nothing() -> None:
-    assert not names_in(print).explains("charge")
-    assert not names_in(Shop).explains("sell")
+def test_code_that_cannot_be_read_has_no_callers() -> None:
+    assert not names_in(print).callers
+    assert not names_in(Shop).callers
 
 
-def test_a_function_is_known_by_its_name() -> None:
-    assert key_of(literal) != key_of(made)
-    assert key_of(shop.sell) == key_of(Shop().sell)
-    assert key_of(str.upper) != key_of(str.lower)
-    assert len(key_of(shop)) == len(key_of(print)) == len(key_of([].append)) == 16
+def test_a_caller_is_known_in_the_code_that_has_it() -> None:
+    keys: list[str] = []
+
+    class Ctx:
+        def step(self, *_: object) -> None:
+            keys.append(caller_key(sys._getframe(1)))
+
+    calling(Ctx())
+    inner, direct = keys
+    assert {inner, direct} <= names_in(calling).callers
+    assert direct in names_in(literal).callers
+    assert inner not in names_in(literal).callers

@@ -5,9 +5,13 @@ from __future__ import annotations
 import re
 
 from flowfabric.backends.valkey.library.contract import parse_contract
-from flowfabric.core import limits
+from flowfabric.core import forms, limits
 from flowfabric.core.contracts.events import EventKind
+from flowfabric.core.contracts.forking import FORKED_FROM_TAG
+from flowfabric.core.rules.execution import retrying
 from flowfabric.errors import CODES
+from flowfabric.worker.context import spent_before
+from flowfabric.worker.durable import changed_steps
 from tests.valkey.lua.sources import FUNCTIONS, MODULES, code_of
 
 CODE = {name: code_of(source) for name, source in {**FUNCTIONS, **MODULES}.items()}
@@ -36,6 +40,21 @@ def test_every_event_that_lua_writes_is_known() -> None:
 def test_state_vectors_are_taken_from_the_generated_module() -> None:
     literal = re.compile(r'lifecycle_phase = "')
     assert {name for name, text in CODE.items() if literal.search(text)} - {"vectors"} == _COMPOSED
+
+
+def test_retry_and_fork_know_the_same_records_and_ends_as_python() -> None:
+    forking, continuing = MODULES["forking"], MODULES["continuing"]
+    own = re.search(r"local OWN = \{(.*)\}", forking)
+    assert own is not None
+    assert [text.removeprefix("^%d+:").removesuffix("$") for text in re.findall(r'"(.*?)"', own[1])] == [
+        forms.WAITPOINT_STEPS, spent_before._NAME,
+    ]  # fmt: skip
+    assert f'M.TAG = "{FORKED_FROM_TAG}"' in forking
+    assert f"sub(1, {changed_steps._WAIT_LENGTH})" in forking
+    went_on = re.search(r"local WENT_ON = \{(.*)\}", continuing)
+    assert went_on is not None
+    # What an operator resumed has the reason `resumed` in the record.
+    assert {*re.findall(r"(\w+) = true", went_on[1])} == retrying._WENT_ON - {"resumed_by_operator"}
 
 
 # Pages of another length than a caller may ask for. Lists over several partitions ask each for one entry more, to see

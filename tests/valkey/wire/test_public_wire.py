@@ -467,6 +467,18 @@ def test_retry(x: Execution) -> None:
     assert x.retry()[:3] == [0, "retry_not_allowed", "completed"]
 
 
+def test_fork(x: Execution) -> None:
+    fork_id = f"{x.tag}:00000000-0000-4000-8000-00000000f00d"
+    assert x.fork(fork_id) == [0, "execution_not_found"]
+    x.run()
+    assert x.fork(fork_id) == [0, "fork_not_allowed", "active"]
+    x.cancel()
+    assert x.fork(fork_id) == [1, "OK", fork_id, "waiting", "0"]
+    assert x.fork(fork_id)[:3] == [1, "DUPLICATE", fork_id]
+    assert x.fork(fork_id, "plan", 0)[:2] == [1, "DUPLICATE"]
+    assert x.fork(fork_id[:-1] + "e", "plan", 0)[:2] == [0, "invalid_input"]
+
+
 def test_replay_is_limited(x: Execution) -> None:
     x.create(policy='{"max_replay_count":1}')
     x.cancel()

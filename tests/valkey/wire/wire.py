@@ -231,6 +231,9 @@ class Execution:
             "ff_retry_execution", [self.core, self.lane_idx("terminal"), self.lane_idx("eligible")], self.id
         )
 
+    def fork(self, fork_id: str, *more: object) -> Reply:
+        return self.fcall("ff_fork_execution", [self.core], self.id, fork_id, *more)
+
     def set_tags(self, *pairs: str) -> Reply:
         return self.fcall("ff_set_execution_tags", [self.core, self.exec("tags")], *pairs)
 

@@ -124,6 +124,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         POST /expire                 expire_execution              operate
         POST /replay                 replay_execution              operate
         POST /retry                  retry_execution               operate
+        POST /fork                   fork_execution                operate +
         POST /priority               change_priority               operate
         POST /tags                   set_execution_tags            operate
         POST /resume                 resume_execution              operate

@@ -46,6 +46,10 @@ class ExecutionPort(Protocol):
         """Run it again with its recorded steps: failed, expired or cancelled -> waiting, or waiting_children."""
         ...
 
+    async def fork_execution(self, args: c.ForkExecutionArgs) -> c.ForkExecutionResult:
+        """Create an execution that begins with records of another one, which stays as it is: absent -> waiting."""
+        ...
+
     async def change_priority(self, args: c.ChangePriorityArgs) -> c.ChangePriorityResult:
         """Change the priority of an eligible execution within its lane."""
         ...

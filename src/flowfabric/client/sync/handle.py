@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from functools import wraps
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
+from flowfabric.client.forks import Input, Step
 from flowfabric.client.handle import Handle
 from flowfabric.client.streaming import Attempts, StreamItem
 from flowfabric.client.sync.portal import Portal
@@ -60,6 +61,17 @@ class SyncHandle(Generic[R]):
     ) -> Iterator[c.LogRecord]:
         """As Handle.logs."""
         return self._portal.iterate(self._handle.logs(after=after, attempt=attempt, level=level, follow=follow))
+
+    def fork(
+        self,
+        from_step: Step | None = None,
+        *,
+        input: Input | None = None,  # noqa: A002
+        changed: Mapping[Step, Any] | None = None,
+    ) -> SyncHandle[R]:
+        """As Handle.fork."""
+        made = self._portal.run(self._handle.fork, from_step, input=input, changed=changed)
+        return SyncHandle(self._portal, made)
 
     wait = _of_handle(Handle.wait)
     raw_result = _of_handle(Handle.raw_result)

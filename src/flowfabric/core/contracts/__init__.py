@@ -48,6 +48,9 @@ from flowfabric.core.contracts.flows.graphs import (
     ExecutionInput, FlowAlreadySubmitted, FlowEdge, FlowGraph, FlowJoin, FlowSubmitted, GrowFlowArgs, GrowFlowResult,
     SubmitFlowArgs, SubmitFlowResult,
 )
+from flowfabric.core.contracts.forking import (
+    FORKED_FROM_TAG, ChangedStep, ExecutionForked, ForkExecutionArgs, ForkExecutionResult,
+)
 from flowfabric.core.contracts.lanes import (
     ConfigureLaneArgs, ConfigureLaneResult, LaneConfigured, LaneSettings, LaneStateSet, ListLanesArgs, ListLanesPage,
     SetLaneStateArgs, SetLaneStateResult,
@@ -131,7 +134,8 @@ from flowfabric.core.rules.flows.graph import DependencyKind, EdgeGroupState, Ed
 # isort: on
 
 __all__ = [
-    "ADMISSION_REASONS", "AddExecutionToFlowArgs", "AddExecutionToFlowResult", "AdmissionReleased", "AdmissionsDrained",
+    "ADMISSION_REASONS", "FORKED_FROM_TAG", "AddExecutionToFlowArgs", "AddExecutionToFlowResult", "AdmissionReleased",
+    "AdmissionsDrained",
     "Admitted", "AllOfEdges", "AlreadyAdmitted", "AlreadyTerminal", "AnyOfEdges", "AppendFrameArgs",
     "AppendFrameResult", "AppendFramesArgs", "AppendFramesResult", "AppendLogsArgs", "AppendLogsResult",
     "ApplyDependencyToChildArgs", "ApplyDependencyToChildResult", "AttachLimitArgs", "AttemptRecord", "AttemptSummary",
@@ -139,9 +143,10 @@ __all__ = [
     "BlockedReevaluated", "BudgetAlreadySatisfied", "BudgetCreated", "BudgetHeldByOthers", "BudgetLimitsSet",
     "BudgetNotice", "BudgetReleased", "BudgetReserved", "BudgetReset", "BudgetStatus", "BufferSignalArgs",
     "CancelExecutionArgs", "CancelExecutionResult", "CancelFlowArgs", "CancelFlowHeader", "CancelFlowResult",
-    "CancelSource", "CancellationPolicy", "ChangePriorityArgs", "ChangePriorityResult", "CheckAdmissionArgs",
-    "CheckAdmissionResult", "ClaimExecutionArgs", "ClaimExecutionResult", "ClaimForWorkerArgs", "ClaimForWorkerOutcome",
-    "ClaimGrant", "ClaimGrantIssued", "ClaimResumedExecutionArgs", "ClaimResumedExecutionResult", "ClaimedExecution",
+    "CancelSource", "CancellationPolicy", "ChangePriorityArgs", "ChangePriorityResult", "ChangedStep",
+    "CheckAdmissionArgs", "CheckAdmissionResult", "ClaimExecutionArgs", "ClaimExecutionResult", "ClaimForWorkerArgs",
+    "ClaimForWorkerOutcome", "ClaimGrant", "ClaimGrantIssued", "ClaimResumedExecutionArgs",
+    "ClaimResumedExecutionResult", "ClaimedExecution",
     "ClaimedResumedExecution", "CloseWaitpointArgs", "CloseWaitpointResult", "CompleteExecutionArgs",
     "CompleteExecutionResult", "ConcurrencyExceeded", "ConfigureLaneArgs", "ConfigureLaneResult",
     "ConfigureQuotaPolicyArgs", "CreateBudgetArgs", "CreateBudgetResult", "CreateExecutionArgs",
@@ -154,7 +159,8 @@ __all__ = [
     "EdgeGroupState", "EdgeSnapshot", "EdgeState", "EngineShares", "EvaluateFlowEligibilityArgs",
     "EvaluateFlowEligibilityResult", "Event", "EventKind", "EventOwner", "EventPage", "ExecutionAddedToFlow",
     "ExecutionAlreadyMember", "ExecutionBlocked", "ExecutionCancelled", "ExecutionCompleted", "ExecutionContext",
-    "ExecutionCreated", "ExecutionDelayed", "ExecutionDuplicate", "ExecutionExpired", "ExecutionInfo", "ExecutionInput",
+    "ExecutionCreated", "ExecutionDelayed", "ExecutionDuplicate", "ExecutionExpired", "ExecutionForked",
+    "ExecutionInfo", "ExecutionInput",
     "ExecutionReplaced", "ExecutionReplayed", "ExecutionResult", "ExecutionResumed", "ExecutionRetried",
     "ExecutionSnapshot", "ExecutionSummary", "ExecutionSuspended", "ExecutionUnblocked", "ExecutionWatched",
     "ExecutionsTrimmed", "ExpireExecutionArgs", "ExpireExecutionResult", "ExpireReason", "ExpireSuspensionArgs",
@@ -162,8 +168,9 @@ __all__ = [
     "FailureFrame", "FailurePolicy", "FlowAlreadyCreated", "FlowAlreadySubmitted", "FlowAlreadyTerminal",
     "FlowCancellationScheduled", "FlowCancelled", "FlowCreated", "FlowEdge", "FlowEligibility", "FlowGraph", "FlowJoin",
     "FlowMember", "FlowPartiallyCancelled", "FlowSnapshot", "FlowState", "FlowStatus", "FlowSubmitted", "FlowSummary",
-    "FollowFramesArgs", "Frame", "FrameAppended", "FramesAppended", "FreshWaitpoint", "GrantNotFound", "GrantRequest",
-    "GrowFlowArgs", "GrowFlowResult", "HardBreach", "HeartbeatAccepted", "HeartbeatWorkerArgs", "HeartbeatWorkerResult",
+    "FollowFramesArgs", "ForkExecutionArgs", "ForkExecutionResult", "Frame", "FrameAppended", "FramesAppended",
+    "FreshWaitpoint", "GrantNotFound", "GrantRequest", "GrowFlowArgs", "GrowFlowResult", "HardBreach",
+    "HeartbeatAccepted", "HeartbeatWorkerArgs", "HeartbeatWorkerResult",
     "HoldShareArgs", "IncomingEdges", "IndexesRepaired", "IssueClaimGrantArgs", "IssueClaimGrantResult",
     "IssueGrantAndClaimArgs", "IssueGrantAndClaimResult", "IssueReclaimGrantArgs", "IssueReclaimGrantResult",
     "IssuedWaitpoint", "LaneConfigured", "LaneCounts", "LaneSettings", "LaneStateSet", "LeaseAlreadySatisfied",

@@ -3,12 +3,11 @@
 The code of a handler may change while its executions wait. A pass finds its records by name, so a new name would run a
 step again. Two looks prevent that, with `changed_steps="safe"`, the default, and with `"fail"`:
 
-- Before a step without a record runs: a recorded step that this pass has not asked for, with the same function and a
-  name that is no longer in the code, is this step under its old name.
+- Before a step without a record runs, and before a suspension: the function that asked for a recorded step is still
+  there, but neither it nor any other function that the handler names has the name of that step.
 - Before the execution completes: a recorded step that this pass has not asked for at all.
 
-A suspension is no such moment: a wait may be new, and the recorded steps come after it. After a failed step was run
-again the path may be another one, so that records of the earlier path do not count.
+After a failed step was run again the path may be another one, so that records of the earlier path do not count.
 """
 
 from __future__ import annotations
@@ -16,8 +15,7 @@ from __future__ import annotations
 import hashlib
 from asyncio import sleep
 from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from flowfabric.core import contracts as c
 from flowfabric.core.states import AttemptType
@@ -27,44 +25,43 @@ from flowfabric.worker.durable.code_names import names_in
 from flowfabric.worker.durable.journal import CHANGED_STEPS_TAG, Journal
 from flowfabric.worker.durable.occurrences import Occurrence
 
-_KEY_LENGTH: Final = 16
+_WAIT_LENGTH: Final = 12
 _MOST_SHOWN: Final = 10
 
 
-def key_of(function: Any) -> str:
-    """Identifies a function in a record, whatever its inputs. A callable without a name counts by its type."""
-    while isinstance(function, partial):
-        function = function.func
-    function = getattr(function, "__func__", function)
-    named = function if hasattr(function, "__qualname__") else type(function)
-    text = f"{getattr(named, '__module__', None) or ''}:{named.__qualname__}"
-    return hashlib.sha256(text.encode()).hexdigest()[:_KEY_LENGTH]
+def packed(digest: str, caller: str, wait: str | None) -> str:
+    """The digest of a record: of the inputs, of the caller, and of the last wait that the pass has left behind.
 
-
-def packed(digest: str, function_key: str) -> str:
-    """The digest of a record: of the inputs, and of the function."""
-    return f"{digest}:{function_key}"
+    A fork from this step needs the ends of the waits before it (`lib/again/forking.lua`).
+    """
+    if wait is None:
+        return f"{digest}:{caller}"
+    return f"{digest}:{caller}:{hashlib.sha1(wait.encode(), usedforsecurity=False).hexdigest()[:_WAIT_LENGTH]}"
 
 
 def inputs_digest(record: c.StepRecord) -> str:
     return record.input_digest.partition(":")[0]
 
 
-def _function_key(record: c.StepRecord) -> str:
-    return record.input_digest.partition(":")[2]
+def _caller(record: c.StepRecord) -> str:
+    return record.input_digest.partition(":")[2].partition(":")[0]
 
 
-async def check_new(journal: Journal, at: Occurrence, function_key: str) -> None:
-    """Before a step without a record runs: raise if it is a recorded step under another name."""
+async def check_new(journal: Journal, at: Occurrence) -> None:
+    """Before a step without a record runs: raise if the code has lost the name of a recorded step."""
     journal.fresh.append(str(at))
     if journal.failures.leads_elsewhere(at) or not journal.missed():
         return
     await sleep(0)  # parallel steps may be about to be called
     if later := journal.left_over():
         await _check_order(journal, at, later)
-    same = [key for key in journal.missed() if _function_key(journal.recorded(key)) == function_key]
-    if (gone := _gone(journal, at, same)) and await journal.changed_steps() in ("safe", "fail"):
-        raise _fail(f"step {at} would run what the recorded step {_shown(gone)} has done", gone, [str(at)])
+    await _check_lost(journal)
+
+
+async def check_wait(journal: Journal) -> None:
+    """The same before a suspension. Steps that the code has may come after it: the wait may be a new one."""
+    if not journal.failures.led_elsewhere and journal.missed():
+        await _check_lost(journal)
 
 
 async def _check_order(journal: Journal, at: Occurrence, later: str) -> None:
@@ -74,14 +71,15 @@ async def _check_order(journal: Journal, at: Occurrence, later: str) -> None:
         raise Fail(f"{problem}; {_choice('fail')}", category=STEP_CHANGED, retryable=False)
 
 
-def _gone(journal: Journal, at: Occurrence, keys: list[tuple[str, int]]) -> list[tuple[str, int]]:
-    """Those whose names are no longer in the code, as far as the code can be understood."""
-    if not keys:
-        return []
-    names = names_in(journal.attempt.handler.task.function)
-    if not names.explains(at.name):
-        return []
-    return [key for key in keys if names.has_gone(key[0], journal.asked_names())]
+async def _check_lost(journal: Journal) -> None:
+    names, asked = names_in(journal.attempt.handler.task.function), journal.asked_names()
+    lost = [
+        key
+        for key in journal.missed()
+        if _caller(journal.recorded(key)) in names.callers and names.has_gone(key[0], asked)
+    ]
+    if lost and await journal.changed_steps() in ("safe", "fail"):
+        raise _fail(lost, journal.fresh)
 
 
 async def check_end(attempt: Attempt, opened: Journal | None, open_journal: Callable[[], Journal]) -> None:
@@ -97,7 +95,7 @@ async def check_end(attempt: Attempt, opened: Journal | None, open_journal: Call
     await journal.loaded()
     missed = journal.missed()
     if missed and not journal.failures.led_elsewhere and await journal.changed_steps() in ("safe", "fail"):
-        raise _fail(f"the code no longer asks for the recorded step {_shown(missed)}", missed, journal.fresh)
+        raise _fail(missed, journal.fresh)
 
 
 def other(at: Occurrence, problem: str, choice: str) -> Fail:
@@ -109,8 +107,9 @@ def _choice(choice: str) -> str:
     return f"changed_steps is {choice!r}; with the tag {CHANGED_STEPS_TAG} the execution chooses another"
 
 
-def _fail(problem: str, old: Sequence[tuple[str, int]], new: Sequence[str]) -> Fail:
+def _fail(old: Sequence[tuple[str, int]], new: Sequence[str]) -> Fail:
     """No retry of the policy would help; handle.retry() does, after one of the remedies."""
+    problem = f"the code no longer asks for the recorded step {_shown(old)}"
     asked = f"; new in this pass: {', '.join(new[:_MOST_SHOWN])}" if new else ""
     advice = (
         f"if it was renamed, say was={old[0][0]!r} where ctx.step has the new name; if it is not wanted any more, set "

@@ -23,6 +23,7 @@ from flowfabric.core.contracts.events import ENDINGS
 from flowfabric.core.ids import EdgeId, ExecutionId, FlowId
 from flowfabric.core.rules.flows.graph import DependencyKind
 from flowfabric.errors import FlowFabricError, InvalidInput
+from flowfabric.worker.durable.changed_steps import check_wait
 from flowfabric.worker.durable.journal import Journal
 
 if TYPE_CHECKING:
@@ -79,6 +80,7 @@ async def wait_until_ended(journal: Journal) -> None:
     """active -> waiting_children, and `Suspended` unwinds the handler. Returns if all nodes have ended meanwhile."""
     async with journal.gate.alone():
         journal.attempt.check()
+        await check_wait(journal)
         await journal.keep()
         try:
             await journal.ask(journal.services.suspender.move_to_waiting_children(journal.attempt))

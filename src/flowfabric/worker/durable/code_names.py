@@ -7,11 +7,12 @@ This looks at compiled code, because the source may have changed since it was lo
 from __future__ import annotations
 
 import dis
+import hashlib
 import sys
 from collections.abc import Iterable, Iterator
 from functools import lru_cache, partial
 from inspect import unwrap
-from types import CodeType, FunctionType, MethodType, ModuleType
+from types import CodeType, FrameType, FunctionType, MethodType, ModuleType
 from typing import Any, Final, NamedTuple
 
 from flowfabric.client.tasks.task import Task
@@ -20,6 +21,7 @@ _STEP: Final = "step"
 _GETS: Final = ("LOAD_METHOD", "LOAD_ATTR")
 _SKIPPED: Final = ("CACHE", "NOP", "PUSH_NULL")
 _MOST: Final = 2_000  # functions that are looked at
+_KEY_LENGTH: Final = 16
 _PIECE_MIN: Final = 2  # shorter text is no evidence
 _NOT_USERS: Final = frozenset({"flowfabric", *sys.stdlib_module_names})
 
@@ -27,13 +29,10 @@ _NOT_USERS: Final = frozenset({"flowfabric", *sys.stdlib_module_names})
 class CodeNames(NamedTuple):
     """What the code says about the names of its steps."""
 
-    written: frozenset[str]  # in calls of step
+    callers: frozenset[str]  # keys of the functions that were looked at
+    written: frozenset[str]  # names in calls of step
     texts: frozenset[str]  # all other text
     is_made: bool  # some names are made of pieces, or come from elsewhere
-
-    def explains(self, name: str) -> bool:
-        """Whether this code can ask for the step."""
-        return name in self.written or self.is_made
 
     def has_gone(self, name: str, asked: Iterable[str]) -> bool:
         """Whether no code asks for this name any more. asked: names that are in use, so that they are no pieces."""
@@ -49,17 +48,29 @@ def _may_make(text: str, name: str) -> bool:
 def names_in(function: Any) -> CodeNames:
     """The names in a function and in all that it can call by a name that is known before it runs."""
     found = _plain(function)
-    return CodeNames(frozenset(), frozenset(), False) if found is None else _names_in(found)
+    return CodeNames(*[frozenset[str]()] * 3, False) if found is None else _names_in(found)
+
+
+def caller_key(frame: FrameType) -> str:
+    """Identifies the function that runs in the frame, in every version of the code that has it."""
+    return _key(frame.f_globals.get("__name__", ""), frame.f_code.co_qualname)
+
+
+@lru_cache(maxsize=4096)
+def _key(module: str, qualname: str) -> str:
+    return hashlib.sha256(f"{module}:{qualname}".encode()).hexdigest()[:_KEY_LENGTH]
 
 
 @lru_cache(maxsize=256)
 def _names_in(function: FunctionType) -> CodeNames:
+    callers: set[str] = set()
     written: set[str] = set()
     texts: set[str] = set()
     is_made = False
-    for code in _codes(function, texts):
+    for module, code in _codes(function, texts):
+        callers.add(_key(module, code.co_qualname))
         is_made = _look(code, written, texts) or is_made
-    return CodeNames(frozenset(written), frozenset(texts), is_made)
+    return CodeNames(frozenset(callers), frozenset(written), frozenset(texts), is_made)
 
 
 def _look(code: CodeType, written: set[str], texts: set[str]) -> bool:
@@ -89,8 +100,8 @@ def _text_in(values: Iterable[object]) -> Iterator[str]:
             yield from _text_in(each)
 
 
-def _codes(function: FunctionType, texts: set[str]) -> Iterator[CodeType]:
-    """The code of the function and of those that it names, each once."""
+def _codes(function: FunctionType, texts: set[str]) -> Iterator[tuple[str, CodeType]]:
+    """The code of the function and of those that it names, each once, with its module."""
     seen: set[CodeType] = set()
     left: list[Any] = [function]
     while left and len(seen) < _MOST:
@@ -99,7 +110,7 @@ def _codes(function: FunctionType, texts: set[str]) -> Iterator[CodeType]:
             continue
         seen.add(found.__code__)
         for code in _nested(found.__code__):
-            yield code
+            yield found.__globals__.get("__name__", ""), code
             left += _named(found, code, texts)
 
 

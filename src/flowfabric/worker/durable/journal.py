@@ -79,6 +79,7 @@ class Journal:
         self._called: set[tuple[str, int]] = set()
         self._records: dict[tuple[str, int], c.StepRecord] = {}
         self._steps: list[tuple[str, int]] = []  # steps of the user, in the order of recording
+        self.left_wait: str | None = None  # the pointer of the last wait that this pass has left behind
         self.fresh: list[str] = []  # steps of this pass that had no record
         self._is_loaded = attempt.work.attempt_type is AttemptType.INITIAL
         self._loading = asyncio.Lock()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine
 from datetime import datetime
@@ -14,6 +15,7 @@ from flowfabric.core.conditions import ResumeCondition
 from flowfabric.worker.context.awaited import AwaitedCalls, must_await
 from flowfabric.worker.durable import children, signal_waits, steps, values
 from flowfabric.worker.durable.children import ChildHandle
+from flowfabric.worker.durable.code_names import caller_key
 from flowfabric.worker.durable.journal import Journal
 from flowfabric.worker.durable.signal_waits import WaitOptions
 from flowfabric.worker.durable.signals import Signal, Waitpoint
@@ -55,7 +57,7 @@ class DurableContext(AwaitedCalls, TaskContext, ABC):
         `returns` is the type of the result if `fn` has no annotation, `was` the name under which earlier versions
         recorded the step. An exception of `fn` is recorded too if the handler recovers from it; see StepFailed.
         """
-        return steps.begin(self._records, name, fn, args, returns, was)
+        return steps.begin(self._records, name, fn, args, returns, was, caller_key(sys._getframe(1)))
 
     @overload
     def submit(self, task: Task[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, ChildHandle[R]]: ...

@@ -20,6 +20,7 @@ from flowfabric.core.ids import SuspensionId, WaitpointKey
 from flowfabric.core.policy import TimeoutBehavior
 from flowfabric.errors import FlowFabricError, InvalidInput
 from flowfabric.worker.durable.answer_types import form_of
+from flowfabric.worker.durable.changed_steps import check_wait
 from flowfabric.worker.durable.journal import Journal
 from flowfabric.worker.durable.occurrences import Occurrence
 from flowfabric.worker.durable.rejections import Over, fitting
@@ -164,7 +165,9 @@ async def wait_until_over(
     try:
         await journal.loaded()
         end = journal.end_of(at) or await _suspend(journal, at, make(), form_of(kind, question))
-        return await fitting(journal, at, end, kind, question)
+        over = await fitting(journal, at, end, kind, question)
+        journal.left_wait = str(at)
+        return over
     except BaseException:
         journal.give_back(at)
         raise
@@ -178,6 +181,7 @@ async def _suspend(journal: Journal, at: Occurrence, wait: Wait, form: WaitForm 
         raise relocate(error, _KEYWORDS.get(error.field, error.field)) from None
     async with journal.gate.alone():
         journal.attempt.check()
+        await check_wait(journal)
         await journal.keep()
         try:
             await journal.ask(journal.services.suspender.suspend(journal.attempt, args))

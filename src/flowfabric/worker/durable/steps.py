@@ -36,7 +36,7 @@ _NAME_MAX_BYTES: Final = limits.STEP_NAME_MAX_BYTES - len(FAILED_STEPS)
 
 
 def begin(
-    journal: Journal, name: str, function: Any, args: tuple[Any, ...], returns: Any, was: str | None
+    journal: Journal, name: str, function: Any, args: tuple[Any, ...], returns: Any, was: str | None, caller: str
 ) -> Coroutine[Any, Any, Any]:
     """Number the step now; the returned coroutine runs it or finds its record."""
     journal.check("ctx.step")
@@ -47,23 +47,31 @@ def begin(
         if inspect.iscoroutine(function):
             function.close()
         raise InvalidInput("fn", type(function), "must be a function; its arguments follow it: ctx.step(name, fn, 1)")
-    return _Step(journal, name, function, args, returns, was).run()
+    return _Step(journal, name, function, args, returns, was, caller).run()
 
 
 class _Step:
     """One step of one pass."""
 
     def __init__(
-        self, journal: Journal, name: str, function: Any, args: tuple[Any, ...], returns: Any, was: str | None
+        self,
+        journal: Journal,
+        name: str,
+        function: Any,
+        args: tuple[Any, ...],
+        returns: Any,
+        was: str | None,
+        caller: str,
     ) -> None:
         self._journal = journal
         self._function = function.function if isinstance(function, Task) else function
         self._args = args
         self._was = was
         self._digest = digest_of(args)
-        self._function_key = changed_steps.key_of(self._function)
+        self._caller = caller
         self._decode = reader(_result_type(self._function, returns), "returns")
         self._field = f"result of step {name!r}"
+        self._wait = journal.left_wait
         self._at = journal.take(name, _Call(self._function, self._digest), was)
 
     async def run(self) -> Any:
@@ -73,7 +81,7 @@ class _Step:
             record = self._journal.find(self._at, self._was)
             if record is not None:
                 return await self._settle(record)
-            await changed_steps.check_new(self._journal, self._at, self._function_key)
+            await changed_steps.check_new(self._journal, self._at)
             return await self._run()
         except BaseException:
             self._journal.give_back(self._at)
@@ -121,7 +129,7 @@ class _Step:
             raise _unusable(error) from error
 
     async def _record(self, run: StepRun, payload: bytes, replace: bool) -> bytes:
-        digest = changed_steps.packed(self._digest, self._function_key)
+        digest = changed_steps.packed(self._digest, self._caller, self._wait)
         record = partial(self._journal.record, self._at, payload, digest=digest, replace=replace)
         try:
             if not self._journal.outputs.must_keep(self._at, run):

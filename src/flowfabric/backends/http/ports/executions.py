@@ -35,6 +35,9 @@ class HttpExecutionPort(Caller, ExecutionPort):
     async def retry_execution(self, args: c.RetryExecutionArgs) -> c.RetryExecutionResult:
         return await self.ask("retry_execution", args)
 
+    async def fork_execution(self, args: c.ForkExecutionArgs) -> c.ForkExecutionResult:
+        return await self.ask("fork_execution", args)
+
     async def change_priority(self, args: c.ChangePriorityArgs) -> c.ChangePriorityResult:
         return await self.ask("change_priority", args)
 

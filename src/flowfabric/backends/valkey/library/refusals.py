@@ -27,6 +27,7 @@ _DETAILS: dict[str, tuple[str, ...]] = {
     "execution_not_suspended": ("state", "suspension_id"),
     "execution_not_terminal": ("state",),
     "flow_already_terminal": ("state",),
+    "fork_not_allowed": ("state",),
     "flow_too_large": ("what", "most"),
     "frames_out_of_order": ("frame_number",),
     "max_retries_exhausted": ("max_reclaim_count",),

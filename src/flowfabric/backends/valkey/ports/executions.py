@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from uuid import uuid4
+
 from flowfabric.backends.valkey.library import keys
 from flowfabric.backends.valkey.library.calls import Fields, FunctionCaller, Value
 from flowfabric.backends.valkey.library.tenancy import ValkeyTenancy
@@ -150,6 +152,26 @@ class ValkeyExecutions(ValkeyTenancy):
         fields = await self._caller.call_execution("retry_execution", args.execution_id)
         return c.ExecutionRetried(public_state=PublicState(fields.text(1)))
 
+    async def fork_execution(self, args: c.ForkExecutionArgs) -> c.ForkExecutionResult:
+        fork_id = args.fork_id or ExecutionId(f"{args.execution_id.tag}:{uuid4()}")
+        at = args.from_step
+        fields = await self._caller.call_execution(
+            "fork_execution",
+            args.execution_id,
+            fork_id=fork_id,
+            from_step=at.name if at else None,
+            occurrence=at.occurrence if at else None,
+            has_input=None if args.input_payload is None else "1",
+            input_payload=args.input_payload,
+            payload_encoding=args.payload_encoding,
+            changed=[part for each in args.changed for part in _changed(each)],
+        )
+        if fields.status == "DUPLICATE":
+            return c.ExecutionDuplicate(execution_id=fork_id)
+        return c.ExecutionForked(
+            execution_id=fork_id, public_state=PublicState(fields.text(1)), step_count=fields.number(2)
+        )
+
     async def change_priority(self, args: c.ChangePriorityArgs) -> c.ChangePriorityResult:
         fields = await self._caller.call_execution("change_priority", args.execution_id, new_priority=args.new_priority)
         return c.PriorityChanged(
@@ -177,6 +199,10 @@ class ValkeyExecutions(ValkeyTenancy):
         pairs = [text for pair in sorted(args.tags.items()) for text in pair]
         fields = await self._caller.call_execution("set_execution_tags", args.execution_id, pairs=pairs)
         return c.TagsSet(count=fields.number(0))
+
+
+def _changed(each: c.ChangedStep) -> tuple[str | bytes, ...]:
+    return each.step.name, str(each.step.occurrence), each.encoding or "", each.payload
 
 
 def created_from(fields: Fields, execution_id: ExecutionId) -> c.CreateExecutionResult:

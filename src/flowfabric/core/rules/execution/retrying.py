@@ -1,6 +1,6 @@
 """Retry on request: an execution that ended without a result continues with its records.
 
-`lib/record/continuing.lua` states the same rules.
+`lib/again/continuing.lua` states the same rules.
 """
 
 from __future__ import annotations

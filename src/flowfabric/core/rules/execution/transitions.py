@@ -280,6 +280,8 @@ TRANSITIONS: dict[str, dict[Situation, Effect]] = {
         ((_S.FAILED, _S.EXPIRED, _S.CANCELLED), Move(_S.WAITING_RETRY)),
         ((_S.COMPLETED, _S.SKIPPED), Refuse("retry_not_allowed")),
     ),
+    # The source stays as it is. While it runs, a fork could run its steps in progress again.
+    "fork_execution": _row(Keep(), ((_S.ACTIVE, *LOST), Refuse("fork_not_allowed"))),
     "set_execution_tags": _row(Keep()),
     "watch_execution": _row(Keep()),
     # The edge does not stop a member that runs or has ended.

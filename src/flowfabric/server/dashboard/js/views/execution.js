@@ -5,7 +5,7 @@ import { h, show } from "../dom.js";
 import { live } from "../live.js";
 import { logs } from "../logs.js";
 import { output } from "../output.js";
-import { badge, button, card, empty, facts, flowLink, heading, problem, when } from "../parts.js";
+import { badge, button, card, empty, executionLink, facts, flowLink, heading, problem, when } from "../parts.js";
 import { payload } from "../payload.js";
 import { tabs } from "../tabs.js";
 import { tagSearch } from "../tags.js";
@@ -14,6 +14,7 @@ import { ENDED, number, plain, STATES, until } from "../words.js";
 import { actions } from "./actions.js";
 import { waitpoint } from "./waitpoint.js";
 
+const FORKED_FROM = "flowfabric.forked_from";
 const EVERY_MS = 5000;
 
 export function execution(main, { id, signal }) {
@@ -95,6 +96,7 @@ function details({ info, snapshot }) {
     ["Starts", snapshot.delay_until && until(snapshot.delay_until)],
     ["Concurrency key", info.concurrency_key],
     ["Flow", info.flow_id && flowLink(info.flow_id)],
+    ["Forked from", snapshot.tags[FORKED_FROM] && executionLink(snapshot.tags[FORKED_FROM])],
     ["Tags", tags.length ? tags : null],
     ["Blocked", snapshot.blocking_detail],
   ]));

@@ -58,6 +58,20 @@ function M.of(x)
   return {budgets = budgets, quotas = quotas, is_answered = #budgets > 0 and is_answered(x)}
 end
 
+-- The same for an execution without its flow, which takes them over: lists separated by commas. Those of lane and
+-- namespace apply anyway.
+function M.taken_over(x)
+  local budgets, quotas = {}, {}
+  add(budgets, x.budget_ids)
+  add(quotas, x.quota_policy_id)
+  for _, scope in ipairs({"execution:" .. x.id, x.flow_id and "flow:" .. x.flow_id}) do
+    local of_budgets, of_quotas = (redis.call("HGET", M.key(x.tag), scope) or "|"):match("^(.-)|(.*)$")
+    add(budgets, of_budgets)
+    add(quotas, of_quotas)
+  end
+  return table.concat(budgets, ","), table.concat(quotas, ",")
+end
+
 -- The same text with an id added or removed; nil when nothing is left.
 function M.changed(text, kind, id, is_added)
   local parts, list, kept = {}, {}, {}

@@ -48,6 +48,36 @@ function M.numbered(x, number)
   return {name, occurrence, split(value)}
 end
 
+local CHUNK = 500
+
+-- The fields of all steps, in the order of recording.
+function M.order(x)
+  local out, count = {}, M.count(x)
+  for from = 1, count, CHUNK do
+    local numbers = {}
+    for number = from, math.min(from + CHUNK - 1, count) do numbers[#numbers + 1] = digits.of(number) end
+    for _, field in ipairs(redis.call("HMGET", key(x), unpack(numbers))) do out[#out + 1] = field or nil end
+  end
+  return out
+end
+
+-- Give another execution, which has none yet, the steps with these fields, in this order. They
+-- count whatever the inputs are, so they have no digest. changed: {encoding, result} by field.
+function M.copy(x, other, fields, changed)
+  for from = 1, #fields, CHUNK do
+    local to, set = math.min(from + CHUNK - 1, #fields), {}
+    local values = redis.call("HMGET", key(x), unpack(fields, from, to))
+    for at = from, to do
+      local _, encoding, result = split(values[at - from + 1])
+      local new = changed[fields[at]]
+      if new then encoding, result = new[1], new[2] end
+      set[#set + 1], set[#set + 2] = digits.of(at), fields[at]
+      set[#set + 1], set[#set + 2] = fields[at], pack("", encoding, result)
+    end
+    redis.call("HSET", key(other), unpack(set))
+  end
+end
+
 -- Delete all steps. The caller drops step_count in its transition.
 function M.clear(x)
   if x.step_count then redis.call("UNLINK", key(x)) end

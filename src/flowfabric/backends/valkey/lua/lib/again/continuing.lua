@@ -7,10 +7,13 @@ local M = {}
 -- execution.
 local WENT_ON = {resumed = true, timed_out_auto_resume = true}
 
+-- Has the handler continued after this suspension?
+function M.went_on(s) return s ~= nil and WENT_ON[s.close_reason or ""] ~= nil end
+
 -- The last suspension, if it ended only because its execution did.
 local function fallen(x)
   local s = suspension.load(x)
-  return s and not WENT_ON[s.close_reason or ""] and s or nil
+  return s and not M.went_on(s) and s or nil
 end
 
 -- Made before a wait that is still to come: pending, or out of time, or of the wait that fell.
