@@ -230,10 +230,18 @@ class BudgetLimitsSet(msgspec.Struct, frozen=True, kw_only=True):
     is_open: bool  # executions may start on it
 
 
+class OnCrash(StrEnum):
+    """What an open reservation counts when its attempt ends without settling it, as in a crash."""
+
+    RETURN = "return"  # the amounts reported so far; the rest returns to the budget
+    SPEND = "spend"  # all of it, because the rest may have been spent too
+
+
 class ReserveBudgetArgs(Checked, frozen=True, kw_only=True):
     """The owner of a lease reserves amounts before it spends them: all of them, or none.
 
-    They count against the limits until they are settled. Open reservations are returned when the lease ends.
+    They count against the limits until they are settled. When the lease ends, open reservations are returned; if the
+    attempt ended with it, what it is known to have used counts first.
     """
 
     execution_id: ExecutionId
@@ -243,6 +251,7 @@ class ReserveBudgetArgs(Checked, frozen=True, kw_only=True):
     dimensions: Dimensions
     amounts: Amounts
     namespace: Namespace | None = None  # of the execution; see ReportUsageArgs
+    on_crash: OnCrash = OnCrash.RETURN
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -265,7 +274,10 @@ ReserveBudgetResult: TypeAlias = BudgetReserved | BudgetHeldByOthers | HardBreac
 
 
 class SettleReservationArgs(Checked, frozen=True, kw_only=True):
-    """End a reservation with the actual spend, which always counts; without amounts all of it is returned."""
+    """End a reservation with the actual spend, which always counts; without amounts all of it is returned.
+
+    If it does not end, these are the totals used so far. They count if the attempt ends without settling it.
+    """
 
     execution_id: ExecutionId
     budget_id: BudgetId
@@ -273,6 +285,7 @@ class SettleReservationArgs(Checked, frozen=True, kw_only=True):
     dimensions: Dimensions = ()
     amounts: Amounts = ()
     namespace: Namespace | None = None  # of the execution; see ReportUsageArgs
+    ends: bool = True
 
     def __post_init__(self) -> None:
         super().__post_init__()

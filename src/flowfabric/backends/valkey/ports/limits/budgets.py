@@ -110,7 +110,7 @@ class ValkeyBudgets(ValkeyAdmissions):
             reservation_id=args.reservation_id,
             lease_epoch=args.fence.lease_epoch,
             pair_count=len(args.dimensions),
-            amounts=[*_pairs(args.dimensions, args.amounts), args.namespace or noted.text(1)],
+            amounts=[*_pairs(args.dimensions, args.amounts), args.namespace or noted.text(1), args.on_crash],
         )
         return _reserved(fields)
 
@@ -121,7 +121,7 @@ class ValkeyBudgets(ValkeyAdmissions):
             execution_id=args.execution_id,
             reservation_id=args.reservation_id,
             pair_count=len(args.dimensions),
-            amounts=[*_pairs(args.dimensions, args.amounts), args.namespace or ""],
+            amounts=[*_pairs(args.dimensions, args.amounts), args.namespace or "", "" if args.ends else "so_far"],
         )
         return _counted(fields)
 
