@@ -10,7 +10,7 @@ files["src/flowfabric/backends/valkey/lua"] = {
   read_globals = {
     "admission", "advance", "amounts", "args", "attempt", "batch", "binding", "blocked", "bounds", "budget",
     "bulk_step", "call_ids", "capability", "cascade", "claim", "claim_dedup", "claim_named", "claim_next",
-    "claim_queues", "claim_request", "claim_take", "clock", "compensation", "completions", "composite", "condition", "content",
+    "claim_queues", "claim_request", "claim_take", "clock", "completions", "composite", "condition", "content",
     "continuing", "cycle_check", "delivery", "dependency", "digits", "direct_start", "due", "due_hint", "edge",
     "edge_life", "endings", "ephemeral_frames", "event", "expected", "failure", "flow", "flow_failure", "flow_making",
     "flow_retention", "flow_state",

@@ -1,6 +1,6 @@
 -- The end of a member reaches its downstream: resolve edges, decide joins, promote or skip
 -- children.
--- @uses compensation edge flow flow_failure inputs join_record member only_edge promotion tasks upcalls update
+-- @uses edge flow flow_failure inputs join_record member only_edge promotion tasks upcalls update
 local M = {}
 
 local SKIPPED = {event = "skipped", stream_reason = "dependency_impossible"}
@@ -93,7 +93,7 @@ end
 -- Resolve the open edges among these with the end of their upstream.
 function M.resolve(run, f, edges, x)
   local outcome = x.terminal_outcome
-  local is_handled = outcome ~= "success" and outcome ~= "skipped" and compensation.is_handled(f, tasks.uuid(x))
+  local is_handled = outcome ~= "success" and outcome ~= "skipped" and flow_failure.is_handled(f, tasks.uuid(x))
   local open = edge.resolve(edges, outcome, M.is_failure(x, outcome), is_handled)
   if open == 1 then edge.save(f, edges[1]) else edge.save_all(f, edges, open) end
   for i = 1, open do M.count(run, f, edges[i], edges[i].counter) end

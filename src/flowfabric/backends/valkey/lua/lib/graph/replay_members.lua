@@ -1,6 +1,6 @@
 -- A replayed member brings others back (D23): those that were skipped because of it and those that
 -- were cancelled with their flow, unless a later member has run because of their end.
--- @uses attempt compensation continuing edge flow flow_failure join join_record steps suspension tasks transition vectors
+-- @uses attempt continuing edge flow flow_failure join join_record steps suspension tasks transition vectors
 local M = {}
 
 M.BLOCKED, M.QUEUED = vectors.KEPT.BLOCKED_BY_DEPENDENCIES, vectors.KEPT.WAITING
@@ -57,7 +57,7 @@ end
 function M.take_back(f, e, task)
   local g = join_record.load(f, e.down)
   local counter = e.state == "satisfied" and "succeeded" or COUNTERS[task][e.kind]
-  if counter == "failed" and task == "reopen" and compensation.is_handled(f, e.up) then counter = "skipped" end
+  if counter == "failed" and task == "reopen" and flow_failure.is_handled(f, e.up) then counter = "skipped" end
   if g[counter] == 0 then counter = counter == "failed" and "skipped" or "failed" end
   e.state = "unsatisfied"
   edge.save(f, e)
