@@ -182,13 +182,18 @@ class WorkerPurse:
             self._journal.give_back(at)
 
     async def _budgets(self, budget: str | None) -> tuple[BudgetId, ...]:
-        if budget is not None:
+        if budget is not None and BudgetId.fits(budget):
             return (BudgetId(budget),)
         if self._budget_ids is None:
             found = self._journal.services.backend.explain_execution(self._journal.attempt.execution_id)
             known = await self._journal.ask(found)
             self._budget_ids, self._namespace = known.budget_ids, known.namespace
-        return self._budget_ids
+        return self._budget_ids if budget is None else (self._named(budget, self._budget_ids),)
+
+    def _named(self, name: str, known: tuple[BudgetId, ...]) -> BudgetId:
+        """The budget of this name: one that the execution has, of its namespace or of the store."""
+        of_namespace = BudgetId.named(name, self._namespace)
+        return of_namespace if of_namespace in known else BudgetId.of(name)
 
     async def _together(self, calls: Sequence[Awaitable[T]]) -> list[T]:
         """Make calls in parallel with steps, but not while the attempt is being suspended."""
