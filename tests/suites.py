@@ -28,7 +28,7 @@ _SUITES = {
     "valkey/": "valkey: keys, wire, listening",
     "integration/cluster/": "clusters, failover, migration",
     "integration/store/test_access": "ACL and TLS",
-    "integration/children/": "workers",
+    "integration/handlers/": "workers",
     "integration/ends/": "workers",
     "integration/worker/": "workers",
     "integration/test_engine": "engine",

@@ -35,7 +35,7 @@ async def _exists(backend: EngineBackend, budget_id: BudgetId) -> bool:
 
 
 async def _search(backend: EngineBackend, name: str) -> list[BudgetId]:
-    """Budgets of this name, whoever owns them."""
+    """Budgets of this name, of any owner."""
     found: list[BudgetId] = []
     after: BudgetId | None = None
     for _ in range(_MOST_LOOKED_AT // _PAGE):
