@@ -28,6 +28,7 @@ _SUITES = {
     "valkey/": "valkey: keys, wire, listening",
     "integration/cluster/": "clusters, failover, migration",
     "integration/store/test_access": "ACL and TLS",
+    "integration/handlers/": "workers",
     "integration/ends/": "workers",
     "integration/durable/": "workers",
     "integration/worker/": "workers",

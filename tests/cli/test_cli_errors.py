@@ -127,3 +127,11 @@ def test_the_store_is_that_of_the_environment(cli: Cli, monkeypatch: pytest.Monk
     submitted = cli.submit("greet")
     monkeypatch.setenv("FLOWFABRIC_URL", cli.url)
     assert submitted in run("ls").stdout
+
+
+def test_until_success_a_cancelled_execution_frees_its_key(cli: Cli) -> None:
+    submit = ("submit", "greet", "--idempotency-key", "until", "--on-duplicate", "until_success", "--delay", "1h")
+    first = cli(*submit).stdout.strip()
+    assert cli(*submit).stdout.strip() == first
+    cli("cancel", first)
+    assert cli(*submit).stdout.strip() != first

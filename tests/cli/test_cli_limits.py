@@ -104,3 +104,12 @@ def test_what_cannot_be_read_or_found_is_refused(cli: Cli) -> None:
     cli("budget", "create", "--limit", "tokens=5", "--on-breach", "explode", code=2)
     cli("budget", "create", "--limit", "tokens=5", "--lane", "a", "--namespace", "b", code=2)
     cli("budget", "show", BudgetId.new(), code=3)
+
+
+def test_a_budget_is_known_by_its_name(cli: Cli) -> None:
+    budget = make(cli, "--limit", "tokens=10", "--name", "team")
+    assert ["name", "team"] in [line.split() for line in cli("budget", "show", "team").stdout.splitlines()]
+    assert [budget, "team"] in [line.split()[:2] for line in cli("budget", "ls").stdout.splitlines()]
+    assert cli("budget", "limit", "team", "--limit", "tokens=20", "--json").json["hard_limits"] == {"tokens": 20}
+    assert cli("budget", "show", budget, "--json").json["name"] == "team"
+    assert "no budget is named 'taem'" in cli("budget", "show", "taem", code=3).stderr

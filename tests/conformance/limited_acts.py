@@ -121,7 +121,8 @@ class LimitedActs:
         life = self.lives[x.execution_id]
         if life.state == "running" and (life.has_budget or life.has_reserved):
             attempts = int(not life.is_resumed)
-            self.debts.append(Debt(x.execution_id, x.fence.lease_epoch, attempts, life.has_reserved))
+            continues = state in ("delayed", "suspended") and closed is None
+            self.debts.append(Debt(x.execution_id, x.fence.lease_epoch, attempts, life.has_reserved, continues))
         life.stop(state, closed, due_at)
 
     async def emit(self, x: Subject, count: int) -> None:
@@ -148,10 +149,11 @@ class LimitedActs:
     # What is spent.
 
     async def reserve(self, x: Subject, amount: int) -> None:
-        reservation_id, result = await self.limits.reserve(self.budget_id, x, tokens=amount)
+        on_crash = self.chance.choice(list(c.OnCrash))
+        reservation_id, result = await self.limits.reserve(self.budget_id, x, on_crash=on_crash, tokens=amount)
         self.lives[x.execution_id].has_reserved = True
         epoch = x.fence.lease_epoch
-        assert result == self.budget.reserve(reservation_id, x.execution_id, epoch, amount, self.now)
+        assert result == self.budget.reserve(reservation_id, x.execution_id, epoch, amount, self.now, on_crash)
         self.reservations.append((reservation_id, x.execution_id))
 
     async def settle(self, amount: int) -> None:
@@ -161,6 +163,14 @@ class LimitedActs:
         reservation_id, who = self.chance.choice(self.reservations)
         result = await self.limits.settle(self.budget_id, self.subjects[who], reservation_id, tokens=amount)
         assert result == self.budget.settle(reservation_id, amount, who, self.now)
+
+    async def note_use(self, amount: int) -> None:
+        """The totals so far; nothing counts yet."""
+        if not self.reservations:
+            return
+        reservation_id, who = self.chance.choice(self.reservations)
+        await self.limits.note(self.budget_id, self.subjects[who], reservation_id, tokens=amount)
+        self.budget.note(reservation_id, amount, who)
 
     # What the engine does.
 

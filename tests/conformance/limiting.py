@@ -78,12 +78,17 @@ class Limits:
         return await self.backend.set_budget_limits(args)
 
     async def reserve(
-        self, budget_id: BudgetId, x: Subject, reservation_id: ReservationId | None = None, **amounts: int
+        self,
+        budget_id: BudgetId,
+        x: Subject,
+        reservation_id: ReservationId | None = None,
+        on_crash: c.OnCrash = c.OnCrash.RETURN,
+        **amounts: int,
     ) -> tuple[ReservationId, c.ReserveBudgetResult]:
         reservation_id = reservation_id or ReservationId.new()
         args = c.ReserveBudgetArgs(
             execution_id=x.execution_id, fence=x.fence, budget_id=budget_id, reservation_id=reservation_id,
-            dimensions=tuple(amounts), amounts=tuple(amounts.values()),
+            dimensions=tuple(amounts), amounts=tuple(amounts.values()), on_crash=on_crash,
         )  # fmt: skip
         return reservation_id, await self.backend.reserve_budget(args)
 
@@ -93,6 +98,15 @@ class Limits:
         args = c.SettleReservationArgs(
             execution_id=x.execution_id, budget_id=budget_id, reservation_id=reservation_id,
             dimensions=tuple(amounts), amounts=tuple(amounts.values()),
+        )  # fmt: skip
+        return await self.backend.settle_reservation(args)
+
+    async def note(
+        self, budget_id: BudgetId, x: Subject, reservation_id: ReservationId, **amounts: int
+    ) -> c.ReportUsageResult:
+        args = c.SettleReservationArgs(
+            execution_id=x.execution_id, budget_id=budget_id, reservation_id=reservation_id,
+            dimensions=tuple(amounts), amounts=tuple(amounts.values()), ends=False,
         )  # fmt: skip
         return await self.backend.settle_reservation(args)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -66,6 +67,7 @@ class Debt:
     epoch: int
     attempts: int
     has_reserved: bool
+    continues: bool  # the attempt has not ended
 
 
 class Budget:
@@ -77,6 +79,7 @@ class Budget:
         self.holds: dict[str, dict[str, Hold]] = {}  # by execution
         self.closed: dict[str, int] = {}  # the last lease epoch of each execution that may hold nothing any more
         self.seen: set[str] = set()  # keys of reports, and reservations that were settled
+        self.crashed: dict[str, Mapping[str, int]] = {}  # what counted for reservations that were not settled
         self.told: list[tuple[str, str]] = []  # the lines of the event log
 
     @property
@@ -111,8 +114,10 @@ class Budget:
     def spend(self, amount: int, who: str | None, key: str | None, now: int) -> c.ReportUsageResult:
         return self.take(budgets.spend(self.row, {"tokens": amount}, now, is_repeated=key in self.seen), who, key)
 
-    def reserve(self, reservation_id: str, who: str, epoch: int, amount: int, now: int) -> c.ReserveBudgetResult:
-        held, wanted = self.holds.setdefault(who, {}), Hold(epoch, {"tokens": amount})
+    def reserve(
+        self, reservation_id: str, who: str, epoch: int, amount: int, now: int, on_crash: c.OnCrash
+    ) -> c.ReserveBudgetResult:
+        held, wanted = self.holds.setdefault(who, {}), Hold(epoch, {"tokens": amount}, on_crash)
         step = reservations.reserve(
             self.row, held, reservation_id, wanted, now,
             closed_epoch=self.closed.get(who, -1), is_settled=reservation_id in self.seen,
@@ -125,11 +130,17 @@ class Budget:
     def settle(self, reservation_id: str, amount: int, who: str, now: int) -> c.ReportUsageResult:
         held = self.holds.get(who, {})
         step = reservations.settle(
-            self.row, held, reservation_id, {"tokens": amount}, now, is_settled=reservation_id in self.seen
-        )
+            self.row, held, reservation_id, {"tokens": amount}, now, is_settled=reservation_id in self.seen,
+            crashed=self.crashed.pop(reservation_id, None),
+        )  # fmt: skip
         result = self.take(step, who, reservation_id)
         self.drop(held, step)
         return result
+
+    def note(self, reservation_id: str, amount: int, who: str) -> None:
+        held = self.holds.get(who, {})
+        if reservation_id in held:
+            held[reservation_id] = held[reservation_id].note({"tokens": amount})
 
     @staticmethod
     def drop(held: dict[str, Hold], step: Refusal | Settlement) -> None:
@@ -151,7 +162,10 @@ class Budget:
     def pay(self, debt: Debt, now: int) -> None:
         """The holds that a lease has left open return, and its attempt is counted."""
         held = self.holds.get(debt.who, {})
-        step = reservations.end_stretch(self.row, held, debt.epoch, {"attempts": debt.attempts}, now)
+        step = reservations.end_stretch(
+            self.row, held, debt.epoch, {"attempts": debt.attempts}, now, continues=debt.continues
+        )
+        self.crashed |= step.crashed
         if debt.has_reserved:
             self.closed[debt.who] = max(debt.epoch, self.closed.get(debt.who, -1))
         self.take(step, debt.who)

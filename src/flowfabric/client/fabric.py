@@ -55,7 +55,7 @@ class Fabric(Operations):
 
     def __init__(self, backend: EngineBackend, *, namespace: str = "default", creator: str = "") -> None:
         super().__init__(backend)
-        self.budgets = Budgets(backend)
+        self.budgets = Budgets(backend, namespace)
         self.quotas = Quotas(backend)
         self.namespace = Namespace(namespace)
         self._submitter = Submitter(backend.partitions, self.namespace, creator)

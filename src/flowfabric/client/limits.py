@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TypeAlias, TypedDict, Unpack
 
 from flowfabric.backends.ports import EngineBackend
+from flowfabric.client.budget_names import named_budget
 from flowfabric.client.tasks.options import Duration, ms
 from flowfabric.core import contracts as c
 from flowfabric.core.ids import BudgetId, ExecutionId, Namespace, QuotaPolicyId
@@ -51,8 +52,9 @@ def _amounts(amounts: Mapping[str, int]) -> tuple[tuple[str, ...], tuple[int, ..
 class Budgets:
     """Spending limits by dimension, and their usage: `fabric.budgets`."""
 
-    def __init__(self, backend: EngineBackend) -> None:
+    def __init__(self, backend: EngineBackend, namespace: str | None = None) -> None:
         self._backend = backend
+        self._namespace = namespace
 
     async def create(
         self,
@@ -61,21 +63,26 @@ class Budgets:
         soft: Mapping[str, int] | None = None,
         on_hard_limit: c.OnHardLimit | str = c.OnHardLimit.REJECT,
         reset_every: Duration | None = None,
+        name: str | None = None,
         budget_id: str | None = None,
         owner: str | None = None,
         **scope: Unpack[Scope],
     ) -> BudgetId:
         """Create a budget for a namespace, lane, flow or execution; without a scope, for executions that name it.
 
-        A total may reach a hard limit but not exceed it; exceeding a soft limit is reported. With your own `budget_id`
-        the call can be repeated: an existing budget is left unchanged. A budget for a namespace belongs to that
-        namespace. Any other belongs to its `owner`, the only namespace whose executions may use it, or to the store.
+        A total may reach a hard limit but not exceed it; exceeding a soft limit is reported. With a `name`, or with
+        your own `budget_id`, the call can be repeated: an existing budget is left unchanged. Other methods take the
+        name in place of the id. A budget for a namespace belongs to that namespace. Any other belongs to its `owner`,
+        the only namespace whose executions may use it, or to the store.
         """
         soft, found = soft or {}, _scope(scope)
         names = tuple(dict.fromkeys((*limits, *soft)))
+        of = found[1] if found and found[0] is c.LimitScope.NAMESPACE else owner
+        own_id = BudgetId.new() if name is None else BudgetId.named(name, of)
         made = await self._backend.create_budget(
             c.CreateBudgetArgs(
-                budget_id=BudgetId.new() if budget_id is None else BudgetId(budget_id),
+                budget_id=own_id if budget_id is None else BudgetId(budget_id),
+                name=name,
                 scope_type=found[0] if found else None,
                 scope_id=found[1] if found else None,
                 dimensions=names,
@@ -88,13 +95,22 @@ class Budgets:
         )
         return made.budget_id
 
+    async def find(self, id_or_name: str) -> BudgetId:
+        """The id of a budget by its name; an id is returned as it is.
+
+        The store's own budget comes first, then that of this namespace, then any other with the name.
+        """
+        if BudgetId.fits(id_or_name):
+            return BudgetId(id_or_name)
+        return await named_budget(self._backend, id_or_name, self._namespace)
+
     async def status(self, budget_id: str) -> c.BudgetStatus:
         """Its limits, usage and reservations, and whether it is breached."""
-        return await self._backend.get_budget_status(BudgetId(budget_id))
+        return await self._backend.get_budget_status(await self.find(budget_id))
 
     async def usage(self, budget_id: str, execution_id: str) -> dict[str, int]:
         """The amounts that an execution has spent since the last reset, by dimension."""
-        return await self._backend.get_budget_ledger(BudgetId(budget_id), ExecutionId(execution_id))
+        return await self._backend.get_budget_ledger(await self.find(budget_id), ExecutionId(execution_id))
 
     async def set_limits(
         self, budget_id: str, limits: Mapping[str, int] | None = None, *, soft: Mapping[str, int] | None = None
@@ -115,15 +131,16 @@ class Budgets:
 
     async def reset(self, budget_id: str) -> None:
         """Start a new period: usage is zero, and a breach ends."""
-        await self._backend.reset_budget(c.ResetBudgetArgs(budget_id=BudgetId(budget_id)))
+        await self._backend.reset_budget(c.ResetBudgetArgs(budget_id=await self.find(budget_id)))
 
     async def report(
         self, budget_id: str, amounts: Mapping[str, int], *, dedup_key: str | None = None
     ) -> c.ReportUsageResult:
         """Count usage without an execution if it fits the limits; a `dedup_key` counts once within a day."""
         names, deltas = _amounts(amounts)
+        own_id = await self.find(budget_id)
         return await self._backend.report_usage_admin(
-            c.ReportUsageAdminArgs(budget_id=BudgetId(budget_id), dimensions=names, deltas=deltas, dedup_key=dedup_key)
+            c.ReportUsageAdminArgs(budget_id=own_id, dimensions=names, deltas=deltas, dedup_key=dedup_key)
         )
 
     async def record_spend(
@@ -138,7 +155,7 @@ class Budgets:
         names, deltas = _amounts(amounts)
         return await self._backend.record_spend(
             c.RecordSpendArgs(
-                budget_id=BudgetId(budget_id),
+                budget_id=await self.find(budget_id),
                 dimensions=names,
                 deltas=deltas,
                 dedup_key=dedup_key,
@@ -148,16 +165,16 @@ class Budgets:
 
     async def release(self, budget_id: str, execution_id: str) -> bool:
         """Refund everything that an execution has spent since the last reset; returns whether there was anything."""
-        args = c.ReleaseBudgetArgs(budget_id=BudgetId(budget_id), execution_id=ExecutionId(execution_id))
+        args = c.ReleaseBudgetArgs(budget_id=await self.find(budget_id), execution_id=ExecutionId(execution_id))
         return isinstance(await self._backend.release_budget(args), c.BudgetReleased)
 
     async def attach(self, budget_id: str, **scope: Unpack[Scope]) -> None:
         """Apply it to all executions of a scope, too."""
-        await _attach(self._backend, c.LimitKind.BUDGET, budget_id, scope, is_attached=True)
+        await _attach(self._backend, c.LimitKind.BUDGET, await self.find(budget_id), scope, is_attached=True)
 
     async def detach(self, budget_id: str, **scope: Unpack[Scope]) -> None:
         """Remove it from a scope."""
-        await _attach(self._backend, c.LimitKind.BUDGET, budget_id, scope, is_attached=False)
+        await _attach(self._backend, c.LimitKind.BUDGET, await self.find(budget_id), scope, is_attached=False)
 
     async def list(self, *, after: str | None = None, limit: int = 100) -> BudgetIds:
         """The ids of budgets, in order, after a given one."""

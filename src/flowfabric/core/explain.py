@@ -143,7 +143,8 @@ def _waits_for_budget(facts: c.Explanation, budget: c.BudgetStatus) -> str:
     numbers = ", ".join(f"{name} {used[name]} of {budget.hard_limits[name]}" for name in names) or "it has room again"
     reset = budget.next_reset_at
     again = f"it is reset in {_duration(max(0, reset - facts.now_ms))}; " if reset is not None else ""
-    return f"waits for budget {budget.budget_id}: {numbers}{_place(facts)}; {again}raise its limit or reset it"
+    name = f"{budget.name!r} ({budget.budget_id})" if budget.name else budget.budget_id
+    return f"waits for budget {name}: {numbers}{_place(facts)}; {again}raise its limit or reset it"
 
 
 def _waits_for_quota(facts: c.Explanation, quota: c.QuotaStatus) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from secrets import token_bytes
 from typing import Annotated, ClassVar, Self, TypeAlias
-from uuid import UUID
+from uuid import UUID, uuid5
 
 import msgspec
 
@@ -23,6 +23,7 @@ AttemptIndex: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=limits.MAX_U32)]
 
 _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _UUID_TEXT = re.compile(_UUID)
+_BUDGET_NAMES = UUID("6f0f9a0e-6d0f-5c55-9d6c-3f6f3c2f7f11")  # fixed: names lead to ids in every program
 _EXECUTION_TEXT = re.compile(r"\{fp:(0|[1-9][0-9]{0,4})\}:" + _UUID)
 _LANE_TEXT = re.compile(r"[\x20-\x7e]*")
 
@@ -71,6 +72,10 @@ class UuidId(TextId):
     def new_beginning(cls) -> str:
         """The prefix of ids created in one call: all but the last group, which counts them."""
         return _random_uuid()[:24]
+
+    @classmethod
+    def fits(cls, text: object) -> bool:
+        return isinstance(text, str) and _UUID_TEXT.fullmatch(text) is not None
 
     @classmethod
     def _checked(cls, text: object) -> str:
@@ -175,6 +180,16 @@ class FlowId(UuidId):
 class BudgetId(UuidId):
     __slots__ = ()
     field = "budget_id"
+
+    @classmethod
+    def named(cls, name: str, owner: str | None = None) -> Self:
+        """The id of the budget with this name; its owner is a namespace, or the store."""
+        return cls(str(uuid5(_BUDGET_NAMES, f"{owner or ''}/{name}")))
+
+    @classmethod
+    def of(cls, id_or_name: str) -> Self:
+        """An id as it is, or the id of the store's own budget with this name."""
+        return cls(id_or_name) if cls.fits(id_or_name) else cls.named(id_or_name)
 
 
 class QuotaPolicyId(UuidId):

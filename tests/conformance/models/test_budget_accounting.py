@@ -121,12 +121,14 @@ class Books(RuleBasedStateMachine):
     @rule(at=who, deltas=amounts)
     def reserve(self, at: int, deltas: dict[str, int]) -> None:
         x = self.subjects[at]
-        reservation_id, result = self.run(self.limits.reserve(self.budget_id, x, None, **deltas))
+        reservation_id, result = self.run(
+            self.limits.reserve(self.budget_id, x, None, on_crash=c.OnCrash.RETURN, **deltas)
+        )
         self.noted[at] = True
         assert isinstance(result, c.BudgetReserved) == self.fits(deltas)
         if isinstance(result, c.BudgetReserved):
             self.holds[reservation_id] = (at, x.fence.lease_epoch, deltas)
-            self.run(self.limits.reserve(self.budget_id, x, reservation_id, **deltas))
+            self.run(self.limits.reserve(self.budget_id, x, reservation_id, on_crash=c.OnCrash.RETURN, **deltas))
 
     @rule(which=st.integers(0, 63), deltas=amounts)
     def settle(self, which: int, deltas: dict[str, int]) -> None:

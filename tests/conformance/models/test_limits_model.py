@@ -23,9 +23,9 @@ LIVE, ENDED = ("pending", "delayed", "running"), ("completed", "failed", "cancel
 PUBLIC = {"pending": {"waiting", "rate_limited"}, "running": {"active"}}
 DEEDS = {
     "submit_one": 6, "claim": 8, "stop": 8, "complete_and_claim": 4, "append_frames": 8, "append_too_late": 2,
-    "report_usage": 6, "record_spend": 4, "reserve_some": 5, "settle_one": 4, "release_budget": 2, "reset_budget": 2,
-    "set_budget_limits": 3, "set_quota_limits": 2, "let_a_guest_in": 2, "let_a_guest_out": 2, "drain": 4,
-    "let_time_pass": 4, "start_all_that_may": 3, "finish_all": 1,
+    "report_usage": 6, "record_spend": 4, "reserve_some": 5, "settle_one": 4, "note_some": 4, "release_budget": 2,
+    "reset_budget": 2, "set_budget_limits": 3, "set_quota_limits": 2, "let_a_guest_in": 2, "let_a_guest_out": 2,
+    "drain": 4, "let_time_pass": 4, "start_all_that_may": 3, "finish_all": 1,
 }  # fmt: skip
 
 
@@ -97,6 +97,9 @@ class LimitedLives(LimitedActs):
     async def reserve_some(self) -> None:
         if x := self.pick("running"):
             await self.reserve(x, self.amount)
+
+    async def note_some(self) -> None:
+        await self.note_use(self.amount)
 
     async def settle_one(self) -> None:
         await self.settle(self.amount)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import Any
 
 import pytest
 
 from flowfabric import Context, ExecutionFailed, Handle, RetryPolicy, Worker
+from flowfabric.core import contracts as c
 from flowfabric.core.policy import FixedBackoff
 from flowfabric.errors import BudgetExceeded, InvalidInput
 from flowfabric.testing import FabricKit
@@ -382,3 +384,75 @@ async def test_handlers_in_processes_spend_through_their_worker(fabric_kit: Fabr
     assert await handle.result() == ["calls", 1, 1]
     assert (await fabric_kit.budgets.status(budget)).usage == {"tokens": 19, "calls": 2}, "it had room"
     assert (await fabric_kit.budgets.status(rejecting)).usage == {"tokens": 19, "calls": 1}
+
+
+class TestCrashes:
+    """A worker that dies within a reservation."""
+
+    @pytest.fixture
+    def noted(self, fabric_kit: FabricKit, monkeypatch: pytest.MonkeyPatch) -> asyncio.Queue[int]:
+        """The totals that the store has noted."""
+        totals: asyncio.Queue[int] = asyncio.Queue()
+        settle = fabric_kit._store.settle_reservation
+
+        async def watched(args: c.SettleReservationArgs) -> c.ReportUsageResult:
+            result = await settle(args)
+            if not args.ends:
+                totals.put_nowait(sum(args.amounts))
+            return result
+
+        monkeypatch.setattr(fabric_kit._store, "settle_reservation", watched)
+        return totals
+
+    @pytest.mark.parametrize(("on_crash", "counted"), [("return", 7), ("spend", 40)])
+    async def test_what_it_is_known_to_have_used_counts(
+        self, fabric_kit: FabricKit, worker: Worker, noted: asyncio.Queue[int], on_crash: Any, counted: int
+    ) -> None:
+        budget = await fabric_kit.budgets.create({"tokens": 100}, lane="default")
+
+        @worker.task
+        async def spend(ctx: Context) -> str:
+            if ctx.attempt_index:
+                return "again"
+            async with ctx.reserve(tokens=40, on_crash=on_crash) as held:
+                held.used(tokens=3)
+                held.used(tokens=4)
+                while await noted.get() < 7:
+                    pass
+                await fabric_kit.kill_worker(worker)
+            return "alive"
+
+        handle = await fabric_kit.submit(spend)
+        await fabric_kit.start_worker(worker)
+        await fabric_kit.run_until_idle()
+        await fabric_kit.advance(30)
+        await fabric_kit.run_until_idle(worker)
+        assert await handle == "again"
+        status = await fabric_kit.budgets.status(budget)
+        assert (status.usage, status.reserved) == ({"tokens": counted}, {})
+
+    async def test_a_wait_inside_of_a_reservation_counts_nothing_twice(
+        self, fabric_kit: FabricKit, worker: Worker, noted: asyncio.Queue[int]
+    ) -> None:
+        budget = await fabric_kit.budgets.create({"tokens": 100}, lane="default")
+
+        @worker.task
+        async def spend(ctx: Context) -> None:
+            async with ctx.reserve(tokens=40) as held:
+                held.used(tokens=5)
+                await noted.get()
+                await ctx.wait_for_signal("go")
+
+        handle = await run(fabric_kit, worker, spend)
+        assert (await fabric_kit.budgets.status(budget)).usage == {}
+        await handle.signal("go")
+        await fabric_kit.run_until_idle(worker)
+        assert (await fabric_kit.budgets.status(budget)).usage == {"tokens": 5}
+
+    async def test_on_crash_has_two_values(self, fabric_kit: FabricKit, worker: Worker) -> None:
+        @worker.task
+        async def spend(ctx: Context) -> None:
+            ctx.reserve(tokens=40, on_crash="keep")  # type: ignore[arg-type]
+
+        handle = await run(fabric_kit, worker, spend)
+        assert "on_crash: must be one of return, spend" in str((await handle.describe()).failure_reason)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -59,6 +60,7 @@ class Twins:
         self.holds: dict[str, dict[str, Hold]] = {}
         self.closed: dict[str, int] = {}
         self.seen: set[str] = set()
+        self.crashed: dict[str, Mapping[str, int]] = {}  # what counted for reservations that were not settled
         self.told: list[str] = []
 
     def pass_time(self, ms: int) -> None:
@@ -82,6 +84,8 @@ class Twins:
         if isinstance(step, Settlement):
             for each in step.dropped:
                 del self.holds[who][each]
+            self.crashed |= step.crashed
+            self.seen -= set(step.crashed)
         return step.result
 
     # The same operation on both.
@@ -101,13 +105,14 @@ class Twins:
         step = budgets.spend(self.row, amounts, self.now, is_repeated=key in self.seen)
         assert answer(reply) == self.take(step, who, key)
 
-    def reserve(self, amounts: dict[str, int], who: str, reservation_id: str, epoch: int) -> None:
+    def reserve(self, amounts: dict[str, int], who: str, reservation_id: str, epoch: int, on_crash: c.OnCrash) -> None:
         pairs = [part for pair in amounts.items() for part in pair]
-        reply = self.vm.fcall("reserve_budget", [self.key], who, reservation_id, epoch, len(amounts), *pairs)
-        held, wanted = self.holds.setdefault(who, {}), Hold(epoch, amounts)
+        given = [len(amounts), *pairs, "", on_crash]
+        reply = self.vm.fcall("reserve_budget", [self.key], who, reservation_id, epoch, *given)
+        held, wanted = self.holds.setdefault(who, {}), Hold(epoch, amounts, on_crash)
         step = reservations.reserve(
             self.row, held, reservation_id, wanted, self.now,
-            closed_epoch=self.closed.get(who, -1), is_settled=reservation_id in self.seen,
+            closed_epoch=self.closed.get(who, -1), is_settled=reservation_id in {*self.seen, *self.crashed},
         )  # fmt: skip
         result = self.take(step)
         if isinstance(result, c.BudgetReserved):
@@ -119,17 +124,36 @@ class Twins:
         reply = self.vm.fcall("settle_reservation", [self.key], who, reservation_id, len(amounts), *pairs)
         held = self.holds.setdefault(who, {})
         step = reservations.settle(
-            self.row, held, reservation_id, amounts, self.now, is_settled=reservation_id in self.seen
-        )
+            self.row, held, reservation_id, amounts, self.now, is_settled=reservation_id in self.seen,
+            crashed=self.crashed.get(reservation_id),
+        )  # fmt: skip
         assert answer(reply) == self.take(step, who, reservation_id)
+        if not isinstance(step, Refusal):
+            self.crashed.pop(reservation_id, None)
 
-    def end_stretch(self, who: str, epoch: int, wall_time_ms: int, attempts: int) -> None:
-        reply = self.vm.fcall("settle_stretch", [self.key], who, epoch, wall_time_ms, attempts, "1")
+    def note(self, amounts: dict[str, int], who: str, reservation_id: str) -> None:
+        pairs = [part for pair in amounts.items() for part in pair]
+        given = [len(amounts), *pairs, "", "so_far"]
+        reply = self.vm.fcall("settle_reservation", [self.key], who, reservation_id, *given)
+        held = self.holds.setdefault(who, {})
+        if reply[:2] == [1, "OK"] and reservation_id in held:
+            before = self.crashed.get(reservation_id, {})
+            held[reservation_id] = held[reservation_id].note(
+                {name: max(0, amount - before.get(name, 0)) for name, amount in amounts.items()}
+            )
+
+    def end_stretch(self, who: str, epoch: int, wall_time_ms: int, attempts: int, continues: bool) -> None:
+        given = [epoch, wall_time_ms, attempts, "1", "1" if continues else ""]
+        reply = self.vm.fcall("settle_stretch", [self.key], who, *given)
         held, key = self.holds.setdefault(who, {}), f"{who} {epoch}"
         measured = {"wall_time_ms": wall_time_ms, "attempts": attempts}
-        step = reservations.end_stretch(self.row, held, epoch, measured, self.now, is_repeated=key in self.seen)
+        is_repeated = key in self.seen
+        is_measured = bool(reservations.end_stretch(self.row, {}, epoch, measured, self.now).counted)
+        step = reservations.end_stretch(
+            self.row, held, epoch, measured, self.now, is_repeated=is_repeated, continues=continues
+        )
         assert int(reply[2]) == len(step.dropped)
-        self.take(step, who, key if step.counted else "")
+        self.take(step, who, key if is_measured else "")
         self.closed[who] = max(epoch, self.closed.get(who, -1))
 
     def release(self, who: str) -> None:

@@ -58,15 +58,18 @@ _LIMITS = st.lists(
 _DEEDS = st.one_of(
     st.tuples(st.just("report"), _AMOUNTS, _WHO, _KEYS),
     st.tuples(st.just("spend"), _AMOUNTS, _WHO, _KEYS),
-    st.tuples(st.just("reserve"), _AMOUNTS, _RUNNERS, _RESERVATIONS, st.integers(0, 3)),
+    st.tuples(st.just("reserve"), _AMOUNTS, _RUNNERS, _RESERVATIONS, st.integers(0, 3),
+              st.sampled_from(c.OnCrash)),
+    st.tuples(st.just("note"), _AMOUNTS, _RUNNERS, _RESERVATIONS),
     st.tuples(st.just("settle"), _AMOUNTS, _RUNNERS, _RESERVATIONS),
-    st.tuples(st.just("end_stretch"), _RUNNERS, st.integers(0, 3), st.integers(0, 20), st.integers(0, 1)),
+    st.tuples(st.just("end_stretch"), _RUNNERS, st.integers(0, 3), st.integers(0, 20), st.integers(0, 1),
+              st.booleans()),
     st.tuples(st.just("release"), _RUNNERS),
     st.tuples(st.just("set_limits"), _LIMITS),
     st.tuples(st.just("reset")),
     st.tuples(st.just("pass_time"), st.integers(1, 2_500)),
     st.tuples(st.just("reset_if_due")),
-)
+)  # fmt: skip
 
 
 @SOME

@@ -41,15 +41,16 @@ function glue.grow(g, id, count)
   lib.join_record.grow(g, count)
   return counts(g)
 end
-function glue.take_back(g, id, state, kind, task)
+function glue.take_back(g, id, state, kind, task, is_handled)
   local f, e = lib.flow.at('{fp:1}', id), {id = 'e', state = state, up = 'u', down = 'd', kind = kind, ref = '',
     created_at = '1', is_only = false}
   local key = lib.join_record.key(f, 'd')
   redis.call('HSET', key, 'n', g.n, 'succeeded', g.succeeded, 'failed', g.failed, 'skipped', g.skipped,
     'policy_variant', g.policy_variant, 'k', g.k, 'group_state', g.group_state)
+  if is_handled then redis.call('SADD', lib.flow.key(f, 'compensated'), 'u') end
   local is_open = lib.replay_members.take_back(f, e, task)
   local after = lib.join_record.load(f, 'd')
-  redis.call('DEL', key, lib.edge.key(f))
+  redis.call('DEL', key, lib.edge.key(f), lib.flow.key(f, 'compensated'))
   return {counts(after), is_open}
 end
 function glue.flow_state(fields, id)
@@ -82,9 +83,10 @@ def vm(wire_server: TestServer) -> Iterator[RuleVm]:
 
 
 def test_the_end_of_an_upstream_makes_the_same_of_an_edge(vm: RuleVm) -> None:
-    for kind, outcome, is_failure in itertools.product(DependencyKind, _OUTCOMES, (False, True)):
-        expected = joins.verdict(kind, outcome, is_failure=is_failure)
-        assert tuple(vm.call("edge.verdict", kind, outcome, is_failure)) == expected
+    both = (False, True)
+    for kind, outcome, is_failure, is_handled in itertools.product(DependencyKind, _OUTCOMES, both, both):
+        expected = joins.verdict(kind, outcome, is_failure=is_failure, is_handled=is_handled)
+        assert tuple(vm.call("edge.verdict", kind, outcome, is_failure, is_handled)) == expected
 
 
 def test_the_same_ends_are_failures(vm: RuleVm) -> None:
@@ -149,16 +151,17 @@ _ENDINGS = {
 @given(
     join=_joins(), state=st.sampled_from([EdgeState.SATISFIED, EdgeState.IMPOSSIBLE]),
     task=st.sampled_from([*_ENDINGS]), kind=st.sampled_from([DependencyKind.SUCCESS_ONLY, DependencyKind.ON_FAILURE]),
+    is_handled=st.booleans(),
 )  # fmt: skip
 def test_an_edge_is_taken_back_as_it_was_counted(
-    vm: RuleVm, join: Join, state: EdgeState, task: str, kind: DependencyKind
+    vm: RuleVm, join: Join, state: EdgeState, task: str, kind: DependencyKind, is_handled: bool
 ) -> None:
     """A satisfied edge was counted as such, and an impossible one is never of the kind any_terminal."""
     assume(state is EdgeState.IMPOSSIBLE or join.succeeded > 0)
     outcome, is_failure = _ENDINGS[task]
-    tally = joins.tally_to_take_back(join, state, kind, outcome, is_failure=is_failure)
+    tally = joins.tally_to_take_back(join, state, kind, outcome, is_failure=is_failure, is_handled=is_handled)
     after = joins.uncount(join, tally).apply_to(join)
-    found = vm.call("glue.take_back", _record(join), str(uuid.uuid4()), state, kind, task)
+    found = vm.call("glue.take_back", _record(join), str(uuid.uuid4()), state, kind, task, is_handled)
     assert found == [_counts(after), after.state is EdgeGroupState.PENDING]
 
 

@@ -36,10 +36,14 @@ ResetEvery: TypeAlias = Annotated[
     str | None, typer.Option("--reset-every", metavar="DURATION", help="Start a new period this often, like 1d.")
 ]
 
+Name: TypeAlias = Annotated[
+    str | None, typer.Option("--name", metavar="NAME", help="A name, which other commands take in place of the id.")
+]
+
 _WIDTH: Final = 30
 _NEARLY: Final = 0.8
 
-_COLUMNS: Final = ("ID", "SCOPE", "ON BREACH", "USED", "STATE")
+_COLUMNS: Final = ("ID", "NAME", "SCOPE", "ON BREACH", "USED", "STATE")
 
 app = typer.Typer(help="Create, show, limit, reset and attach budgets.", invoke_without_command=True)
 
@@ -56,6 +60,7 @@ def create(
     soft: Soft = None,
     on_breach: OnBreach = OnHardLimit.REJECT,
     reset_every: ResetEvery = None,
+    name: Name = None,
     budget_id: OwnId = None,
     owner: Owner = None,
     namespace: OfNamespace = None,
@@ -73,6 +78,7 @@ def create(
             soft=parsing.amounts("--soft", soft or ()),
             on_hard_limit=on_breach,
             reset_every=parsing.optional_duration("--reset-every", reset_every),
+            name=name,
             budget_id=budget_id,
             owner=owner,
             **shared.scope(namespace, lane, flow, execution),
@@ -147,6 +153,7 @@ def _print(status: BudgetStatus, out: Output) -> None:
     out.fields(
         [
             ("budget", status.budget_id),
+            ("name", status.name or "-"),
             ("scope", shared.scope_text(status.scope_type, status.scope_id)),
             ("on breach", status.on_hard_limit),
             ("state", _state(status)),
@@ -190,4 +197,4 @@ def _row(status: BudgetStatus) -> tuple[Cell, ...]:
     )
     state = Styled("open", "green") if status.breached_at is None else Styled("breached", "red")
     where = shared.scope_text(status.scope_type, status.scope_id)
-    return (status.budget_id, where, status.on_hard_limit, f"{fullest[0]:.0%} {fullest[1]}", state)
+    return (status.budget_id, status.name or "-", where, status.on_hard_limit, f"{fullest[0]:.0%} {fullest[1]}", state)

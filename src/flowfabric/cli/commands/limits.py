@@ -24,7 +24,9 @@ Owner: TypeAlias = Annotated[
 OwnId: TypeAlias = Annotated[
     str | None, typer.Option("--id", metavar="ID", help="Its id, a UUID; by default a new one.")
 ]
-LimitId: TypeAlias = Annotated[str, typer.Argument(metavar="ID", help="Its id.", show_default=False)]
+LimitId: TypeAlias = Annotated[
+    str, typer.Argument(metavar="ID", help="Its id; a budget also by its name.", show_default=False)
+]
 After: TypeAlias = Annotated[str | None, typer.Option("--after", metavar="ID", help="Start after this id.")]
 
 Id = TypeVar("Id")

@@ -82,10 +82,7 @@ def submit(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Submit an execution of a task; with --wait, print its result.
-
-    Options that are not given are those that a worker has registered with the task.
-    """
+    """Submit an execution of a task with the options that a worker registered; with --wait, print its result."""
 
     async def body(fabric: Fabric, out: Output) -> None:
         options: dict[str, Any] = {
@@ -104,18 +101,24 @@ def submit(
             "budgets": budget,
             "quotas": quota,
         }
-        given: Any = {option: value for option, value in options.items() if value is not None}
-        task = (await registered_task(fabric, name)).with_options(**given)
-        values, by_name = parsing.json_list("JSON", args or ()), parsing.json_object("--kwargs", kwargs)
-        course.is_sent = True
-        course.handle = await fabric.submit(task, *values, **by_name)
-        await warn_of_unknown_limits(fabric, budget or (), quota or (), out)
-        await _answer(course.handle, out, wait=wait)
+        await _answer(await _send(fabric, out, course, name, options, args, kwargs), out, wait=wait)
 
     with reporting(as_json) as out:
         course = _Course(_seconds(timeout, wait))
         settings = impatient(store_settings(url))
         asyncio.run(within(course.seconds, connected(settings, out, body, namespace), out, course.situation))
+
+
+async def _send(
+    fabric: Fabric, out: Output, course: _Course, name: str, options: dict[str, Any], args: Texts, kwargs: Text
+) -> Handle[Any]:
+    given: Any = {option: value for option, value in options.items() if value is not None}
+    task = (await registered_task(fabric, name)).with_options(**given)
+    values, by_name = parsing.json_list("JSON", args or ()), parsing.json_object("--kwargs", kwargs)
+    course.is_sent = True
+    course.handle = await fabric.submit(task, *values, **by_name)
+    await warn_of_unknown_limits(fabric, options["budgets"] or (), options["quotas"] or (), out)
+    return course.handle
 
 
 def _seconds(timeout: str | None, wait: bool) -> float | None:

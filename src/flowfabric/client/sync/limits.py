@@ -34,6 +34,7 @@ class SyncBudgets(_InPortal[Budgets]):
     """As Budgets."""
 
     create = _run(Budgets.create)
+    find = _run(Budgets.find)
     status = _run(Budgets.status)
     usage = _run(Budgets.usage)
     set_limits = _run(Budgets.set_limits)

@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, TypeAlias, TypedDict, Unpack, cast, get_
 from flowfabric.core import limits
 from flowfabric.core.capability import capability_set
 from flowfabric.core.contracts import DuplicateMode
-from flowfabric.core.ids import LaneId
+from flowfabric.core.ids import BudgetId, LaneId
 from flowfabric.core.policy import ExecutionPolicy, RetryPolicy, RoutingRequirements, StreamPolicy, TimeoutPolicy
 from flowfabric.core.tags import tag_map
 from flowfabric.errors import InvalidInput
@@ -69,7 +69,7 @@ class TaskOptions:
     concurrency_key: str | None = None  # executions with the same key take turns, as the lane configures
     keep_for: Duration | None = None  # after its end, instead of the store's retention
     changed_steps: ChangedSteps = "safe"  # what to do when the code does not fit the recorded steps
-    budgets: Collection[str] = ()  # ids of budgets it spends from, besides those of its lane, namespace and flow
+    budgets: Collection[str] = ()  # it spends from, besides those of its lane, namespace and flow: ids or names
     quotas: Collection[str] = ()  # ids of quota policies that admit it, besides those of its lane, namespace and flow
 
     def __post_init__(self) -> None:
@@ -120,7 +120,7 @@ class TaskOptions:
             "routing_requirements": self._routing(),
             "stream_policy": self._stream_policy(),
             "dedup_window_ms": self._dedup_window_ms(),
-            "budget_ids": _ids("budgets", self.budgets),
+            "budget_ids": _budget_ids(self.budgets),
             "quota_policy_ids": _ids("quotas", self.quotas),
         }
         given = {name: part for name, part in parts.items() if part is not None}
@@ -207,6 +207,12 @@ def _ids(field: str, given: Collection[str]) -> tuple[str, ...] | None:
     if isinstance(given, str):
         raise InvalidInput(field, given, "must be a list of ids")
     return tuple(given) or None
+
+
+def _budget_ids(given: Collection[str]) -> tuple[BudgetId, ...] | None:
+    """Ids, or names of budgets that belong to the store."""
+    found = _ids("budgets", given)
+    return None if found is None else tuple(BudgetId.of(each) for each in found)
 
 
 def _duplicate_mode(given: str) -> DuplicateMode:

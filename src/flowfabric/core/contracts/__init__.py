@@ -11,8 +11,9 @@ from flowfabric.core.contracts.limits.attachments import (
 from flowfabric.core.contracts.limits.budgets import (
     BudgetAlreadySatisfied, BudgetCreated, BudgetHeldByOthers, BudgetLimitsSet, BudgetNotice, BudgetReleased,
     BudgetReserved, BudgetReset, BudgetStatus, CreateBudgetArgs, CreateBudgetResult, DueBudgetsReset, HardBreach,
-    NothingToRelease, OnHardLimit, RecordSpendArgs, ReleaseBudgetArgs, ReleaseBudgetResult, ReportUsageAdminArgs,
-    ReportUsageArgs, ReportUsageResult, ReserveBudgetArgs, ReserveBudgetResult, ResetBudgetArgs, ResetBudgetResult,
+    NothingToRelease, OnCrash, OnHardLimit, RecordSpendArgs, ReleaseBudgetArgs, ReleaseBudgetResult,
+    ReportUsageAdminArgs, ReportUsageArgs, ReportUsageResult, ReserveBudgetArgs, ReserveBudgetResult, ResetBudgetArgs,
+    ResetBudgetResult,
     SetBudgetLimitsArgs, SettleReservationArgs, SoftBreach, UsageAlreadyApplied, UsageCounted,
 )
 from flowfabric.core.contracts.flows.edges import (
@@ -182,7 +183,7 @@ __all__ = [
     "ListWaitpointHmacKidsArgs", "ListWorkersArgs", "ListWorkersPage", "LiveFrames", "LogEntry", "LogPage", "LogRecord",
     "LogsAppended", "MarkLeaseExpiredArgs", "MarkLeaseExpiredResult", "MarkWorkerDeadArgs", "MarkWorkerDeadResult",
     "MoveToWaitingChildrenArgs", "MoveToWaitingChildrenResult", "MovedToWaitingChildren", "NextDue", "NoWork", "NotDue",
-    "NotReclaimable", "NotYetDue", "NothingToPromote", "NothingToRelease", "OnHardLimit", "OnSatisfied",
+    "NotReclaimable", "NotYetDue", "NothingToPromote", "NothingToRelease", "OnCrash", "OnHardLimit", "OnSatisfied",
     "OutgoingEdges", "PartitionRotationOutcome", "PatchKind", "PendingWaitpoint", "PendingWaitpointCreated",
     "PendingWaitpointInfo", "PriorityChanged", "ProgressUpdated", "PromoteBlockedToEligibleArgs",
     "PromoteBlockedToEligibleResult", "PromoteDelayedArgs", "PromoteDelayedResult", "QuorumOfEdges", "QuotaKey",

@@ -17,6 +17,7 @@ from flowfabric.core.ids import BudgetId, Namespace, ReservationId
 from flowfabric.errors import BudgetExceeded
 from flowfabric.worker.context.budget_pause import decide
 from flowfabric.worker.context.spending import Amounts, Hold, Usage, exceeded
+from flowfabric.worker.context.spending_notes import Notes
 from flowfabric.worker.context.spent_before import Refusal, Spent
 from flowfabric.worker.durable.journal import Journal, is_in_step
 from flowfabric.worker.durable.occurrences import Occurrence
@@ -35,6 +36,7 @@ class WorkerPurse:
         self._budget_ids: tuple[BudgetId, ...] | None = None
         self._namespace: Namespace | None = None  # of the execution, once its budgets are known
         self._holds: dict[ReservationId, Occurrence] = {}
+        self._notes = Notes(self._send_note, journal.services.tasks)
 
     async def use(self, amounts: Amounts, budget: str | None) -> Usage:
         at = await self._take("use", amounts, budget)
@@ -76,12 +78,12 @@ class WorkerPurse:
         )
         return _told(budget_id, await self._journal.services.backend.report_usage_and_check(args))
 
-    async def hold(self, amounts: Amounts, budget: str | None) -> Hold:
+    async def hold(self, amounts: Amounts, budget: str | None, on_crash: c.OnCrash) -> Hold:
         at = await self._take("reserve", amounts, budget)
         if at is not None and self._spent.has(at):
             return Hold(ReservationId.new())
         try:
-            hold = await self._hold(at, amounts, await self._budgets(budget))
+            hold = await self._hold(at, amounts, await self._budgets(budget), on_crash)
         except BaseException as error:
             self._not_spent(at, error)
             raise
@@ -89,12 +91,14 @@ class WorkerPurse:
             self._holds[hold.reservation_id] = at
         return hold
 
-    async def _hold(self, at: Occurrence | None, amounts: Amounts, budgets: tuple[BudgetId, ...]) -> Hold:
+    async def _hold(
+        self, at: Occurrence | None, amounts: Amounts, budgets: tuple[BudgetId, ...], on_crash: c.OnCrash
+    ) -> Hold:
         """Reserve on all budgets or on none, and again after a limit was raised."""
         while True:
             hold = Hold(ReservationId.new(), budgets)
             for number, budget_id in enumerate(budgets):
-                (result,) = await self._together([self._hold_on(budget_id, hold, amounts)])
+                (result,) = await self._together([self._hold_on(budget_id, hold, amounts, on_crash)])
                 if isinstance(result, c.HardBreach | c.BudgetHeldByOthers):
                     await self._settle_all(Hold(hold.reservation_id, budgets[:number]), {})
                     await self._make_room(at, budget_id, result)
@@ -102,7 +106,9 @@ class WorkerPurse:
             else:
                 return hold
 
-    async def _hold_on(self, budget_id: BudgetId, hold: Hold, amounts: Amounts) -> c.ReserveBudgetResult:
+    async def _hold_on(
+        self, budget_id: BudgetId, hold: Hold, amounts: Amounts, on_crash: c.OnCrash
+    ) -> c.ReserveBudgetResult:
         args = c.ReserveBudgetArgs(
             execution_id=self._journal.attempt.execution_id,
             fence=self._journal.attempt.fence,
@@ -111,19 +117,28 @@ class WorkerPurse:
             dimensions=tuple(amounts),
             amounts=tuple(amounts.values()),
             namespace=self._namespace,
+            on_crash=on_crash,
         )
         return await self._journal.services.backend.reserve_budget(args)
 
+    def note(self, hold: Hold, spent: Amounts) -> None:
+        """Send the totals soon, also from threads: they count if the attempt ends without settling."""
+        self._journal.services.loop.call_soon_threadsafe(self._notes.add, hold, dict(spent))
+
     async def settle(self, hold: Hold, spent: Amounts) -> None:
         at = self._holds.pop(hold.reservation_id, None)
+        self._notes.drop(hold)
         await self._settle_all(hold, spent)
         if at is not None:
             self._spent.note(at)
 
+    async def _send_note(self, hold: Hold, spent: Amounts) -> None:
+        await asyncio.gather(*(self._settle_on(each, hold, spent, ends=False) for each in hold.budget_ids))
+
     async def _settle_all(self, hold: Hold, spent: Amounts) -> None:
         await self._together([self._settle_on(each, hold, spent) for each in hold.budget_ids])
 
-    async def _settle_on(self, budget_id: BudgetId, hold: Hold, spent: Amounts) -> None:
+    async def _settle_on(self, budget_id: BudgetId, hold: Hold, spent: Amounts, *, ends: bool = True) -> None:
         args = c.SettleReservationArgs(
             execution_id=self._journal.attempt.execution_id,
             budget_id=budget_id,
@@ -131,6 +146,7 @@ class WorkerPurse:
             dimensions=tuple(spent),
             amounts=tuple(spent.values()),
             namespace=self._namespace,
+            ends=ends,
         )
         _told(budget_id, await self._journal.services.backend.settle_reservation(args))
 
@@ -166,13 +182,18 @@ class WorkerPurse:
             self._journal.give_back(at)
 
     async def _budgets(self, budget: str | None) -> tuple[BudgetId, ...]:
-        if budget is not None:
+        if budget is not None and BudgetId.fits(budget):
             return (BudgetId(budget),)
         if self._budget_ids is None:
             found = self._journal.services.backend.explain_execution(self._journal.attempt.execution_id)
             known = await self._journal.ask(found)
             self._budget_ids, self._namespace = known.budget_ids, known.namespace
-        return self._budget_ids
+        return self._budget_ids if budget is None else (self._named(budget, self._budget_ids),)
+
+    def _named(self, name: str, known: tuple[BudgetId, ...]) -> BudgetId:
+        """The budget of this name: one that the execution has, of its namespace or of the store."""
+        of_namespace = BudgetId.named(name, self._namespace)
+        return of_namespace if of_namespace in known else BudgetId.of(name)
 
     async def _together(self, calls: Sequence[Awaitable[T]]) -> list[T]:
         """Make calls in parallel with steps, but not while the attempt is being suspended."""

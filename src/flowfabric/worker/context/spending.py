@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
@@ -35,16 +35,22 @@ class Hold(msgspec.Struct, frozen=True):
 class Held:
     """The reserved amounts, and how much of them was used."""
 
-    __slots__ = ("amounts", "spent")
+    __slots__ = ("_on_used", "amounts", "spent")
 
     def __init__(self, amounts: Amounts) -> None:
         self.amounts = dict(amounts)
         self.spent: dict[str, int] = {}
+        self._on_used: Callable[[], None] | None = None
 
     def used(self, **amounts: int) -> None:
-        """Report used amounts; several calls add up. They count in full, even beyond the reservation."""
+        """Report used amounts; several calls add up. They count in full, even beyond the reservation.
+
+        The store gets them soon, so that they count even if the worker crashes within the block.
+        """
         for name, amount in checked(amounts).items():
             self.spent[name] = self.spent.get(name, 0) + amount
+        if self._on_used is not None:
+            self._on_used()
 
 
 class Purse(Protocol):
@@ -52,7 +58,9 @@ class Purse(Protocol):
 
     async def use(self, amounts: Amounts, budget: str | None) -> Usage: ...
 
-    async def hold(self, amounts: Amounts, budget: str | None) -> Hold: ...
+    async def hold(self, amounts: Amounts, budget: str | None, on_crash: c.OnCrash) -> Hold: ...
+
+    def note(self, hold: Hold, spent: Amounts) -> None: ...
 
     async def settle(self, hold: Hold, spent: Amounts) -> None: ...
 
@@ -60,21 +68,25 @@ class Purse(Protocol):
 class Reservation:
     """Amounts that are reserved for the length of a block."""
 
-    __slots__ = ("_budget", "_held", "_hold", "_purse", "_wait")
+    __slots__ = ("_budget", "_held", "_hold", "_on_crash", "_purse", "_wait")
 
-    def __init__(self, purse: Purse, held: Held, budget: str | None, wait: Wait) -> None:
+    def __init__(self, purse: Purse, held: Held, budget: str | None, on_crash: c.OnCrash, wait: Wait) -> None:
         self._purse = purse
+        self._on_crash = on_crash
         self._held = held
         self._budget = budget
         self._wait = wait
         self._hold: Hold | None = None
 
     async def __aenter__(self) -> Held:
-        self._hold = await self._purse.hold(self._held.amounts, self._budget)
+        hold = self._hold = await self._purse.hold(self._held.amounts, self._budget, self._on_crash)
+        if hold.budget_ids:
+            self._held._on_used = lambda: self._purse.note(hold, self._held.spent)
         return self._held
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> None:
-        # If the attempt is over (not an Exception), the store releases the reservation.
+        # If the attempt is over (not an Exception), the store counts what was noted and releases the rest.
+        self._held._on_used = None
         if self._hold is not None and (error is None or isinstance(error, Exception)):
             await self._purse.settle(self._hold, self._held.spent)
 
@@ -102,13 +114,16 @@ class SpendingContext(AwaitedCalls, ABC):
         """
         return await self._purse.use(checked(amounts), budget)
 
-    def reserve(self, budget: str | None = None, **amounts: int) -> Reservation:
+    def reserve(
+        self, budget: str | None = None, *, on_crash: c.OnCrash | Literal["return", "spend"] = "return", **amounts: int
+    ) -> Reservation:
         """Reserve amounts before they are spent: `async with ctx.reserve(tokens=4000) as held: held.used(tokens=n)`.
 
         At the end of the block the used amounts count and the rest is released. If the attempt ends within the block,
-        everything is released. In threads and processes use a plain `with`.
+        as in a crash, what it reported until then counts; with `on_crash="spend"` all that was reserved. In threads and
+        processes use a plain `with`.
         """
-        return Reservation(self._purse, Held(checked(amounts)), budget, self.wait)
+        return Reservation(self._purse, Held(checked(amounts)), budget, _on_crash(on_crash), self.wait)
 
     @abstractmethod
     def wait(self, call: Coroutine[Any, Any, T]) -> T: ...
@@ -126,6 +141,13 @@ def checked(amounts: Amounts) -> dict[str, int]:
         if not isinstance(amount, int) or isinstance(amount, bool) or amount < 0:
             raise InvalidInput(name, amount, "must be a whole number from 0")
     return dict(amounts)
+
+
+def _on_crash(given: str) -> c.OnCrash:
+    try:
+        return c.OnCrash(given)
+    except ValueError:
+        raise InvalidInput("on_crash", given, f"must be one of {', '.join(c.OnCrash)}") from None
 
 
 def exceeded(budget_id: BudgetId, breach: c.HardBreach | c.BudgetHeldByOthers, because: str = "") -> BudgetExceeded:

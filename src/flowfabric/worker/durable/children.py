@@ -7,7 +7,7 @@ wait, the handler makes a waitpoint and registers as a watcher of the child; the
 from __future__ import annotations
 
 from collections.abc import Coroutine
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -54,6 +54,14 @@ class _Child(msgspec.Struct, frozen=True):
     submission: Submission
 
 
+class _Call(NamedTuple):
+    """A call to submit; options: those given with the name of a task, None for a task."""
+
+    task: Task[..., Any]
+    payload: bytes
+    options: dict[str, Any] | None
+
+
 class ChildHandle(Handle[R]):
     """A handle whose waits suspend the handler that made it: meanwhile it holds no worker.
 
@@ -80,25 +88,19 @@ def begin(
 ) -> Coroutine[Any, Any, ChildHandle[Any]]:
     """Number the submission now; the returned coroutine submits, or finds what an earlier pass has submitted."""
     journal.check("ctx.submit")
-    given = given_options(kwargs) if isinstance(task, str) else None
+    options: dict[str, Any] | None = None
     if isinstance(task, str):
+        options = given_options(kwargs)
         task, kwargs = by_name(task, kwargs)
     if not isinstance(task, Task):
         raise InvalidInput("task", task, "must be a task, made with @task or @worker.task, or a task's name")
     payload = task.encode_arguments(*args, **kwargs)
     chosen = journal.take(f"{RESERVED}child:{task.name}")
     done = journal.take(f"{RESERVED}submitted:{task.name}")
-    return _submit(journal, task, payload, chosen, done, given)
+    return _submit(journal, _Call(task, payload, options), chosen, done)
 
 
-async def _submit(
-    journal: Journal,
-    task: Task[..., Any],
-    payload: bytes,
-    chosen: Occurrence,
-    done: Occurrence,
-    given: dict[str, Any] | None,
-) -> ChildHandle[Any]:
+async def _submit(journal: Journal, call: _Call, chosen: Occurrence, done: Occurrence) -> ChildHandle[Any]:
     try:
         await journal.loaded()
         record = journal.find(done)
@@ -107,25 +109,28 @@ async def _submit(
         else:
             async with journal.gate.beside():
                 journal.attempt.check()
-                if given is not None:  # by name: other options are those that workers have registered
-                    task = await journal.services.registered.chosen(task.name, given)
-                child = await _submit_once(journal, task, payload, chosen, done)
+                child = await _submit_once(journal, call, chosen, done)
     except BaseException:
         journal.give_back(chosen)
         journal.give_back(done)
         raise
-    return ChildHandle(journal, child, task)
+    return ChildHandle(journal, child, call.task)
 
 
-async def _submit_once(
-    journal: Journal, task: Task[..., Any], payload: bytes, chosen: Occurrence, done: Occurrence
-) -> _Child:
+async def _task_of(journal: Journal, call: _Call) -> Task[..., Any]:
+    """A task given by name has the options that workers have registered, and those of the call."""
+    if call.options is None:
+        return call.task
+    return await journal.services.registered.chosen(call.task.name, call.options)
+
+
+async def _submit_once(journal: Journal, call: _Call, chosen: Occurrence, done: Occurrence) -> _Child:
     """Record the id, submit under it, and record the outcome: after a crash the same id is submitted again."""
     services = journal.services
     submitter = Submitter(
         services.backend.partitions, services.settings.namespace, services.settings.worker_instance_id
     )
-    args = submitter.args(task, payload)
+    args = submitter.args(await _task_of(journal, call), call.payload)
     record = journal.find(chosen)
     text = record.payload if record is not None else payloads.to_json(str(args.execution_id))
     if record is None:

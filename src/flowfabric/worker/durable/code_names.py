@@ -48,7 +48,7 @@ def _may_make(text: str, name: str) -> bool:
 def names_in(function: Any) -> CodeNames:
     """The names in a function and in all that it can call by a name that is known before it runs."""
     found = _plain(function)
-    return CodeNames(*[frozenset[str]()] * 3, False) if found is None else _names_in(found)
+    return CodeNames(frozenset(), frozenset(), frozenset(), is_made=False) if found is None else _names_in(found)
 
 
 def caller_key(frame: FrameType) -> str:

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from flowfabric.core import contracts as c
 from flowfabric.core.codec import decode_id
 from flowfabric.errors import CODES, Detail, FlowFabricError, error_class_for
 from flowfabric.worker.context.spending import Amounts, Hold, Purse, Usage
@@ -19,6 +20,7 @@ class Spend(msgspec.Struct, tag="spend", array_like=True):
     amounts: dict[str, int]
     budget: str | None = None
     hold: Hold | None = None
+    on_crash: c.OnCrash = c.OnCrash.RETURN
 
 
 class Spoken(msgspec.Struct, array_like=True):
@@ -50,10 +52,13 @@ class PipePurse:
     async def use(self, amounts: Amounts, budget: str | None) -> Usage:
         return self._ask(Spend("use", dict(amounts), budget)).usage or Usage()
 
-    async def hold(self, amounts: Amounts, budget: str | None) -> Hold:
-        hold = self._ask(Spend("hold", dict(amounts), budget)).hold
+    async def hold(self, amounts: Amounts, budget: str | None, on_crash: c.OnCrash) -> Hold:
+        hold = self._ask(Spend("hold", dict(amounts), budget, on_crash=on_crash)).hold
         assert hold is not None, "a hold that was not refused has an id"
         return hold
+
+    def note(self, hold: Hold, spent: Amounts) -> None:
+        self._ask(Spend("note", dict(spent), hold=hold))
 
     async def settle(self, hold: Hold, spent: Amounts) -> None:
         self._ask(Spend("settle", dict(spent), hold=hold))
@@ -74,8 +79,11 @@ async def spoken(purse: Purse, spend: Spend) -> Spoken:
             case "settle", Hold() as hold:
                 await purse.settle(hold, spend.amounts)
                 return Spoken()
+            case "note", Hold() as hold:
+                purse.note(hold, spend.amounts)
+                return Spoken()
             case "hold", _:
-                return Spoken(hold=await purse.hold(spend.amounts, spend.budget))
+                return Spoken(hold=await purse.hold(spend.amounts, spend.budget, spend.on_crash))
             case _:
                 return Spoken(usage=await purse.use(spend.amounts, spend.budget))
     except FlowFabricError as error:

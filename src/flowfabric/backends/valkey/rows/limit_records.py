@@ -72,6 +72,7 @@ class Debt(NamedTuple):
     attempts: int
     limits: tuple[str, ...]
     reserved: tuple[str, ...]  # the budgets among them that hold, or may hold, a reservation
+    continues: bool = False  # the attempt has not ended
 
     @classmethod
     def read(cls, entry: str) -> Debt:
@@ -89,6 +90,7 @@ class Debt(NamedTuple):
             attempts=int(attempts),
             limits=(*(f"q:{each}" for each in _ids(quotas)), *(f"b:{each}" for each in settles)),
             reserved=tuple(_ids(parts[9])) if len(parts) > 9 else (),
+            continues=len(parts) > 10 and parts[10] == "1",
         )
 
     @property
@@ -102,6 +104,7 @@ class Debt(NamedTuple):
             "wall_time_ms": self.wall_time_ms,
             "attempts": self.attempts,
             "has_reserved": "1" if budget_id in self.reserved else None,
+            "continues": "1" if self.continues else None,
         }
 
 

@@ -18,6 +18,11 @@ from flowfabric.errors import InvalidInput
 _DIMENSION = re.compile(r"[A-Za-z][A-Za-z0-9_.:-]*")
 
 
+BudgetName: TypeAlias = Annotated[
+    str, Rule(lambda field, value: limits.label(field, value, 1, limits.POLICY_LABEL_MAX_BYTES))
+]
+
+
 class OnHardLimit(StrEnum):
     """What a breach does. In each case no execution starts on the budget until it is reset or raised (G10)."""
 
@@ -96,12 +101,28 @@ class CreateBudgetArgs(Checked, frozen=True, kw_only=True):
     on_soft_limit: Label = "warn"  # informational only
     reset_interval_ms: DurationMs = 0  # 0: reset by hand only
     namespace: Namespace | None = None  # the owner, fixed; None: the scope's namespace, or the store
+    name: BudgetName | None = None  # its id is BudgetId.named(name, owner) then
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.name is not None:
+            check_name(self.budget_id, self.name, self.owner)
         check_optional_scope(self.scope_type, self.scope_id)
         check_owner(self.namespace, self.scope_type, self.scope_id)
         _check_limits(self.dimensions, self.hard_limits, self.soft_limits)
+
+    @property
+    def owner(self) -> str | None:
+        """The namespace that it belongs to; None: the store."""
+        return self.scope_id if self.scope_type is LimitScope.NAMESPACE else self.namespace
+
+
+def check_name(budget_id: BudgetId, name: str, owner: str | None) -> None:
+    """The name decides the id, so that a name leads to its budget and belongs to one."""
+    if BudgetId.fits(name):
+        raise InvalidInput("name", name, "must not look like an id")
+    if budget_id != BudgetId.named(name, owner):
+        raise InvalidInput("budget_id", budget_id, f"must be {BudgetId.named(name, owner)}, the id of the name")
 
 
 class BudgetCreated(Outcome, frozen=True, kw_only=True, tag="created"):
@@ -230,10 +251,18 @@ class BudgetLimitsSet(msgspec.Struct, frozen=True, kw_only=True):
     is_open: bool  # executions may start on it
 
 
+class OnCrash(StrEnum):
+    """What an open reservation counts when its attempt ends without settling it, as in a crash."""
+
+    RETURN = "return"  # the amounts reported so far; the rest returns to the budget
+    SPEND = "spend"  # all of it, because the rest may have been spent too
+
+
 class ReserveBudgetArgs(Checked, frozen=True, kw_only=True):
     """The owner of a lease reserves amounts before it spends them: all of them, or none.
 
-    They count against the limits until they are settled. Open reservations are returned when the lease ends.
+    They count against the limits until they are settled. When the lease ends, open reservations are returned; if the
+    attempt ended with it, what it is known to have used counts first.
     """
 
     execution_id: ExecutionId
@@ -243,6 +272,7 @@ class ReserveBudgetArgs(Checked, frozen=True, kw_only=True):
     dimensions: Dimensions
     amounts: Amounts
     namespace: Namespace | None = None  # of the execution; see ReportUsageArgs
+    on_crash: OnCrash = OnCrash.RETURN
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -265,7 +295,10 @@ ReserveBudgetResult: TypeAlias = BudgetReserved | BudgetHeldByOthers | HardBreac
 
 
 class SettleReservationArgs(Checked, frozen=True, kw_only=True):
-    """End a reservation with the actual spend, which always counts; without amounts all of it is returned."""
+    """End a reservation with the actual spend, which always counts; without amounts all of it is returned.
+
+    If it does not end, these are the totals used so far. They count if the attempt ends without settling it.
+    """
 
     execution_id: ExecutionId
     budget_id: BudgetId
@@ -273,6 +306,7 @@ class SettleReservationArgs(Checked, frozen=True, kw_only=True):
     dimensions: Dimensions = ()
     amounts: Amounts = ()
     namespace: Namespace | None = None  # of the execution; see ReportUsageArgs
+    ends: bool = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -303,6 +337,7 @@ class BudgetStatus(msgspec.Struct, frozen=True, kw_only=True):
     reset_count: int = 0
     last_reset_at: TimestampMs | None = None
     namespace: str | None = None  # the owner; None: the store
+    name: str | None = None
 
 
 class DueBudgetsReset(msgspec.Struct, frozen=True, kw_only=True):

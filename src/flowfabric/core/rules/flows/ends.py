@@ -9,7 +9,7 @@ from flowfabric.core.contracts.flows.flow import FailurePolicy, FlowState
 from flowfabric.core.rules.flows import flow as flows
 from flowfabric.core.rules.flows import joins
 from flowfabric.core.rules.flows.flow import HELD, Member
-from flowfabric.core.rules.flows.graph import EdgeGroupState, EdgeState
+from flowfabric.core.rules.flows.graph import DependencyKind, EdgeGroupState, EdgeState
 from flowfabric.core.rules.flows.joins import Tally
 from flowfabric.core.rules.flows.work import ABANDONED_MS, FlowWork, Task, TaskKind
 from flowfabric.core.states import EligibilityState, LifecyclePhase, TerminalOutcome
@@ -17,6 +17,11 @@ from flowfabric.core.states import EligibilityState, LifecyclePhase, TerminalOut
 
 def fails(member: Member) -> bool:
     return joins.is_failure(member.outcome, member.cancelled_by)
+
+
+def is_handled(work: FlowWork, member_id: str) -> bool:
+    """Whether an on_failure edge leads from the member to a handler, which compensates its failure."""
+    return any(work.edges[each].kind is DependencyKind.ON_FAILURE for each in work.out.get(member_id, []))
 
 
 def ended(work: FlowWork, task: Task) -> None:
@@ -36,7 +41,9 @@ def resolve(work: FlowWork, edges: list[str], upstream: str) -> None:
     for each in edges:
         edge = work.edges[each]
         if edge.state is EdgeState.UNSATISFIED:
-            state, tally = joins.verdict(edge.kind, member.outcome, is_failure=fails(member))
+            state, tally = joins.verdict(
+                edge.kind, member.outcome, is_failure=fails(member), is_handled=is_handled(work, upstream)
+            )
             work.edges.change(each, state=state)
             counted.append((each, tally))
     for each, tally in counted:

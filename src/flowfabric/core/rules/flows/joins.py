@@ -57,14 +57,22 @@ def is_failure(outcome: TerminalOutcome, cancelled_by: str | None) -> bool:
     return outcome in (TerminalOutcome.FAILED, TerminalOutcome.EXPIRED)
 
 
-def verdict(kind: DependencyKind, outcome: TerminalOutcome, *, is_failure: bool) -> tuple[EdgeState, Tally]:
-    """The state of an edge after the end of its upstream, and how the join counts it."""
+def verdict(
+    kind: DependencyKind, outcome: TerminalOutcome, *, is_failure: bool, is_handled: bool = False
+) -> tuple[EdgeState, Tally]:
+    """The state of an edge after the end of its upstream, and how the join counts it.
+
+    is_handled: an on_failure edge leads from the upstream to a handler. Its failure is compensated: a dependent that
+    needed its success is skipped, and the flow does not fail.
+    """
     state = edge_state(kind, outcome)
     if state is EdgeState.SATISFIED:
         return state, Tally.SUCCEEDED
     if kind is DependencyKind.ON_FAILURE:
         return state, Tally.FAILED if is_failure else Tally.SKIPPED
-    return state, Tally.SKIPPED if outcome is TerminalOutcome.SKIPPED else Tally.FAILED
+    is_cancelled = outcome is TerminalOutcome.CANCELLED and is_failure
+    is_skip = outcome is TerminalOutcome.SKIPPED or (is_handled and not is_cancelled)
+    return state, Tally.SKIPPED if is_skip else Tally.FAILED
 
 
 def decide(join: Join) -> EdgeGroupState:
@@ -99,8 +107,9 @@ def grow(join: Join, edges: int) -> Changes:
 
 
 def tally_to_take_back(
-    join: Join, state: EdgeState, kind: DependencyKind, outcome: TerminalOutcome, *, is_failure: bool
-) -> Tally:
+    join: Join, state: EdgeState, kind: DependencyKind, outcome: TerminalOutcome, *, is_failure: bool,
+    is_handled: bool = False,
+) -> Tally:  # fmt: skip
     """How a reopened edge was counted; outcome: how its upstream had ended then.
 
     The edge does not store it. If the join has counted none of that kind, the other kind is meant.
@@ -108,10 +117,9 @@ def tally_to_take_back(
     if state is EdgeState.SATISFIED:
         return Tally.SUCCEEDED
     is_cancelled = outcome is TerminalOutcome.CANCELLED and is_failure
-    if outcome is TerminalOutcome.SKIPPED or (kind is DependencyKind.ON_FAILURE and not is_cancelled):
-        meant = Tally.SKIPPED
-    else:
-        meant = Tally.FAILED
+    is_by_kind = kind is DependencyKind.ON_FAILURE or is_handled
+    is_skip = outcome is TerminalOutcome.SKIPPED or (is_by_kind and not is_cancelled)
+    meant = Tally.SKIPPED if is_skip else Tally.FAILED
     if getattr(join, meant) == 0:
         return Tally.SKIPPED if meant is Tally.FAILED else Tally.FAILED
     return meant

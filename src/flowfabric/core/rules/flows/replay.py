@@ -76,7 +76,9 @@ def _take_back(work: FlowWork, edge_id: str, task: TaskKind) -> bool:
     """Reopen an edge; task: how its upstream had ended. Returns whether the join is open again."""
     edge = work.edges[edge_id]
     join, (outcome, is_failure) = work.joins[edge.down], _ENDINGS[task]
-    tally = joins.tally_to_take_back(join, edge.state, edge.kind, outcome, is_failure=is_failure)
+    tally = joins.tally_to_take_back(
+        join, edge.state, edge.kind, outcome, is_failure=is_failure, is_handled=ends.is_handled(work, edge.up)
+    )
     work.edges.change(edge_id, state=EdgeState.UNSATISFIED)
     work.joins.apply(edge.down, joins.uncount(join, tally))
     is_open = work.joins[edge.down].state is EdgeGroupState.PENDING

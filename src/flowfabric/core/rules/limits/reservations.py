@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
 from flowfabric.core import limits
@@ -19,10 +20,24 @@ MEASURED = ("wall_time_ms", "attempts")  # counted by the store itself on budget
 
 
 class Hold(NamedTuple):
-    """One reservation, and the epoch of the lease that made it."""
+    """One reservation, and the epoch of the lease that made it. used: the totals that were reported so far."""
 
     epoch: int
     amounts: Amounts
+    on_crash: c.OnCrash = c.OnCrash.RETURN
+    used: Amounts = MappingProxyType({})
+
+    def note(self, spent: Amounts) -> Hold:
+        """Totals only grow, so reports may arrive in any order."""
+        return self._replace(used={**self.used, **{name: max(n, self.used.get(name, 0)) for name, n in spent.items()}})
+
+    @property
+    def crash_spend(self) -> dict[str, int]:
+        """What counts if the attempt ends without settling it."""
+        spent = dict(self.amounts) if self.on_crash is c.OnCrash.SPEND else {}
+        for name, amount in self.used.items():
+            spent[name] = max(amount, spent.get(name, 0))
+        return {name: amount for name, amount in spent.items() if amount}
 
 
 Holds: TypeAlias = Mapping[str, Hold]
@@ -30,9 +45,10 @@ Holds: TypeAlias = Mapping[str, Hold]
 
 @dataclass(frozen=True, slots=True)
 class Settlement(Spend[c.ReportUsageResult]):
-    """A spend that also ends reservations."""
+    """A spend that also ends reservations. crashed: what counted for those that were not settled."""
 
     dropped: tuple[str, ...] = field(default=())
+    crashed: Mapping[str, Amounts] = field(default_factory=dict)
 
 
 def reserve(
@@ -72,9 +88,14 @@ def _change_held(budget: Budget, amounts: Amounts, sign: int) -> Changes:
 
 
 def settle(
-    budget: Budget, holds: Holds, reservation_id: str, spent: Amounts, now: int, *, is_settled: bool = False
-) -> Refusal | Settlement:
-    """End a reservation with the actual spend, which always counts, once."""
+    budget: Budget, holds: Holds, reservation_id: str, spent: Amounts, now: int, *,
+    is_settled: bool = False, crashed: Amounts | None = None,
+) -> Refusal | Settlement:  # fmt: skip
+    """End a reservation with the actual spend, which always counts, once.
+
+    crashed: what counted for it when its lease ended; a worker that settles it later adds the difference.
+    """
+    spent = {name: max(0, amount - (crashed or {}).get(name, 0)) for name, amount in spent.items()}
     if refusal := budgets.check_countable(budget, spent):
         return refusal
     if is_settled:
@@ -94,14 +115,29 @@ def drop(budget: Budget, holds: Holds, reservation_ids: tuple[str, ...]) -> Chan
 
 
 def end_stretch(
-    budget: Budget, holds: Holds, epoch: int, measured: Amounts, now: int, *, is_repeated: bool = False
-) -> Settlement:
-    """A lease has ended: return its open reservations and count the measured amounts, once."""
+    budget: Budget, holds: Holds, epoch: int, measured: Amounts, now: int, *,
+    is_repeated: bool = False, continues: bool = False,
+) -> Settlement:  # fmt: skip
+    """A lease has ended: return its open reservations, and count the measured amounts, once, and what was used.
+
+    continues: the attempt has not ended, so it will report again what it used.
+    """
     left = tuple(each for each, hold in holds.items() if hold.epoch <= epoch)
     changes = drop(budget, holds, left)
     limited = {*budget.hard, *budget.soft}
     counted = {name: measured[name] for name in MEASURED if name in limited and measured.get(name, 0) > 0}
-    if not counted or is_repeated:
+    spends = {} if continues else {each: spent for each in left if (spent := holds[each].crash_spend)}
+    spent = _total({} if is_repeated else counted, spends)
+    if not spent:
         return Settlement(c.UsageCounted(), changes, {}, left)
-    step = budgets.record(changes.apply_to(budget), counted, now)
-    return Settlement(step.result, changes | step.changes, counted, left)
+    step = budgets.record(changes.apply_to(budget), spent, now)
+    return Settlement(step.result, changes | step.changes, spent, left, spends)
+
+
+def _total(counted: Amounts, spends: Mapping[str, Amounts]) -> dict[str, int]:
+    """The sum, the measured amounts first and then the others by name: the first one over its limit is reported."""
+    total = dict.fromkeys((*counted, *sorted({name for each in spends.values() for name in each})), 0)
+    for each in (counted, *spends.values()):
+        for name, amount in each.items():
+            total[name] += amount
+    return total

@@ -35,7 +35,7 @@ class ValkeyBudgets(ValkeyAdmissions):
             reset_interval_ms=args.reset_interval_ms,
             now_ms=0,
             dimension_count=len(args.dimensions),
-            dimensions=[*_limits(args), args.namespace or ""],
+            dimensions=[*_limits(args), args.namespace or "", args.name or ""],
         )
         await self.attach_created(c.LimitKind.BUDGET, args.budget_id, args.scope_type, args.scope_id)
         if fields.status == "ALREADY_SATISFIED":
@@ -110,7 +110,7 @@ class ValkeyBudgets(ValkeyAdmissions):
             reservation_id=args.reservation_id,
             lease_epoch=args.fence.lease_epoch,
             pair_count=len(args.dimensions),
-            amounts=[*_pairs(args.dimensions, args.amounts), args.namespace or noted.text(1)],
+            amounts=[*_pairs(args.dimensions, args.amounts), args.namespace or noted.text(1), args.on_crash],
         )
         return _reserved(fields)
 
@@ -121,7 +121,7 @@ class ValkeyBudgets(ValkeyAdmissions):
             execution_id=args.execution_id,
             reservation_id=args.reservation_id,
             pair_count=len(args.dimensions),
-            amounts=[*_pairs(args.dimensions, args.amounts), args.namespace or ""],
+            amounts=[*_pairs(args.dimensions, args.amounts), args.namespace or "", "" if args.ends else "so_far"],
         )
         return _counted(fields)
 
@@ -257,6 +257,7 @@ def _status(budget_id: BudgetId, fields: Fields) -> c.BudgetStatus:
         reset_count=optional_number(found, "reset_count") or 0,
         last_reset_at=time("last_reset_at"),
         namespace=owner_of(found),
+        name=found.get("name"),
     )
 
 

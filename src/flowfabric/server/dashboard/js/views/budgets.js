@@ -45,14 +45,16 @@ function entry(budget, look) {
 }
 
 // For whom it is; one without a scope is for those that were submitted with it.
-const scope = ({ scope_type: type, scope_id: id, budget_id: own }) => (type ? `${plain(type)} ${id}` : `budget ${short(own)}`);
+const scope = ({ scope_type: type, scope_id: id, budget_id: own, name }) => (type ? `${plain(type)} ${id}` : name ? "" : `budget ${short(own)}`);
+// Its name, if it has one, and for whom it is.
+const title = (budget) => [budget.name, scope(budget)].filter(Boolean).join(" · ");
 
 export function budgetBars(budget) {
   const names = Object.keys({ ...budget.hard_limits, ...budget.soft_limits, ...budget.usage });
   return h(
     "div",
     { class: "budget", "data-key": budget.budget_id },
-    h("p", {}, h("strong", { title: budget.budget_id }, scope(budget)), " ", budget.breached_at != null && badge("breached")),
+    h("p", {}, h("strong", { title: budget.budget_id }, title(budget)), " ", budget.breached_at != null && badge("breached")),
     names.map((name) => dimension(budget, name)),
   );
 }

@@ -6,7 +6,7 @@
 -- @errors  invalid_input
 -- @repeat  safe
 -- @uses    amounts budget clock digits reply tenant
-local TEXT = {"scope_type", "scope_id", "enforcement_mode", "on_hard_limit", "on_soft_limit", "namespace"}
+local TEXT = {"scope_type", "scope_id", "enforcement_mode", "on_hard_limit", "on_soft_limit", "namespace", "name"}
 
 return function(K, A)
   local now = clock.at(A.now_ms)
@@ -18,6 +18,7 @@ return function(K, A)
   local limits, bad = amounts.limits(A.dimensions, A.dimension_count)
   if bad then return bad end
   A.namespace = A.dimensions[3 * A.dimension_count + 1] or ""
+  A.name = A.dimensions[3 * A.dimension_count + 2] or ""
   wrong = tenant.check_owner(A.namespace, A.scope_type, A.scope_id)
   if wrong then return wrong end
 

@@ -13,6 +13,10 @@ return function(K, A)
   if bad then return bad end
   local b, refusal = budget.load(K.budget, A.amounts[2 * A.pair_count + 1])
   if not b then return refusal end
+  local on_crash = A.amounts[2 * A.pair_count + 2] or ""
+  if on_crash ~= "" and on_crash ~= "return" and on_crash ~= "spend" then
+    return reply.invalid("on_crash", "return or spend", on_crash)
+  end
   if spending.is_repeated(reservation.settled_key(b, A.reservation_id)) then return {1, "ALREADY_APPLIED"} end
   if reservation.find(b, A.execution_id, A.reservation_id) then return reply.duplicate() end
   if reservation.is_closed(b, A.execution_id, A.lease_epoch) then return reply.refuse("stale_lease") end
@@ -27,7 +31,7 @@ return function(K, A)
     local status = (is_breach or budget.is_breached(b)) and "HARD_BREACH" or "HELD"
     return {1, status, name, digits.of(budget.taken(b, name)), digits.of(b.hard[name] or 0), b.def.on_hard_limit or ""}
   end
-  reservation.hold(b, A.execution_id, A.reservation_id, A.lease_epoch, list)
+  reservation.hold(b, A.execution_id, A.reservation_id, A.lease_epoch, list, on_crash == "spend" and on_crash or "")
 
   return reply.ok()
 end

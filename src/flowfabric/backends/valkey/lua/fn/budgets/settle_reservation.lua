@@ -1,4 +1,4 @@
---- End a reservation with the actual spend, which is counted once; 0 returns all of it.
+--- End a reservation with the actual spend, which is counted once; 0 returns all of it. Or note the spend so far.
 -- @keys    budget
 -- @args    execution_id:id reservation_id:id pair_count:nat *amounts
 -- @reply   dimension current_usage limit on_hard_limit/is_crossing
@@ -13,11 +13,18 @@ return function(K, A)
   if bad then return bad end
   local b, refusal = budget.load(K.budget, A.amounts[2 * A.pair_count + 1])
   if not b then return refusal end
+  local settled = reservation.settled(b, A.reservation_id)
+  local crashed = settled and settled ~= true and settled or {}
+  for _, each in ipairs(list) do each.amount = math.max(0, each.amount - (crashed[each.name] or 0)) end
   wrong = spending.check_countable(b, list)
   if wrong then return wrong end
 
-  local settled = reservation.settled_key(b, A.reservation_id)
-  if spending.is_repeated(settled) then return {1, "ALREADY_APPLIED"} end
+  if settled == true then return {1, "ALREADY_APPLIED"} end
+  if A.amounts[2 * A.pair_count + 2] == "so_far" then
+    reservation.note(b, A.execution_id, A.reservation_id, list)
+    return {1, "OK"}
+  end
   reservation.drop(b, A.execution_id, A.reservation_id)
-  return spending.record(b, list, clock.now_ms(), A.execution_id, settled)
+  local key = reservation.settled_key(b, A.reservation_id)
+  return spending.record(b, list, clock.now_ms(), A.execution_id, key)
 end

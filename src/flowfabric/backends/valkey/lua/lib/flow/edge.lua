@@ -102,26 +102,29 @@ end
 
 -- The state of an edge after the end of its upstream, and how the join counts it: succeeded, failed
 -- or skipped. is_failure: a caller cancelled the upstream, which on_failure does not accept.
-function M.verdict(kind, outcome, is_failure)
+-- is_handled: an on_failure edge leads from the upstream to a handler.
+function M.verdict(kind, outcome, is_failure, is_handled)
   if kind == "any_terminal" then return "satisfied", "succeeded" end
   if kind == "on_failure" then
     if outcome == "failed" or outcome == "expired" then return "satisfied", "succeeded" end
     return "impossible", is_failure and "failed" or "skipped"
   end
   if outcome == "success" then return "satisfied", "succeeded" end
-  return "impossible", outcome == "skipped" and "skipped" or "failed"
+  local is_cancelled = outcome == "cancelled" and is_failure
+  local is_skip = outcome == "skipped" or is_handled and not is_cancelled
+  return "impossible", is_skip and "skipped" or "failed"
 end
 
 -- Resolve the open edges: they move to the front of the list, each with how its join counts it.
 -- Answers how many.
-function M.resolve(edges, outcome, is_failure)
+function M.resolve(edges, outcome, is_failure, is_handled)
   local open = 0
   for i = 1, #edges do
     local e = edges[i]
     if e.state == "unsatisfied" then
       open = open + 1
       edges[open] = e
-      e.state, e.counter = M.verdict(e.kind, outcome, is_failure)
+      e.state, e.counter = M.verdict(e.kind, outcome, is_failure, is_handled)
     end
   end
   return open

@@ -1,6 +1,6 @@
 -- Single edges, as callers of the public wire move them: applied to a child, or resolved with an
 -- outcome.
--- @uses advance edge flow flow_state join state tasks transition update vectors
+-- @uses advance edge flow flow_failure flow_state join state tasks transition update vectors
 local M = {}
 
 -- A member that has only waited for others.
@@ -17,7 +17,8 @@ end
 
 local function resolve(run, f, e, outcome)
   local counter
-  e.state, counter = edge.verdict(e.kind, outcome)
+  local is_handled = (outcome == "failed" or outcome == "expired") and flow_failure.is_handled(f, e.up)
+  e.state, counter = edge.verdict(e.kind, outcome, nil, is_handled)
   edge.save(f, e)
   local status, detail = join.count(run, f, e, counter)
   advance.drive(run)

@@ -1,4 +1,6 @@
--- Unhandled failures of a flow: of a member, or of a join that became impossible.
+-- Failures of a flow. Unhandled ones are noted: of a member, or of a join that became impossible. A
+-- member with an on_failure edge to a handler is compensated: its failure never fails the flow, and
+-- dependents that needed its success count it like a skip.
 -- @uses flow
 local M = {}
 
@@ -15,5 +17,14 @@ function M.forget(f, where)
   flow.add(f, "failure_count", -1)
   flow.set(f, "failed_execution_id", redis.call("HRANDFIELD", flow.key(f, "failures"), 1, "WITHVALUES")[2])
 end
+
+-- New edges, some of which may lead to handlers.
+function M.note_handlers(f, edges)
+  local ups = {}
+  for i = 1, #edges do if edges[i].kind == "on_failure" then ups[#ups + 1] = edges[i].up end end
+  if #ups > 0 then redis.call("SADD", flow.key(f, "compensated"), unpack(ups)) end
+end
+
+function M.is_handled(f, uuid) return redis.call("SISMEMBER", flow.key(f, "compensated"), uuid) == 1 end
 
 return M

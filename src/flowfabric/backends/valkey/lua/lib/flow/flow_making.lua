@@ -75,6 +75,7 @@ function M.link(f, e, now)
   e.created_at = digits.of(now)
   join_record.grow(join_record.load(f, e.down), 1)
   edge.add(f, e, f.edge_count)
+  flow_failure.note_handlers(f, {e})
   flow.add(f, "edge_count", 1)
 end
 
@@ -100,6 +101,7 @@ function M.link_all(f, edges, now, joins)
   for up in pairs(grown) do edge.make_room(f, up) end
   for down, count in pairs(counts) do join_record.grow(joins[down] or join_record.new(f, down), count) end
   edge.save_all(f, edges, #edges)
+  flow_failure.note_handlers(f, edges)
   for key, entries in pairs(ends) do redis.call("ZADD", key, unpack(entries)) end
   flow.add(f, "edge_count", #edges)
 end

@@ -92,7 +92,9 @@ end
 
 -- Resolve the open edges among these with the end of their upstream.
 function M.resolve(run, f, edges, x)
-  local open = edge.resolve(edges, x.terminal_outcome, M.is_failure(x, x.terminal_outcome))
+  local outcome = x.terminal_outcome
+  local is_handled = outcome ~= "success" and outcome ~= "skipped" and flow_failure.is_handled(f, tasks.uuid(x))
+  local open = edge.resolve(edges, outcome, M.is_failure(x, outcome), is_handled)
   if open == 1 then edge.save(f, edges[1]) else edge.save_all(f, edges, open) end
   for i = 1, open do M.count(run, f, edges[i], edges[i].counter) end
 end

@@ -23,8 +23,8 @@ local function write(tag, now, entry, collected)
 end
 
 -- The debt of the execution; is_used: it has run, otherwise it was only offered. A permit may pass
--- on instead.
-function M.add(x, now, is_used)
+-- on instead. continues: its attempt has not ended.
+function M.add(x, now, is_used, continues)
   local was = ticket.read(x) or {ticket = 0, quotas = "-"}
   local slot = permit.read(x) or {owner = x.id, ticket = was.ticket}
   local is_kept = is_used and slot.since and permit.keep(x, slot, now)
@@ -37,6 +37,7 @@ function M.add(x, now, is_used)
   write(x.tag, now, {
     x.id, slot.owner, digits.of(slot.ticket), x.current_lease_epoch, is_used and "1" or "0", digits.of(ran_ms),
     attempts, quotas, budgets, is_used and x.reserved_budgets or "-",
+    continues and "1" or "0",
   }, x.writes or x.beside)
 end
 

@@ -3,8 +3,9 @@
 local M = {}
 
 -- Before a transition of an execution that waits for a limit, is on offer or runs under a ticket.
--- Answers the fields to set with it. phase: the new phase.
-function M.leave(x, now, phase, set)
+-- Answers the fields to set with it. to: the new state.
+function M.leave(x, now, to, set)
+  local phase = to.lifecycle_phase
   set = set or {}
   local function drop(name) set[#set + 1], set[#set + 2] = name, "" end
   if x.waits_for then
@@ -18,7 +19,7 @@ function M.leave(x, now, phase, set)
   end
   local ran = x.lifecycle_phase == "active"
   if x.admission or (ran and x.reserved_budgets) then
-    for _, name in ipairs(offering.leave(x, now, ran)) do drop(name) end
+    for _, name in ipairs(offering.leave(x, now, ran, to.attempt_state == "attempt_interrupted")) do drop(name) end
   end
   return set
 end

@@ -75,8 +75,9 @@ function M.drop(x, now, has_nothing)
 end
 
 -- It stops running, or leaves the queue while on offer. Answers the fields to drop in that step.
-function M.leave(x, now, is_used)
-  handover.add(x, now, is_used)
+-- continues: its attempt has not ended.
+function M.leave(x, now, is_used, continues)
+  handover.add(x, now, is_used, continues)
   if not is_used then M.close(x) end
   return {"admission", "permit", "reserved_budgets"}
 end

@@ -7,6 +7,8 @@ M.MOST = bounds.MAX_OPEN_RESERVATIONS  -- open at once, of one execution on one 
 
 -- How long an ended lease is remembered: as long as its calls may still arrive.
 local LATE_MS = 900000
+-- How long a settled one is remembered, as a report is.
+local SETTLED_MS = 86400000
 
 local function key(b, execution_id) return b.key .. ":holds:" .. execution_id end
 
@@ -15,12 +17,18 @@ function M.settled_key(b, reservation_id) return "ff:settled:" .. b.tag .. ":" .
 
 function M.count(b, execution_id) return redis.call("HLEN", key(b, execution_id)) end
 
--- The amounts of an open hold, by dimension; nil when there is none.
+-- An open hold: amounts by dimension, epoch, on_crash? and used?; nil when there is none.
 function M.find(b, execution_id, reservation_id)
   local text = redis.call("HGET", key(b, execution_id), reservation_id)
+  return text and cmsgpack.unpack(text) or nil
+end
+
+-- What counted for a reservation when its attempt ended without settling it; true once it is
+-- settled.
+function M.settled(b, reservation_id)
+  local text = redis.call("GET", M.settled_key(b, reservation_id))
   if not text then return nil end
-  local held = cmsgpack.unpack(text)
-  return held.amounts, held.epoch
+  return text == "1" or cmsgpack.unpack(text)
 end
 
 local function change_held(b, name, amount)
@@ -32,13 +40,16 @@ local function change_held(b, name, amount)
   end
 end
 
-function M.hold(b, execution_id, reservation_id, epoch, list)
+-- on_crash: "spend" or "".
+function M.hold(b, execution_id, reservation_id, epoch, list, on_crash)
   local amounts = {}
   for _, each in ipairs(list) do
     amounts[each.name] = each.amount
     change_held(b, each.name, each.amount)
   end
-  redis.call("HSET", key(b, execution_id), reservation_id, cmsgpack.pack({amounts = amounts, epoch = epoch}))
+  redis.call("HSET", key(b, execution_id), reservation_id, cmsgpack.pack({
+    amounts = amounts, epoch = epoch, on_crash = on_crash ~= "" and on_crash or nil,
+  }))
   redis.call("ZADD", M.holders_key(b), 0, execution_id)
 end
 
@@ -57,24 +68,53 @@ function M.is_closed(b, execution_id, epoch)
   return tonumber(redis.call("GET", closed_key(b, execution_id)) or -1) >= epoch
 end
 
--- Release one hold.
+-- Release one hold; answers it.
 function M.drop(b, execution_id, reservation_id)
-  local amounts = M.find(b, execution_id, reservation_id)
-  if not amounts then return false end
-  for name, amount in pairs(amounts) do change_held(b, name, -amount) end
+  local held = M.find(b, execution_id, reservation_id)
+  if not held then return nil end
+  for name, amount in pairs(held.amounts) do change_held(b, name, -amount) end
   redis.call("HDEL", key(b, execution_id), reservation_id)
   if M.count(b, execution_id) == 0 then redis.call("ZREM", M.holders_key(b), execution_id) end
-  return true
+  return held
 end
 
--- Release the open holds of leases up to this epoch; answers how many.
-function M.return_all(b, execution_id, epoch)
-  local returned = 0
-  for _, reservation_id in ipairs(redis.call("HKEYS", key(b, execution_id))) do
-    local _, held_by = M.find(b, execution_id, reservation_id)
-    if held_by <= epoch and M.drop(b, execution_id, reservation_id) then returned = returned + 1 end
+-- Note the totals that its execution has used so far. They only grow, so reports may arrive in any
+-- order.
+function M.note(b, execution_id, reservation_id, list)
+  local held = M.find(b, execution_id, reservation_id)
+  if not held then return end
+  held.used = held.used or {}
+  for _, each in ipairs(list) do held.used[each.name] = math.max(each.amount, held.used[each.name] or 0) end
+  redis.call("HSET", key(b, execution_id), reservation_id, cmsgpack.pack(held))
+end
+
+-- What a hold counts when its attempt ends without settling it, by dimension; nil when nothing.
+local function crash_spend(held)
+  local spent = {}
+  if held.on_crash == "spend" then
+    for name, amount in pairs(held.amounts) do spent[name] = amount end
   end
-  return returned
+  for name, amount in pairs(held.used or {}) do spent[name] = math.max(amount, spent[name] or 0) end
+  for name, amount in pairs(spent) do if amount == 0 then spent[name] = nil end end
+  return next(spent) and spent
+end
+
+-- Release the open holds of leases up to this epoch. Answers how many, and what they count by
+-- dimension. continues: the attempt has not ended, so they count nothing.
+function M.return_all(b, execution_id, epoch, continues)
+  local returned, total = 0, {}
+  for _, reservation_id in ipairs(redis.call("HKEYS", key(b, execution_id))) do
+    if M.find(b, execution_id, reservation_id).epoch <= epoch then
+      local held = M.drop(b, execution_id, reservation_id)
+      local spent = not continues and crash_spend(held)
+      if spent then
+        redis.call("SET", M.settled_key(b, reservation_id), cmsgpack.pack(spent), "PX", SETTLED_MS)
+        for name, amount in pairs(spent) do total[name] = (total[name] or 0) + amount end
+      end
+      returned = returned + 1
+    end
+  end
+  return returned, total
 end
 
 -- The lease epochs under which an execution holds something.

@@ -2,7 +2,7 @@
 -- @uses edge flow index_key join_record limit_scopes member tasks
 local M = {}
 
-local OWN = {"core", "members", "edges", "tags", "failures", "pending_cancels"}
+local OWN = {"core", "members", "edges", "tags", "failures", "compensated", "pending_cancels"}
 
 -- Members are deleted only after their flow has ended: until then others may depend on them.
 function M.is_kept(x)

@@ -19,7 +19,7 @@ end
 
 local function apply(x, now, step, set, outcome)
   if x.admission or x.waits_for or x.limit_pass or x.reserved_budgets then
-    set = limit_release.leave(x, now, step.state.lifecycle_phase, set)
+    set = limit_release.leave(x, now, step.state, set)
   end
   if x.concurrency_key then return apply_keyed(x, now, step, set, outcome) end
   index.leave(x)

@@ -148,6 +148,25 @@ async def test_a_child_can_be_submitted_by_name_with_options(fabric_kit: FabricK
     assert (await fabric_kit.handle(child).describe()).tags["team.a"] == "1"
 
 
+async def test_a_child_by_name_has_the_options_that_its_workers_registered(fabric_kit: FabricKit) -> None:
+    apart = Worker(lanes=["default", "apart"], concurrency=1)
+
+    @apart.task(lane="apart")
+    async def there() -> str:
+        return "here"
+
+    @apart.task
+    async def asks(ctx: Context) -> str:
+        return str(await (await ctx.submit("there")))
+
+    await fabric_kit.start_worker(apart)
+    handle = await fabric_kit.submit(asks)
+    await fabric_kit.run_until_idle()
+    assert await handle == "here"
+    (child,) = await _children(fabric_kit, handle.id)
+    assert (await fabric_kit.handle(child).describe()).lane_id == "apart"
+
+
 async def test_the_failure_of_a_child_is_raised_where_it_is_awaited(fabric_kit: FabricKit) -> None:
     handle = await fabric_kit.submit(forgiving)
     await fabric_kit.run_until_idle(alone)
