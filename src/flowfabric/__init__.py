@@ -58,6 +58,7 @@ from flowfabric.core.contracts import (
     SuspensionReasonCode,
     SuspensionRequester,
 )
+from flowfabric.core.forms import WaitForm
 from flowfabric.core.ids import ExecutionId, FlowId
 from flowfabric.core.policy import ExponentialBackoff, FixedBackoff, RetryPolicy, TimeoutBehavior
 from flowfabric.core.states import PublicState
@@ -69,6 +70,7 @@ from flowfabric.worker import (
     Claims,
     Context,
     Fail,
+    Logs,
     ResumedWithoutSignal,
     Retry,
     Signal,
@@ -122,6 +124,7 @@ __all__ = [
     "Handle",
     "ListOrder",
     "LiveFrames",
+    "Logs",
     "MatchMode",
     "Node",
     "OnHardLimit",
@@ -155,6 +158,7 @@ __all__ = [
     "TaskOptions",
     "TimeoutBehavior",
     "TimeoutOnly",
+    "WaitForm",
     "Waitpoint",
     "Wildcard",
     "Worker",

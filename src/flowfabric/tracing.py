@@ -13,6 +13,8 @@ from functools import lru_cache
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Literal, Self, TypeAlias
 
+from flowfabric.errors.texts import with_short_ids
+
 if TYPE_CHECKING:
     from contextvars import Token
 
@@ -232,8 +234,8 @@ def _senders(correlation_ids: Iterable[str | None]) -> Iterator[trace.SpanContex
 
 
 def _attributes(facts: Mapping[str, str | int | None]) -> dict[str, str | int]:
-    # Exporters do not know our subclasses of str.
-    plain = {name: str(value) if isinstance(value, str) else value for name, value in facts.items()}
+    # Exporters do not know our subclasses of str. Ids are written as in logs, so that one search finds both.
+    plain = {name: with_short_ids(str(value)) if isinstance(value, str) else value for name, value in facts.items()}
     return {OURS + name: value for name, value in plain.items() if value is not None}
 
 

@@ -12,7 +12,7 @@ from flowfabric.core.policy import ExecutionPolicy
 from flowfabric.errors import CODES, Family, FlowFabricError
 from tests.cli.harness import Cli, run
 
-UNKNOWN = "{fp:1}:00000000-0000-4000-8000-000000000000"
+UNKNOWN = "1-00000000-0000-4000-8000-000000000000"
 NOWHERE = ["valkey://user:secret@127.0.0.1:1", "http://user:secret@127.0.0.1:1", "https://127.0.0.1:1"]
 _LANE = LaneId("default")
 

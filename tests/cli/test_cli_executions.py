@@ -157,7 +157,7 @@ def test_events_of_one_and_of_all(cli: Cli) -> None:
 
 
 def test_events_of_an_unknown_execution_are_refused(cli: Cli) -> None:
-    cli("events", "{fp:1}:00000000-0000-4000-8000-000000000000", code=3)
+    cli("events", "1-00000000-0000-4000-8000-000000000000", code=3)
 
 
 def test_following_one_ends_with_it(cli: Cli) -> None:
@@ -216,7 +216,7 @@ def test_fork_makes_another_execution(cli: Cli) -> None:
 
 
 def test_what_cannot_be_changed_spoils_no_other(cli: Cli) -> None:
-    unknown, known = "{fp:1}:00000000-0000-4000-8000-000000000000", cli.submit("greet")
+    unknown, known = "1-00000000-0000-4000-8000-000000000000", cli.submit("greet")
     ran = cli("cancel", unknown, known, code=3)
     assert ran.stdout == f"{known} cancelled\n"
     lines = [json.loads(line) for line in cli("replay", unknown, known, "--json", code=3).stdout.splitlines()]

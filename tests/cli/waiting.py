@@ -24,7 +24,7 @@ from flowfabric.core.links import SignalLink
 from flowfabric.core.tokens import Kid, SecretHex
 from tests.cli.harness import Cli
 
-UNKNOWN = "{fp:1}:00000000-0000-4000-8000-000000000000"
+UNKNOWN = "1-00000000-0000-4000-8000-000000000000"
 SECRET = "0f" * 32
 HOUR_MS = 3_600_000
 APPROVED = Single(WaitpointKey("reply"), ByName("approved"))
@@ -96,7 +96,7 @@ def suspend(cli: Cli, lane: str = "default", **overrides: Any) -> Waiting:
         await seed(fabric)
         owner = await owned(fabric, lane)
         done = await wait_for(fabric, owner, **overrides)
-        return Waiting(owner["execution_id"], done.waitpoint_id, done.waitpoint_token.reveal())
+        return Waiting(owner["execution_id"].short, done.waitpoint_id, done.waitpoint_token.reveal())
 
     return cli.on_store(body)
 

@@ -48,6 +48,28 @@ async def test_search_finds_kinds_tags_states_and_ids(dashboard: Dashboard, fabr
     await expect(dashboard.page.locator("h1")).to_have_text("write")
 
 
+@pytest.mark.parametrize("form", ["short", "stored"])
+async def test_search_finds_an_id_in_both_forms(dashboard: Dashboard, fabric: Fabric, form: str) -> None:
+    handle = await fabric.submit(rows.greet, "ada")
+    await dashboard.go("executions")
+    search = dashboard.page.get_by_role("searchbox")
+    await search.fill(handle.id.short if form == "short" else str(handle.id))
+    await search.press("Enter")
+    await expect(dashboard.page.locator("h1")).to_have_text("greet")
+    await expect(dashboard.page.locator("body")).not_to_contain_text("{fp:")
+
+
+@pytest.mark.parametrize(("name", "value"), [("Customer", "ada b"), ("a=b", "c"), ("size", " padded ")])
+async def test_a_tag_leads_to_the_executions_that_have_it(
+    dashboard: Dashboard, fabric: Fabric, name: str, value: str
+) -> None:
+    handle = await fabric.submit(rows.greet.with_options(tags={name: value}), "ada")
+    await rows.executions(fabric, 2)
+    await dashboard.go("executions", handle.id.short)
+    await dashboard.page.locator("a.tag").click()
+    await expect(dashboard.rows("Executions")).to_have_count(1)
+
+
 async def test_many_are_cancelled_and_replayed_at_once(dashboard: Dashboard, fabric: Fabric) -> None:
     await rows.executions(fabric, 3)
     await dashboard.go("executions")

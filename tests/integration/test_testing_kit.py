@@ -291,8 +291,8 @@ async def test_work_that_nobody_can_run_is_named(fabric_kit: FabricKit, worker: 
     with pytest.raises(StillOpen) as failure:
         await fabric_kit.run_until_idle(worker)
     assert {each.execution_id for each in failure.value.executions} == {elsewhere.id, with_gpu.id}
-    assert f"train {elsewhere.id} waits for a worker of lane other" in str(failure.value)
-    assert f"train {with_gpu.id} waits for a worker that offers gpu" in str(failure.value)
+    assert f"train {elsewhere.id.short} waits for a worker of lane other" in str(failure.value)
+    assert f"train {with_gpu.id.short} waits for a worker that offers gpu" in str(failure.value)
     assert await done.status() == "completed"
 
 
@@ -317,7 +317,9 @@ async def test_a_handler_that_does_not_end_is_named_and_stopped(fabric_kit: Fabr
             stopped.set()
 
     handle = await fabric_kit.submit(hang)
-    with pytest.raises(StillOpen, match=rf"not idle after 0.2 seconds:\n  hang {handle.id} runs on worker worker-1"):
+    with pytest.raises(
+        StillOpen, match=rf"not idle after 0.2 seconds:\n  hang {handle.id.short} runs on worker worker-1"
+    ):
         await fabric_kit.run_until_idle(worker, timeout=0.2)
     assert stopped.is_set()
     assert await handle.status() == "waiting"
@@ -332,7 +334,7 @@ async def test_a_result_that_nobody_brings_about_is_not_waited_for_for_ever(
     handle = await fabric_kit.submit(later)
     await fabric_kit.run_until_idle(worker)
     fabric_kit.patience = 0.1
-    with pytest.raises(StillOpen, match=rf"not ended after 0.1 seconds.*\n  later {handle.id} is delayed"):
+    with pytest.raises(StillOpen, match=rf"not ended after 0.1 seconds.*\n  later {handle.id.short} is delayed"):
         await handle
     with pytest.raises(TimeoutError):
         await handle.result(timeout=0.05)

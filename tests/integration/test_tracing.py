@@ -150,13 +150,13 @@ async def test_an_attempt_is_a_child_of_the_submission(store: Store, fabric: Fab
     assert facts(submit) == {
         "flowfabric.task": "double",
         "flowfabric.lane": "default",
-        "flowfabric.execution_id": str(handle.id),
+        "flowfabric.execution_id": handle.id.short,
         "flowfabric.outcome": "created",
     }
     assert facts(run) == {
         "flowfabric.task": "double",
         "flowfabric.lane": "default",
-        "flowfabric.execution_id": str(handle.id),
+        "flowfabric.execution_id": handle.id.short,
         "flowfabric.attempt_index": 0,
         "flowfabric.outcome": "completed",
     }

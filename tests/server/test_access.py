@@ -131,7 +131,7 @@ async def _ours(backend: ValkeyBackend) -> dict[str, str]:
     handle = await Fabric(backend, namespace=OURS).submit("anything")
     flow_id = FlowId(str(uuid.uuid4()))
     await backend.create_flow(c.CreateFlowArgs(flow_id=flow_id, flow_kind="graph", namespace=Namespace(OURS)))
-    return {"execution_id": str(handle.id), "flow_id": str(flow_id)}
+    return {"execution_id": handle.id.short, "flow_id": str(flow_id)}
 
 
 async def test_what_belongs_to_other_namespaces_is_as_good_as_not_there(
@@ -139,7 +139,7 @@ async def test_what_belongs_to_other_namespaces_is_as_good_as_not_there(
 ) -> None:
     ours = await _ours(backend)
     absent = {
-        "execution_id": ours["execution_id"].rpartition(":")[0] + f":{uuid.uuid4()}",
+        "execution_id": ours["execution_id"].partition("-")[0] + f"-{uuid.uuid4()}",
         "flow_id": str(uuid.uuid4()),
     }
     for operation in OPERATIONS:

@@ -19,7 +19,7 @@ from flowfabric.server.http.listener import listening
 from flowfabric.server.settings import ServerSettings
 from tests.server.serving import Served, serving
 
-UNKNOWN = "{fp:1}:00000000-0000-4000-8000-000000000000"
+UNKNOWN = "1-00000000-0000-4000-8000-000000000000"
 FLOW = "00000000-0000-4000-8000-000000000000"
 JSON = {"Content-Type": "application/json"}
 

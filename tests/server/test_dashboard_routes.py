@@ -91,7 +91,7 @@ async def test_the_inbox_names_the_waitpoints_and_not_their_tokens(fabric_kit: F
     async with serving(fabric_kit.backend) as server:
         answer = await server.http.get("/v1/inbox")
         (entry,) = answer.json()["entries"]
-        assert entry["execution"]["execution_id"] == handle.id
+        assert entry["execution"]["execution_id"] == handle.id.short
         assert entry["execution_kind"] == "ask"
         assert entry["questions"][0]["waitpoint"]["required_signal_names"] == ["approval"]
         assert "waitpoint_token" not in answer.text

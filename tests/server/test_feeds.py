@@ -196,9 +196,9 @@ class TestLogEvents:
             there = await fabric_kit.submit(double.with_options(lane="other"), 1)
             await fabric_kit.run_until_idle(worker)
             assert [(await of_lane.next()).data["event"] for _ in range(3)] == ["created", "claimed", "completed"]  # type: ignore[union-attr]
-            assert {each.data["execution_id"] for each in of_lane.seen[1:]} == {there.id}
+            assert {each.data["execution_id"] for each in of_lane.seen[1:]} == {there.id.short}
             ended = {(await of_all.next()).data["execution_id"] for _ in range(2)}  # type: ignore[union-attr]
-            assert ended == {here.id, there.id}
+            assert ended == {here.id.short, there.id.short}
 
     async def test_go_on_where_they_were_left(self, fabric_kit: FabricKit) -> None:
         async with serving(fabric_kit.backend) as server:
@@ -209,13 +209,13 @@ class TestLogEvents:
             async with server.listen("/v1/events/stream", after=ready.id) as again:
                 await again.until("ready")
                 found = [await again.next() for _ in range(3)]
-                assert [each.data["execution_id"] for each in found if each] == [handle.id] * 3
+                assert [each.data["execution_id"] for each in found if each] == [handle.id.short] * 3
                 assert found[-1] is not None
                 assert found[-1].id
             async with server.listen("/v1/events/stream", after=found[-1].id) as rest:
                 await rest.until("ready")
                 other = await fabric_kit.submit(double, 1)
-                assert (await rest.until("event"))[0].data["execution_id"] == other.id
+                assert (await rest.until("event"))[0].data["execution_id"] == other.id.short
 
 
 class TestAQuietStream:

@@ -75,7 +75,7 @@ class TestManyFilters:
                 await each.until("ready")
             handle = await fabric_kit.submit(double.with_options(lane="other"), 1)
             (event,) = await listeners[-1].until("event")
-            assert event.data["execution_id"] == handle.id
+            assert event.data["execution_id"] == handle.id.short
             assert [args.cursor for args in reads.seen].count(END) == 1
             rest = [args for args in reads.seen if args.cursor != END]
             assert {(args.lane_id, args.events, args.owners) for args in rest} == {(None, (), True)}

@@ -253,7 +253,7 @@ async def test_what_operators_do_is_in_the_audit_log(
         assert answer.status_code == 200, answer.text
     (line,) = [each for each in caplog.records if each.name == "flowfabric.audit"]
     assert line.__dict__["audit"] == {
-        "action": "set_execution_tags", "token": "ops", "request_id": "asked-1", "execution_id": str(handle.id),
+        "action": "set_execution_tags", "token": "ops", "request_id": "asked-1", "execution_id": handle.id.short,
     }  # fmt: skip
     assert "set_execution_tags by ops" in line.getMessage()
 

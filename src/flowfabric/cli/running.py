@@ -90,7 +90,7 @@ def then_show(
     show: Callable[[T, Output], None],
     lane: str | None = None,
 ) -> None:
-    """Make a change, then print the state after it, and warn if it concerns a lane that nobody uses."""
+    """Make a change, then print the state after it, and warn if it concerns a lane that is not in use."""
 
     async def body(fabric: Fabric, out: Output) -> None:
         await change(fabric)

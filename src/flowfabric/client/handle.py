@@ -50,7 +50,7 @@ class Handle(Generic[R]):
         self.submission = submission
 
     def __repr__(self) -> str:
-        return f"Handle({self._name!r}, {str(self.id)!r})" if self._name else f"Handle({str(self.id)!r})"
+        return f"Handle({self._name!r}, {self.id.short!r})" if self._name else f"Handle({self.id.short!r})"
 
     def __await__(self) -> Generator[Any, None, R]:
         return self.result().__await__()

@@ -145,8 +145,9 @@ async def _last_try(backend: EngineBackend, args: c.SignalExecutionArgs, wait_ms
             raise
         where = "" if args.waitpoint_key is None else f" at {str(args.waitpoint_key)!r}"
         raise TimeoutError(
-            f"{args.execution_id} is {refusal.details.get('state')} after {wait_ms / 1000:g} seconds, and no waitpoint"
-            f"{where} takes the signal {args.signal_name!r}; signal again, or see waitpoints() for the open ones"
+            f"{args.execution_id.short} is {refusal.details.get('state')} after {wait_ms / 1000:g} seconds, "
+            f"and no waitpoint{where} takes the signal {args.signal_name!r}; signal again, or see waitpoints() for the "
+            "open ones"
         ) from None
 
 

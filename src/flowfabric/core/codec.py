@@ -9,6 +9,7 @@ from typing import Any, TypeVar, overload
 import msgspec
 from msgspec import inspect
 
+from flowfabric.core.ids import ExecutionId
 from flowfabric.errors import InvalidInput
 
 T = TypeVar("T")
@@ -33,6 +34,11 @@ def encode_id(value: object) -> str:
     if isinstance(value, str):
         return str.__str__(value)
     raise NotImplementedError(f"{type(value).__name__} has no JSON form")
+
+
+def encode_short_id(value: object) -> str:
+    """The same for readers outside of the store: the id of an execution has its short form."""
+    return value.short if isinstance(value, ExecutionId) else encode_id(value)
 
 
 def decode_id(kind: type[Any], value: object) -> object:

@@ -25,6 +25,7 @@ _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _UUID_TEXT = re.compile(_UUID)
 _BUDGET_NAMES = UUID("6f0f9a0e-6d0f-5c55-9d6c-3f6f3c2f7f11")  # fixed: names lead to ids in every program
 _EXECUTION_TEXT = re.compile(r"\{fp:(0|[1-9][0-9]{0,4})\}:" + _UUID)
+_EXECUTION_SHORT = re.compile(r"(0|[1-9][0-9]{0,4})-(" + _UUID + ")")
 _LANE_TEXT = re.compile(r"[\x20-\x7e]*")
 
 
@@ -85,7 +86,11 @@ class UuidId(TextId):
 
 
 class ExecutionId(TextId):
-    """`{fp:N}:<uuid>`: the id contains its partition, so no lookup or hash is needed later."""
+    """`{fp:N}:<uuid>`: the id contains its partition, so no lookup or hash is needed later.
+
+    This is the text that the store and its keys have. People read and type `short`, `N-<uuid>`, which needs no quotes
+    in shells and URLs. Both forms are accepted wherever an id is parsed, and both give the same id.
+    """
 
     __slots__ = ()
     field = "execution_id"
@@ -132,6 +137,11 @@ class ExecutionId(TextId):
         return cls(f"{partition.tag}:{uuid}")
 
     @property
+    def short(self) -> str:
+        """`N-<uuid>`, the form for people: in commands, URLs, logs and messages."""
+        return f"{self.partition_index}-{self.uuid}"
+
+    @property
     def tag(self) -> str:
         return self[: self.index("}") + 1]
 
@@ -145,10 +155,12 @@ class ExecutionId(TextId):
 
     @classmethod
     def _checked(cls, text: object) -> str:
-        match = _EXECUTION_TEXT.fullmatch(text) if isinstance(text, str) else None
-        if match and int(match[1]) <= limits.MAX_U16:
-            return match[0]
-        problem = f"must look like {{fp:N}}:<lower-case uuid> with N from 0 to {limits.MAX_U16}"
+        if isinstance(text, str):
+            if (match := _EXECUTION_TEXT.fullmatch(text)) and int(match[1]) <= limits.MAX_U16:
+                return match[0]
+            if (match := _EXECUTION_SHORT.fullmatch(text)) and int(match[1]) <= limits.MAX_U16:
+                return f"{{fp:{match[1]}}}:{match[2]}"
+        problem = f"must look like N-<lower-case uuid> or {{fp:N}}:<lower-case uuid>, with N from 0 to {limits.MAX_U16}"
         raise InvalidInput(cls.field, text, problem)
 
 

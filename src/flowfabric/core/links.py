@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from typing import Self
-from urllib.parse import parse_qs, quote, unquote, urlencode, urlsplit
+from urllib.parse import parse_qs, unquote, urlencode, urlsplit
 
 import msgspec
 
@@ -22,11 +22,11 @@ class SignalLink(msgspec.Struct, frozen=True, kw_only=True):
     signal_name: str | None = None
 
     def __repr__(self) -> str:
-        return f"SignalLink({str(self.execution_id)!r}, {str(self.waitpoint_id)!r}, token=<redacted>)"
+        return f"SignalLink({self.execution_id.short!r}, {str(self.waitpoint_id)!r}, token=<redacted>)"
 
     def url(self, base: str) -> str:
         """The link at a server whose address is `base`."""
-        path = f"/v1/executions/{quote(self.execution_id, safe='')}/waitpoints/{quote(self.waitpoint_id, safe='')}"
+        path = f"/v1/executions/{self.execution_id.short}/waitpoints/{self.waitpoint_id}"
         query = {"token": self.token.reveal()} | ({"name": self.signal_name} if self.signal_name else {})
         return f"{base.rstrip('/')}{path}/signals?{urlencode(query)}"
 

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from flowfabric.errors.codes import CODES
 from flowfabric.errors.families import ErrorClass, Family
+from flowfabric.errors.texts import with_short_ids
 
 Detail = str | int | bool | None
 
@@ -17,8 +18,10 @@ class FlowFabricError(Exception):
 
     def __init__(self, message: str = "", *, code: str | None = None, **details: Detail) -> None:
         self.code = code or self.default_code
-        self.details: dict[str, Detail] = details
-        self.message = message or CODES[self.code].meaning
+        self.details: dict[str, Detail] = {
+            name: with_short_ids(value) if isinstance(value, str) else value for name, value in details.items()
+        }
+        self.message = with_short_ids(message) or CODES[self.code].meaning
         super().__init__(self.message)
 
     def __str__(self) -> str:

@@ -19,6 +19,7 @@ from flowfabric.client.tasks.submission import Submitter
 from flowfabric.core.ids import Namespace
 from flowfabric.engine import Engine
 from flowfabric.errors import FlowFabricError
+from flowfabric.errors.texts import with_short_ids
 from flowfabric.server.access.origins import check_origin
 from flowfabric.server.access.peers import Peers
 from flowfabric.server.access.rates import Rates
@@ -150,7 +151,7 @@ class Service:
     def audit(self, request: Request, token: Token, action: str, **facts: object) -> None:
         """Log an operator action, without payloads and tokens."""
         if self.settings.audit_log:
-            shown = {name: str(value) for name, value in facts.items() if value is not None}
+            shown = {name: with_short_ids(str(value)) for name, value in facts.items() if value is not None}
             extra = {"action": action, "token": token.name, "request_id": request.state.request_id, **shown}
             told = " ".join(f"{name}={value}" for name, value in shown.items())
             _audit.info("%s by %s %s", action, token.name, told, extra={"audit": extra})

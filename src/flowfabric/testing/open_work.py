@@ -43,7 +43,7 @@ class OpenExecution(NamedTuple):
 
     def describe(self, workers: Sequence[c.WorkerInfo]) -> str:
         why = self.why or explain(self.facts, workers)
-        return f"{self.summary.execution_kind} {self.summary.execution_id} {why}"
+        return f"{self.summary.execution_kind} {self.summary.execution_id.short} {why}"
 
 
 @dataclass(frozen=True)

@@ -230,7 +230,10 @@ async def test_a_failed_execution_raises_with_reason_category_and_attempts(fabri
     error = caught.value
     assert (error.reason, error.category, error.attempts) == ("model overloaded", "provider", 2)
     assert (error.execution_id, error.task, error.code) == (handle.id, "research", "execution_failed")
-    assert str(error) == f"execution_failed: research {handle.id} failed after 2 attempts: provider: model overloaded"
+    assert (
+        str(error)
+        == f"execution_failed: research {handle.id.short} failed after 2 attempts: provider: model overloaded"
+    )
     assert isinstance(error, FlowFabricError)
     assert (error.family, error.retryable) == (Family.CONFLICT, False)
     assert [each.failure_reason for each in await handle.attempts()] == ["first", "model overloaded"]
@@ -364,7 +367,7 @@ async def test_a_handle_is_made_from_an_id_anywhere(fabric: Fabric, worker: Hand
     await worker.run()
     assert await soon(fabric.handle(str(submitted.id), research)) == Report("x", 1)
     assert await soon(fabric.handle(submitted.id)) == {"topic": "x", "pages": 1}
-    assert repr(fabric.handle(submitted.id, research)) == f"Handle('research', '{submitted.id}')"
+    assert repr(fabric.handle(submitted.id, research)) == f"Handle('research', '{submitted.id.short}')"
 
 
 async def test_an_execution_that_is_not_there_is_not_found(fabric: Fabric) -> None:

@@ -87,7 +87,7 @@ def test_a_script_submits_and_gets_its_result(fabric: SyncFabric, url: str) -> N
     assert handle.result(timeout=30) == 42
     assert [event.event for event in handle.events()] == ["created", "claimed", "completed"]
     assert fabric.handle(handle.id).result() == 42
-    assert repr(handle) == f"SyncHandle('double', '{handle.id}')"
+    assert repr(handle) == f"SyncHandle('double', '{handle.id.short}')"
 
 
 def test_many_threads_share_one_fabric(fabric: SyncFabric, url: str) -> None:

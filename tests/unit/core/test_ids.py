@@ -2,16 +2,18 @@ from __future__ import annotations
 
 import copy
 import pickle
+import shlex
+import urllib.parse
 import uuid
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flowfabric.core import ids
+from flowfabric.core import ids, limits
 from flowfabric.core.ids import ExecutionId, FlowId, LaneId, LeaseId, WaitpointKey, WaitpointToken, WorkerId
 from flowfabric.core.partition import PartitionConfig, lane_partitions
-from flowfabric.errors import InvalidInput
+from flowfabric.errors import FlowFabricError, InvalidInput
 
 CONFIG = PartitionConfig()
 UUID = "550e8400-e29b-41d4-a716-446655440000"
@@ -168,3 +170,52 @@ def test_ids_survive_copying_and_pickling(value: ids.TextId) -> None:
 def test_an_id_in_a_message_names_its_kind() -> None:
     assert repr(WorkerId("w1")) == "WorkerId('w1')"
     assert str(WaitpointKey("wpk:1")) == "wpk:1"
+
+
+_IDS = st.builds(lambda index, uuid: f"{{fp:{index}}}:{uuid}", st.integers(0, limits.MAX_U16), st.uuids().map(str))
+
+
+@given(_IDS)
+def test_the_short_form_is_the_same_id(text: str) -> None:
+    stored = ExecutionId(text)
+    assert ExecutionId(stored.short) == stored == text
+    assert hash(ExecutionId(stored.short)) == hash(stored)
+    assert type(ExecutionId(stored.short)) is ExecutionId
+    assert ExecutionId(stored.short).short == stored.short
+
+
+@given(_IDS)
+def test_the_short_form_needs_no_quotes_in_a_shell_or_a_url(text: str) -> None:
+    short = ExecutionId(text).short
+    assert shlex.quote(short) == short
+    assert urllib.parse.quote(short, safe="") == short
+
+
+_UUID_TEXT = "01a1ec80-0000-4000-8000-000000000000"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"65536-{_UUID_TEXT}",
+        f"086-{_UUID_TEXT}",
+        f"-1-{_UUID_TEXT}",
+        f"86:{_UUID_TEXT}",
+        f"{{86}}-{_UUID_TEXT}",
+        f"86-{_UUID_TEXT.upper()}",
+        f"86-{_UUID_TEXT}\n",
+        f"٣-{_UUID_TEXT}",
+        _UUID_TEXT,
+        "86-",
+    ],
+)
+def test_what_only_resembles_the_short_form_is_refused(text: str) -> None:
+    with pytest.raises(InvalidInput, match="must look like N-<lower-case uuid>"):
+        ExecutionId(text)
+
+
+def test_errors_name_executions_by_their_short_form() -> None:
+    stored = f"{{fp:86}}:{_UUID_TEXT}"
+    error = FlowFabricError(f"cancel {stored}: it has ended", code="execution_not_active", execution_id=stored)
+    assert error.message == f"cancel 86-{_UUID_TEXT}: it has ended"
+    assert error.details == {"execution_id": f"86-{_UUID_TEXT}"}

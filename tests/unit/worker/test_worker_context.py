@@ -33,7 +33,7 @@ async def test_it_knows_its_execution() -> None:
     assert (ctx.lane, ctx.namespace, ctx.state) == ("default", "acme", None)
     assert ctx.deadline is not None
     assert (ctx.deadline - CLAIMED_AT).total_seconds() == 60
-    assert execution_id in repr(ctx)
+    assert execution_id.short in repr(ctx)
     assert worker.stats.completed == 1
 
 
@@ -59,10 +59,10 @@ async def test_its_log_lines_name_the_execution(caplog: pytest.LogCaptureFixture
     with caplog.at_level(logging.INFO, logger="flowfabric.task"):
         execution_id = await worked(worker, store, handler)
     (record,) = [each for each in caplog.records if each.name == "flowfabric.task"]
-    assert record.getMessage() == f"handler {execution_id}: page 3"
+    assert record.getMessage() == f"handler {execution_id.short}: page 3"
     facts = vars(record)
     assert (facts["execution_id"], facts["attempt_index"], facts["task"], facts["page"]) == (
-        execution_id, 0, "handler", 3,
+        execution_id.short, 0, "handler", 3,
     )  # fmt: skip
 
 

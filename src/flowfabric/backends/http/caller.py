@@ -11,6 +11,7 @@ import msgspec
 from flowfabric.backends.http import shapes
 from flowfabric.backends.http.operations import BY_PORT, Operation
 from flowfabric.backends.http.transport import Query, Transport
+from flowfabric.core.codec import encode_short_id
 from flowfabric.errors import BadReply, FlowFabricError
 
 T = TypeVar("T")
@@ -61,7 +62,7 @@ def _query(members: dict[str, Any]) -> Query:
         if value is None:
             continue
         if isinstance(value, str):
-            found.append((name, str.__str__(value)))
+            found.append((name, encode_short_id(value)))
         else:
             found.append((name, shapes.to_wire(value).decode()))
     return found

@@ -13,7 +13,7 @@ import msgspec
 from flowfabric.backends.http.problems import Problem
 from flowfabric.core import contracts as c
 from flowfabric.core import limits
-from flowfabric.core.codec import decode_id, encode_id
+from flowfabric.core.codec import decode_id, encode_short_id
 from flowfabric.core.contracts import batch as b
 from flowfabric.core.ids import ExecutionId
 from flowfabric.core.lease_handle import BackendTag, HandleWriter
@@ -121,7 +121,7 @@ def handles_for(args: b.ClaimExecutionsArgs) -> HandleWriter:
 def _encode(value: object) -> object:
     if isinstance(value, FlowFabricError):
         return {"error": Problem.of(value)}
-    return encode_id(value)
+    return encode_short_id(value)
 
 
 _encoder: Final = msgspec.json.Encoder(enc_hook=_encode)

@@ -13,6 +13,7 @@ from flowfabric.backends.http.lifetime import Lifetime
 from flowfabric.backends.http.problems import Problem
 from flowfabric.backends.http.shapes import reader
 from flowfabric.config import Settings
+from flowfabric.core.ids import ExecutionId
 from flowfabric.errors import BackendTimeout, BackendUnavailable, BadReply, FlowFabricError, InvalidInput
 from flowfabric.errors.packages import explained
 
@@ -71,6 +72,8 @@ class Transport:
     @staticmethod
     def quoted(value: Any) -> str:
         """A value as a part of a URL path."""
+        if isinstance(value, ExecutionId):
+            return value.short
         return quote(str.__str__(value) if isinstance(value, str) else str(value), safe=":")
 
     async def request(

@@ -16,6 +16,7 @@ from flowfabric.cli.show.output import Cell, Output, Styled
 from flowfabric.cli.show.unknown_names import warn_of_unknown_lane
 from flowfabric.client.fabric import Fabric
 from flowfabric.core.contracts import BudgetStatus, OnHardLimit
+from flowfabric.core.ids import ExecutionId
 
 OfWhom: TypeAlias = Annotated[str, typer.Argument(metavar="EXECUTION", help="The execution.", show_default=False)]
 Hard: TypeAlias = Annotated[
@@ -105,7 +106,7 @@ def usage(budget_id: LimitId, execution_id: OfWhom, url: Url = None, as_json: As
     async def body(fabric: Fabric, out: Output) -> None:
         spent = await fabric.budgets.usage(budget_id, execution_id)
         if out.as_json:
-            out.json({"budget_id": budget_id, "execution_id": execution_id, "usage": spent})
+            out.json({"budget_id": budget_id, "execution_id": ExecutionId(execution_id), "usage": spent})
         else:
             out.fields([(name, str(amount)) for name, amount in spent.items()])
 

@@ -59,7 +59,7 @@ def _tell(out: Output, execution_id: ExecutionId, done: str) -> None:
     if out.as_json:
         out.json({"execution_id": execution_id, "outcome": done})
     else:
-        out.line(f"{execution_id} {done}")
+        out.line(f"{execution_id.short} {done}")
 
 
 def _tell_error(out: Output, execution_id: ExecutionId, error: FlowFabricError) -> None:

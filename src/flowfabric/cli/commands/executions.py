@@ -207,7 +207,7 @@ def explain(execution_id: Id, url: Url = None, as_json: AsJson = False) -> None:
         if out.as_json:
             out.json({"execution_id": facts.execution_id, "explanation": sentence, "facts": facts})
         else:
-            out.line(f"{facts.execution_id} {sentence}")
+            out.line(f"{facts.execution_id.short} {sentence}")
 
     on_store(url, as_json, body)
 

@@ -185,7 +185,7 @@ def _run_again(
         elif not again:
             out.line(f"{flow_id} has no failed member")
         for execution_id in () if out.as_json else again:
-            out.line(f"{execution_id} {done}")
+            out.line(f"{execution_id.short} {done}")
 
     on_store(url, as_json, body)
 
@@ -204,13 +204,14 @@ def _as_object(view: FlowView) -> dict[str, Any]:
 def _print_view(view: FlowView, out: Output) -> None:
     flow = view.flow
     counts = ", ".join(f"{number} {outcome}" for outcome, number in flow.ended_counts.items())
+    unhandled = flow.failed_execution_id.short if flow.failed_execution_id else "none"
     out.fields(
         [
             ("id", flow.flow_id),
             ("name", flow.flow_kind),
             ("state", coloured(flow.public_flow_state)),
             ("members", f"{flow.node_count}, {flow.left_count} not ended" + (f"; {counts}" if counts else "")),
-            ("failures", f"policy {flow.failure_policy}; unhandled: {flow.failed_execution_id or 'none'}"),
+            ("failures", f"policy {flow.failure_policy}; unhandled: {unhandled}"),
             ("created", time_text(flow.created_at)),
             ("ended", time_text(flow.ended_at)),
             ("took", span_text(view.duration_ms)),

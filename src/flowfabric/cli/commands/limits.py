@@ -13,6 +13,7 @@ from flowfabric.cli.running import Change
 from flowfabric.cli.show.output import Output, Row
 from flowfabric.client.fabric import Fabric
 from flowfabric.client.limits import Scope
+from flowfabric.errors.texts import with_short_ids
 
 OfNamespace: TypeAlias = Annotated[str | None, typer.Option("--namespace", metavar="NAME", help="For a namespace.")]
 OfLane: TypeAlias = Annotated[str | None, typer.Option("--lane", metavar="LANE", help="For a lane.")]
@@ -59,7 +60,7 @@ def scope(namespace: str | None, lane: str | None, flow: str | None, execution: 
 
 
 def scope_text(scope_type: str | None, scope_id: str | None) -> str:
-    return f"{scope_type} {scope_id}" if scope_type else "-"
+    return with_short_ids(f"{scope_type} {scope_id}") if scope_type else "-"
 
 
 def add_scope_commands(

@@ -214,15 +214,22 @@ async def _to_execution(handle: Handle[Any], name: str, waitpoint: str | None, *
 
 def _link(target: str, waitpoint: str | None, token: str | None) -> SignalLink | None:
     """The given link, or the link made of execution, waitpoint and token; None without a token."""
-    if target.startswith("{"):
+    if target != _STDIN and "/" not in target:
+        _check_id(target)
         allowed = _token(token, waitpoint)
         return None if allowed is None else _link_of(target, waitpoint, allowed)
-    if target != _STDIN and "/" not in target:
-        problem = "must be an execution's id, like {fp:7}:<uuid>, a link, or - to read a link from stdin"
-        raise InvalidInput("TARGET", "<redacted>", problem)
     for option, value in (("--waitpoint", waitpoint), ("--token", token)):
         _refuse(option, value, "is part of the link; leave it out")
     return SignalLink.parse(parsing.hidden_line("link") if target == _STDIN else target)
+
+
+def _check_id(target: str) -> None:
+    """Refuse what is not an id, without printing it: it may be a part of a link."""
+    try:
+        ExecutionId(target)
+    except InvalidInput:
+        problem = "must be an execution's id, like 7-<uuid>, a link, or - to read a link from stdin"
+        raise InvalidInput("TARGET", "<redacted>", problem) from None
 
 
 def _link_of(execution_id: str, waitpoint: str | None, token: WaitpointToken) -> SignalLink:
@@ -267,6 +274,6 @@ def resume(execution_id: Id, delay: Delay = "0s", url: Url = None, as_json: AsJs
         if out.as_json:
             out.json({"execution_id": handle.id, "outcome": "resumed", "public_state": state})
         else:
-            out.line(f"{handle.id} resumed: {state}")
+            out.line(f"{handle.id.short} resumed: {state}")
 
     on_store(url, as_json, body)

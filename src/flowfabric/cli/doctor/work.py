@@ -95,5 +95,9 @@ async def _oldest(fabric: Fabric, counts: list[c.LaneCounts]) -> Check:
     page = await fabric.list(lane=lane, state=PublicState.WAITING, order=c.ListOrder.OLDEST, limit=1)
     for oldest in page.executions:
         reason = await explained(fabric, oldest.execution_id)
-        return warn("waiting", f"{found}: {oldest.execution_id} {reason}", f"`flowfabric show '{oldest.execution_id}'`")
+        return warn(
+            "waiting",
+            f"{found}: {oldest.execution_id.short} {reason}",
+            f"`flowfabric show {oldest.execution_id.short}`",
+        )
     return warn("waiting", found, f"`flowfabric ls --state waiting --lane {lane} --oldest-first`")

@@ -10,15 +10,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple, TypeAlias
 
+import msgspec
 from rich import box
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from flowfabric.client.tasks.payloads import to_json
+from flowfabric.client.tasks.payloads import to_builtins, to_json
+from flowfabric.core.ids import ExecutionId
 from flowfabric.core.states import PublicState
 from flowfabric.errors import FlowFabricError
+from flowfabric.errors.texts import with_short_ids
 
 _COLOURS: Final[Mapping[str, str]] = {
     PublicState.ACTIVE: "cyan",
@@ -67,12 +70,16 @@ class Output:
 
     def json(self, value: Any) -> None:
         """One line of JSON."""
-        self.line(to_json(value).decode())
+        text = _encode(value).decode()
+        if self.is_rich:
+            self.console.print(Text(text))
+        else:
+            self.text(f"{text}\n")
 
     def line(self, *cells: Cell) -> None:
         """One line made of these cells."""
         if self.is_rich:
-            self.console.print(Text.assemble(*cells))
+            self.console.print(Text.assemble(*map(_shown, cells)))
         else:
             sys.stdout.write("".join(map(_plain, cells)) + "\n")
             sys.stdout.flush()
@@ -152,7 +159,7 @@ class LiveTable:
 def rich_table(columns: Sequence[str], rows: Sequence[Row], title: str = "") -> Table:
     table = Table(*columns, box=box.SIMPLE_HEAD, title=Text(title) if title else None, title_justify="left")
     for row in rows:
-        table.add_row(*(Text.assemble(cell) for cell in row))
+        table.add_row(*(Text.assemble(_shown(cell)) for cell in row))
     return table
 
 
@@ -165,7 +172,20 @@ def aligned(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def _plain(cell: Cell) -> str:
-    return cell.text if isinstance(cell, Styled) else cell
+    return with_short_ids(cell.text if isinstance(cell, Styled) else cell)
+
+
+def _shown(cell: Cell) -> Cell:
+    """The cell with ids in their form for people."""
+    return cell._replace(text=with_short_ids(cell.text)) if isinstance(cell, Styled) else with_short_ids(cell)
+
+
+def _to_builtins(value: object) -> object:
+    """Encoder hook: ids in their form for people, everything else as in payloads."""
+    return value.short if isinstance(value, ExecutionId) else to_builtins(value)
+
+
+_encode: Final = msgspec.json.Encoder(enc_hook=_to_builtins).encode
 
 
 def described(error: BaseException) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Warn about lanes, budgets and quotas that nobody uses or created: most likely the name is misspelt."""
+"""Warn about lanes, budgets and quotas that are not in use: most likely the name is misspelt."""
 
 from __future__ import annotations
 

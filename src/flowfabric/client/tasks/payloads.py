@@ -145,7 +145,7 @@ def _text_schema(kind: type) -> dict[str, Any]:
     raise NotImplementedError(f"{kind} has no schema")
 
 
-def _to_builtins(value: object) -> object:
+def to_builtins(value: object) -> object:
     """Encoder hook: a JSON form for types that msgspec does not know."""
     if isinstance(value, str):  # ids and other subclasses of str
         return str.__str__(value)
@@ -166,7 +166,7 @@ def _from_builtins(kind: Any, value: object) -> object:
     raise NotImplementedError(f"{kind} is neither a plain type, a dataclass, a struct nor a pydantic model")
 
 
-to_json: Final = msgspec.json.Encoder(enc_hook=_to_builtins).encode
+to_json: Final = msgspec.json.Encoder(enc_hook=to_builtins).encode
 
 
 def _pydantic() -> Any:

@@ -52,7 +52,7 @@ def telling(title: str, text: str) -> str:
 def _facts(asked: Asked) -> str:
     facts = {
         "Task": asked.execution.execution_kind,
-        "Execution": str(asked.execution.execution_id),
+        "Execution": asked.execution.execution_id.short,
         "Asked": _time(asked.waitpoint.created_at),
         "Until": _time(asked.waitpoint.expires_at) if asked.waitpoint.expires_at is not None else "",
     }

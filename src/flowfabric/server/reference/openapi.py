@@ -130,7 +130,7 @@ def _schema_of(kind: type) -> dict[str, Any]:
     if issubclass(kind, UuidId):
         return {"type": "string", "pattern": f"^{_UUID}$"}
     if issubclass(kind, ExecutionId):
-        return {"type": "string", "pattern": r"^\{fp:(0|[1-9][0-9]{0,3})\}:" + f"{_UUID}$"}
+        return {"type": "string", "pattern": r"^(\{fp:(0|[1-9][0-9]{0,3})\}:|(0|[1-9][0-9]{0,3})-)" + f"{_UUID}$"}
     if issubclass(kind, TextId | str):
         return {"type": "string", "minLength": 1}
     raise NotImplementedError

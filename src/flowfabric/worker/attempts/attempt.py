@@ -101,9 +101,9 @@ class Attempt:
     def check(self) -> None:
         """Raise the exception that unwinds the handler if the attempt is over."""
         if self.suspension is Suspension.DONE:
-            raise Suspended(f"{self.execution_id} is suspended; its handler will be run again")
+            raise Suspended(f"{self.execution_id.short} is suspended; its handler will be run again")
         if self.stop is not None:
-            raise Interrupted(f"{self.execution_id}: {self.stop}")
+            raise Interrupted(f"{self.execution_id.short}: {self.stop}")
 
     def stopped(self, error: BaseException | None = None) -> Stop | None:
         """Why the attempt was stopped; None if its handler ended by itself, as it may while the worker drains."""

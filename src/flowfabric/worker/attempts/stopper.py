@@ -48,7 +48,9 @@ class Stopper:
         """The store refused frames because the lease is gone; the handler does not know yet."""
         if attempt.settled or attempt.suspension or attempt.stop:
             return
-        _logger.warning("stopping %s attempt %d: its frames are refused", attempt.execution_id, attempt.attempt_index)
+        _logger.warning(
+            "stopping %s attempt %d: its frames are refused", attempt.execution_id.short, attempt.attempt_index
+        )
         self.lose(attempt, cause)
         self.interrupt(attempt)
 

@@ -36,7 +36,7 @@ async def _span(attempt: Attempt, backend: EngineBackend) -> tracing.Span:
             task=attempt.handler.name,
         )
     except Exception:
-        _logger.warning("could not make a span for %s; running it untraced", attempt.execution_id, exc_info=True)
+        _logger.warning("could not make a span for %s; running it untraced", attempt.execution_id.short, exc_info=True)
         return tracing.NO_SPAN
 
 

@@ -116,7 +116,7 @@ class Context(StreamingContext, DurableContext, SpendingContext):
         self._flow: GrowingFlow | None = None
 
     def __repr__(self) -> str:
-        return f"Context({self.task!r}, {self.execution_id!r}, attempt {self.attempt_index})"
+        return f"Context({self.task!r}, {self.execution_id.short!r}, attempt {self.attempt_index})"
 
     @property
     def execution_id(self) -> ExecutionId:
@@ -174,7 +174,7 @@ class Context(StreamingContext, DurableContext, SpendingContext):
         """
         if self._log is None:
             facts = {
-                "execution_id": self.execution_id,
+                "execution_id": self.execution_id.short,
                 "attempt_index": self.attempt_index,
                 "task": self.task,
                 "lane": self.lane,

@@ -80,7 +80,9 @@ class Spent:
             return
         payload = to_msgpack(_Record({name: _in_a_row(done) for name, done in self._done.items()}, self._refused))
         if len(payload) > limits.STEP_RESULT_MAX_BYTES:
-            _logger.warning("%s reports too many different amounts to record them", self._journal.attempt.execution_id)
+            _logger.warning(
+                "%s reports too many different amounts to record them", self._journal.attempt.execution_id.short
+            )
             return
         await self._journal.keep_packed(_NAME, self._journal.attempt.attempt_index, payload)
 

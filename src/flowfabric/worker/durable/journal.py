@@ -304,4 +304,4 @@ class Journal:
             if refusal.code not in _LOST:
                 raise
             self.services.stopper.lose(self.attempt, stop_for(refusal))
-            raise Interrupted(f"{self.attempt.execution_id}: {refusal}") from refusal
+            raise Interrupted(f"{self.attempt.execution_id.short}: {refusal}") from refusal

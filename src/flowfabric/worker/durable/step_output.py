@@ -92,7 +92,7 @@ class StepRun:
     def _bounded_patches(self) -> tuple[msgspec.Raw, ...]:
         encoded = [msgspec.json.encode(patch) for patch in self._patches]
         if sum(map(len, encoded)) > _PATCHES_MAX_BYTES:
-            _logger.warning("%s: the summary patches of a step are too large to keep", self._attempt.execution_id)
+            _logger.warning("%s: the summary patches of a step are too large to keep", self._attempt.execution_id.short)
             return ()
         return tuple(map(msgspec.Raw, encoded))
 

@@ -162,7 +162,8 @@ class _Step:
         problem = f"cannot be read as recorded ({unreadable})" if unreadable else "was recorded with other inputs"
         if choice == "fail" or unreadable is not None:
             raise changed_steps.other(self._at, problem, choice)
-        _logger.warning("step %s of %s %s; using the record", self._at, self._journal.attempt.execution_id, problem)
+        who = self._journal.attempt.execution_id.short
+        _logger.warning("step %s of %s %s; using the record", self._at, who, problem)
         await self._journal.outputs.show_recorded(record)
         return value
 

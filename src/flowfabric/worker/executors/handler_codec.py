@@ -38,7 +38,7 @@ def completed_payload(payload: bytes, inputs: Sequence[ExecutionInput]) -> bytes
 def _given(inputs: Sequence[ExecutionInput]) -> Inputs:
     for each in inputs:
         if each.payload:
-            _check_encoding(f"result of {each.upstream_execution_id}", each.encoding)
+            _check_encoding(f"result of {each.upstream_execution_id.short}", each.encoding)
     return as_inputs({each.data_passing_ref: _as_json(each) for each in inputs})
 
 
@@ -48,7 +48,7 @@ def _as_json(given: ExecutionInput) -> bytes | None:
         return given.payload
     text = payloads.as_json(given.payload)
     if text is None:
-        reason = f"the result of {given.upstream_execution_id} is neither JSON nor text"
+        reason = f"the result of {given.upstream_execution_id.short} is neither JSON nor text"
         raise Fail(reason, category=INVALID_PAYLOAD, retryable=False)
     return text
 

@@ -91,7 +91,7 @@ class Renewals:
 
     def _refused(self, attempt: Attempt, error: FlowFabricError) -> None:
         if not isinstance(error, Conflict | NotFound):
-            _logger.warning("could not renew the lease of %s: %s", attempt.execution_id, error)
+            _logger.warning("could not renew the lease of %s: %s", attempt.execution_id.short, error)
             self._note_failures([attempt])
             return
         self._order(attempt, stop_for(error), str(error))
@@ -100,7 +100,7 @@ class Renewals:
         self._held.discard(attempt)
         if attempt.settled or attempt.suspension or not attempt.order(cause):
             return  # its end or suspension is being sent, or it is already stopping
-        _logger.warning("stopping %s attempt %d: %s", attempt.execution_id, attempt.attempt_index, why)
+        _logger.warning("stopping %s attempt %d: %s", attempt.execution_id.short, attempt.attempt_index, why)
         self._on_stop(attempt)
 
 

@@ -69,4 +69,4 @@ class ManualLease:
             try:
                 await self.renew()
             except FlowFabricError as error:
-                _logger.warning("could not renew the lease of %s: %s", self._execution_id, error)
+                _logger.warning("could not renew the lease of %s: %s", self._execution_id.short, error)

@@ -274,5 +274,5 @@ class ClaimedTask:
 
     def __del__(self) -> None:
         if not self._ended:
-            _logger.warning("%s was dropped without an end; its lease will expire", self.execution_id)
+            _logger.warning("%s was dropped without an end; its lease will expire", self.execution_id.short)
             self._lease.stop_renewal()

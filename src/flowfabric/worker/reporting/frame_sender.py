@@ -75,7 +75,7 @@ class FrameSender:
         """Send a frame in the background. Await the result: it waits while too many frames are unsent."""
         if attempt.settled or attempt.stop is not None:
             attempt.check()
-            raise Interrupted(f"{attempt.execution_id}: the attempt has ended")
+            raise Interrupted(f"{attempt.execution_id.short}: the attempt has ended")
         out = attempt.frames
         if out is None:
             out = self._begin(attempt)
@@ -144,7 +144,7 @@ class FrameSender:
     def _refused(self, out: Outgoing, refusal: FlowFabricError) -> None:
         attempt = out.attempt
         if refusal.code not in _LOST:
-            _logger.warning("frames of %s were refused: %s", attempt.execution_id, refusal)
+            _logger.warning("frames of %s were refused: %s", attempt.execution_id.short, refusal)
             out.drop(refusal)
             return
         out.drop()

@@ -169,7 +169,7 @@ class LogSender:
                 if left:
                     await asyncio.sleep(_PAUSE_S)
                     continue
-                _logger.warning("dropped %d log records of %s: %s", len(entries), args.execution_id, error)
+                _logger.warning("dropped %d log records of %s: %s", len(entries), args.execution_id.short, error)
             except FlowFabricError as error:  # the execution is gone, or the token may not append
-                _logger.info("log records of %s were refused: %s", args.execution_id, error)
+                _logger.info("log records of %s were refused: %s", args.execution_id.short, error)
             return

@@ -132,7 +132,7 @@ class Reporter:
                 reason = outcomes.reason_of(error)
                 self._after_frames(attempt, lambda _: self._calls.cancel(attempt, reason))
             case _:
-                _logger.warning("%s of %s raised", attempt.handler.name, attempt.execution_id, exc_info=error)
+                _logger.warning("%s of %s raised", attempt.handler.name, attempt.execution_id.short, exc_info=error)
                 self._fail(attempt, outcomes.reason_of(error), outcomes.category_of(error, self._categories), raised)
 
     def _fail(
@@ -188,7 +188,9 @@ class Reporter:
             self._stats.cancelled += 1
             return
         self._stats.lost += 1
-        _logger.warning("the end of %s attempt %d was refused: %s", attempt.execution_id, attempt.attempt_index, error)
+        _logger.warning(
+            "the end of %s attempt %d was refused: %s", attempt.execution_id.short, attempt.attempt_index, error
+        )
 
 
 def _unwinds(error: BaseException) -> bool:
@@ -199,4 +201,4 @@ def _unwinds(error: BaseException) -> bool:
 
 
 def _went_on(attempt: Attempt) -> str:
-    return f"{attempt.handler.name} of {attempt.execution_id} caught Suspended and went on after its suspension"
+    return f"{attempt.handler.name} of {attempt.execution_id.short} caught Suspended and went on after its suspension"

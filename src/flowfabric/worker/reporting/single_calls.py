@@ -53,7 +53,7 @@ class SingleCalls:
                 await self._backend.update_progress(note)
                 await self._backend.delay_execution(args)
             except FlowFabricError as error:
-                _logger.warning("could not hand %s back: %s", work.execution_id, error)
+                _logger.warning("could not hand %s back: %s", work.execution_id.short, error)
 
         self._tasks.start(call())
 
@@ -63,7 +63,7 @@ class SingleCalls:
             setattr(self._stats, counted_as, getattr(self._stats, counted_as) + 1)
         except FlowFabricError as error:
             self._stats.lost += 1
-            _logger.warning("%s was not %s: %s", attempt.execution_id, counted_as.replace("_", " "), error)
+            _logger.warning("%s was not %s: %s", attempt.execution_id.short, counted_as.replace("_", " "), error)
         finally:
             self._pool.held.discard(attempt)
 
@@ -74,6 +74,6 @@ class SingleCalls:
                 sent = args
                 await self._backend.update_progress(args)
         except FlowFabricError as error:
-            _logger.info("progress of %s was not recorded: %s", attempt.execution_id, error)
+            _logger.info("progress of %s was not recorded: %s", attempt.execution_id.short, error)
         finally:
             attempt.note = None

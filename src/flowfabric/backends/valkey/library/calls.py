@@ -130,7 +130,7 @@ class FunctionCaller:
 
     def no_partition(self, field: str, value: str) -> InvalidInput:
         count = self._partitions.num_flow_partitions
-        problem = f"must be of one of the store's {count} partitions, {{fp:0}} to {{fp:{count - 1}}}"
+        problem = f"must be of one of the store's {count} partitions, 0 to {count - 1}"
         return InvalidInput(field, value, problem)
 
     def call_partition(self, operation: str, tag: str, **args: Value) -> Coroutine[Any, Any, Fields]:

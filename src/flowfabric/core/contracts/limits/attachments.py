@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Annotated, TypeAlias
 
 import msgspec
+from msgspec.structs import force_setattr
 
 from flowfabric.core import limits
 from flowfabric.core.contracts.events import Cursor
@@ -47,20 +48,29 @@ _IDS = {
 }
 
 
-def check_scope(scope_type: LimitScope, scope_id: str) -> None:
-    """Check that the scope id is a valid id of its kind."""
+def scope_of(scope_type: LimitScope, scope_id: str) -> str:
+    """The scope id as an id of its kind; an execution's id may have its short form."""
     try:
-        _IDS[scope_type](scope_id)
+        return _IDS[scope_type](scope_id)
     except InvalidInput as error:
         raise InvalidInput("scope_id", scope_id, f"must be the id of a {scope_type} ({error.message})") from None
 
 
-def check_optional_scope(scope_type: LimitScope | None, scope_id: str | None) -> None:
-    """Check a scope that may be absent."""
+def optional_scope(scope_type: LimitScope | None, scope_id: str | None) -> str | None:
+    """The same of a scope that may be absent."""
     if (scope_type is None) != (scope_id is None):
         raise InvalidInput("scope_id", scope_id, "must be set if and only if scope_type is set")
-    if scope_type is not None and scope_id is not None:
-        check_scope(scope_type, scope_id)
+    return None if scope_type is None or scope_id is None else scope_of(scope_type, scope_id)
+
+
+def stored_scope(scope_type: str | None, scope_id: str | None) -> str | None:
+    """The scope id of a limit that was read: an execution's as its id, whatever form it came in."""
+    if scope_type != LimitScope.EXECUTION or not scope_id:
+        return scope_id
+    try:
+        return ExecutionId(scope_id)
+    except InvalidInput:  # a damaged record is shown as it is
+        return scope_id
 
 
 def check_owner(namespace: Namespace | None, scope_type: LimitScope | None, scope_id: str | None) -> None:
@@ -83,7 +93,7 @@ class AttachLimitArgs(Checked, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_scope(self.scope_type, self.scope_id)
+        force_setattr(self, "scope_id", scope_of(self.scope_type, self.scope_id))
 
 
 class DrainAdmissionsArgs(Checked, frozen=True, kw_only=True):

@@ -7,11 +7,12 @@ from enum import StrEnum
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
 import msgspec
+from msgspec.structs import force_setattr
 
 from flowfabric.core import limits
 from flowfabric.core.contracts.fields import Checked, DurationMs, Outcome, Rule
 from flowfabric.core.contracts.lease import LeaseFence
-from flowfabric.core.contracts.limits.attachments import LimitScope, ScopeId, check_optional_scope, check_owner
+from flowfabric.core.contracts.limits.attachments import LimitScope, ScopeId, check_owner, optional_scope, stored_scope
 from flowfabric.core.ids import BudgetId, ExecutionId, Namespace, ReservationId, TimestampMs
 from flowfabric.errors import InvalidInput
 
@@ -107,7 +108,7 @@ class CreateBudgetArgs(Checked, frozen=True, kw_only=True):
         super().__post_init__()
         if self.name is not None:
             check_name(self.budget_id, self.name, self.owner)
-        check_optional_scope(self.scope_type, self.scope_id)
+        force_setattr(self, "scope_id", optional_scope(self.scope_type, self.scope_id))
         check_owner(self.namespace, self.scope_type, self.scope_id)
         _check_limits(self.dimensions, self.hard_limits, self.soft_limits)
 
@@ -338,6 +339,9 @@ class BudgetStatus(msgspec.Struct, frozen=True, kw_only=True):
     last_reset_at: TimestampMs | None = None
     namespace: str | None = None  # the owner; None: the store
     name: str | None = None
+
+    def __post_init__(self) -> None:
+        force_setattr(self, "scope_id", stored_scope(self.scope_type, self.scope_id))
 
 
 class DueBudgetsReset(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,10 +6,11 @@ from enum import StrEnum
 from typing import Annotated, TypeAlias
 
 import msgspec
+from msgspec.structs import force_setattr
 
 from flowfabric.core import limits
 from flowfabric.core.contracts.fields import Checked, DurationMs, Outcome
-from flowfabric.core.contracts.limits.attachments import LimitScope, ScopeId, check_optional_scope, check_owner
+from flowfabric.core.contracts.limits.attachments import LimitScope, ScopeId, check_owner, optional_scope, stored_scope
 from flowfabric.core.ids import ExecutionId, Namespace, QuotaPolicyId, TimestampMs
 from flowfabric.errors import InvalidInput
 
@@ -56,7 +57,7 @@ class CreateQuotaPolicyArgs(QuotaLimits, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_optional_scope(self.scope_type, self.scope_id)
+        force_setattr(self, "scope_id", optional_scope(self.scope_type, self.scope_id))
         check_owner(self.namespace, self.scope_type, self.scope_id)
 
 
@@ -146,3 +147,6 @@ class QuotaStatus(msgspec.Struct, frozen=True, kw_only=True):
     room: int = 0  # starts that are possible now
     retry_after_ms: int | None = None  # None: the window has room
     namespace: str | None = None  # the owner; None: the store
+
+    def __post_init__(self) -> None:
+        force_setattr(self, "scope_id", stored_scope(self.scope_type, self.scope_id))

@@ -19,6 +19,7 @@ export const FAILED = ["failed", "expired"];
 export const RETRYABLE = new Set(["failed", "expired", "cancelled"]);
 
 export const plain = (word) => word.replaceAll("_", " ");
+export const withoutBraces = (id) => id.replace(/^\{[a-z]+:(\d+)\}:/, "$1-"); // the form for people
 export const short = (id) => id.slice(-8); // ids of one moment begin alike
 export const number = (value) => value.toLocaleString("en");
 export const plural = (count, one, many = `${one}s`) => `${number(count)} ${count === 1 ? one : many}`;

@@ -10,14 +10,15 @@ import { payload } from "../payload.js";
 import { tabs } from "../tabs.js";
 import { tagSearch } from "../tags.js";
 import { attemptsBar, timeline } from "../timeline.js";
-import { ENDED, number, plain, STATES, until } from "../words.js";
+import { ENDED, number, plain, STATES, until, withoutBraces } from "../words.js";
 import { actions } from "./actions.js";
 import { waitpoint } from "./waitpoint.js";
 
 const FORKED_FROM = "flowfabric.forked_from";
 const EVERY_MS = 5000;
 
-export function execution(main, { id, signal }) {
+export function execution(main, { id: given, signal }) {
+  const id = withoutBraces(given); // an address may have the form of the store
   const pane = h("div", { class: "output", "data-keep": true, tabindex: "0", role: "log", "aria-label": "Output" });
   const readOutput = output(pane, id, signal);
   const said = tabs([["Output", [pane, h("p", { class: "hint muted" }, "The output of the handler appears here live.")]], ["Logs", logs(id, signal)]]);

@@ -13,7 +13,7 @@ const PAGE = 100;
 const LOOKS = 20; // pages of the API that are looked through for one page of matches
 const AT_ONCE = 6;
 const MOST = 10_000; // executions that one bulk action takes
-const ID = /^\{[a-z]+:\d+\}:[0-9a-f-]{36}$/i;
+const ID = /^(\d+-|\{[a-z]+:\d+\}:)[0-9a-f-]{36}$/i;
 
 export function executions(main, { query, signal }) {
   const state = { main, query, signal, selected: new Set(), everything: false, cursors: [null], lanes: [], rows: [] };

@@ -32,6 +32,7 @@ from flowfabric.core import contracts as c
 from flowfabric.core.ids import LaneId, WorkerId, WorkerInstanceId
 from flowfabric.errors import FlowFabricError
 from flowfabric.server import service
+from flowfabric.server.access.tokens import check_scope
 from tests.server.guarded import TokenFile, guarded
 
 WITHIN_S = 40
@@ -108,12 +109,11 @@ async def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterat
 
     def watched(token: Any, *scopes: Scope) -> None:
         try:
-            original(token, *scopes)
+            check_scope(token, *scopes)
         except FlowFabricError as error:
             refused.append(error.message)
             raise
 
-    original = service.check_scope  # type: ignore[attr-defined]  # where the server looks it up
     monkeypatch.setattr(service, "check_scope", watched)
     settings = Settings(url=f"embedded://{tmp_path / 'store'}", waitpoint_secret="ab" * 32)
     direct = await open_backend(settings=settings)
