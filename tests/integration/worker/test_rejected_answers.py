@@ -213,3 +213,28 @@ async def test_a_type_that_no_answer_can_have_is_refused_before_the_wait(fabric_
     handle = await waiting(fabric_kit, worker, ask)
     with pytest.raises(ExecutionFailed, match="cannot be the type of a payload"):
         await handle.result()
+
+
+async def test_a_declared_type_costs_the_wait_no_call(
+    fabric_kit: FabricKit, worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The form travels in the call that suspends; nothing is recorded beside it."""
+    store = fabric_kit._store
+    record = store.record_step
+    recorded: list[str] = []
+
+    async def noted(args: Any) -> Any:
+        recorded.append(args.step.name)
+        return await record(args)
+
+    @worker.task(retry=0)
+    async def ask(ctx: Context) -> bool:
+        return (await ctx.wait_for_signal("decision", type=Decision, question="May I?")).payload.publish
+
+    monkeypatch.setattr(store, "record_step", noted)
+    handle = await waiting(fabric_kit, worker, ask)
+    form = (await handle.waitpoints()).form
+    assert form is not None
+    assert form.question == "May I?"
+    assert form.schema is not None
+    assert recorded == []

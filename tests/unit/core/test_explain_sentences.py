@@ -82,7 +82,7 @@ SENTENCES: list[tuple[c.Explanation, list[c.WorkerInfo], str]] = [
     (facts(vector(P.SUBMITTED)), [], "was submitted and not released yet; finish submitting its flow"),
     (facts(vector(P.SUSPENDED)), [], "is suspended until a signal arrives; deliver the signal"),
     (facts(vector(P.SUSPENDED, blocking_reason=B.WAITING_FOR_APPROVAL)), [],
-     "is suspended until it is approved; approve or reject it"),
+     "is suspended until a person answers; answer its question"),
     (facts(vector(P.SUSPENDED, blocking_reason=B.WAITING_FOR_CALLBACK)), [],
      "is suspended until a callback comes in; deliver it as a signal"),
     (facts(vector(P.SUSPENDED, blocking_reason=B.WAITING_FOR_TOOL_RESULT)), [],

@@ -68,7 +68,7 @@ function draw(main, id, found, said, look) {
     h("p", { class: "id mono" }, id, " ", button("Copy", () => navigator.clipboard.writeText(id), "quiet small")),
     h("p", { class: "why" }, `It ${why.sentence || STATES[info.public_state]}.`),
     snapshot.progress_pct != null && progress(snapshot),
-    questions.length > 0 && card("It waits for", questions.map((each) => waitpoint(each, found.info, look))),
+    questions.length > 0 && card("It waits for", questions.map((each) => waitpoint(each, { ...found.info, reason: snapshot.blocking_reason }, look))),
     details(found),
     h("div", { class: "two" }, card("Timeline", attemptsBar(found), timeline(found)), card(null, said)),
     h("div", { class: "two" }, card("Input", payload(found.context.input_payload, found.context.payload_encoding)), resultCard(found)),

@@ -45,6 +45,6 @@ function entry({ execution, execution_kind: kind, namespace, questions }, look) 
       h("span", { class: "muted" }, `${plain(execution.reason)} · lane ${execution.lane_id} · ${namespace} · suspended `, when(execution.suspended_at)),
       h("div", { class: "actions" }, button("Resume…", () => resume(id, suspension, look), "quiet"))),
     execution.timeout_at && h("p", { class: "muted" }, `Its time is up ${until(execution.timeout_at)}: then ${plain(execution.timeout_behavior ?? "it ends")}.`),
-    questions.length ? questions.map((each) => waitpoint(each, { execution_id: id, execution_kind: kind }, look)) : h("p", { class: "muted" }, "No open waitpoint; the execution can be resumed."),
+    questions.length ? questions.map((each) => waitpoint(each, { execution_id: id, execution_kind: kind, reason: execution.reason }, look)) : h("p", { class: "muted" }, "No open waitpoint; the execution can be resumed."),
   );
 }

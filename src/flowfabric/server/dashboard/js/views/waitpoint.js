@@ -6,9 +6,11 @@ import { h } from "../dom.js";
 import { when } from "../parts.js";
 import { plain, until } from "../words.js";
 
+const FOR_PEOPLE = new Set(["waiting_for_approval", "waiting_for_operator_review", "paused_by_operator"]);
 const CHOICES = { approve: ["Approve", "primary"], reject: ["Reject", "danger"] };
 
-export function waitpoint({ waitpoint: open, question, form }, { execution_id: id, execution_kind: kind }, look) {
+export function waitpoint({ waitpoint: open, question, form }, { execution_id: id, execution_kind: kind, reason }, look) {
+  const isForMachines = form.is_open && !question && !FOR_PEOPLE.has(reason);
   const names = open.required_signal_names;
   const [first, ...rest] = question.split("\n");
   const where = open.waitpoint_key.startsWith("wpk:") ? "" : ` at ${open.waitpoint_key}`; // others were named by people
@@ -20,7 +22,7 @@ export function waitpoint({ waitpoint: open, question, form }, { execution_id: i
     h("p", {}, h("strong", {}, names.length ? names.join(" or ") : "any signal"),
       h("span", { class: "muted" }, ` asked${where} `, when(open.activated_at ?? open.created_at), open.expires_at && `, closes ${until(open.expires_at)}`)),
     form.note && h("p", { class: "text muted" }, form.note),
-    form.is_open && !question
+    isForMachines
       ? h("details", {}, h("summary", {}, "Send a payload…"), fieldsOf(open, form, id, kind, look))
       : fieldsOf(open, form, id, kind, look),
   );
