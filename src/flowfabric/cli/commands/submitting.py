@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeAlias
 
@@ -16,6 +17,8 @@ from flowfabric.cli.show.output import Output
 from flowfabric.cli.show.unknown_names import warn_of_unknown_limits
 from flowfabric.client.fabric import Fabric, registered_task
 from flowfabric.client.handle import Handle
+from flowfabric.client.tasks.options import TaskOptions
+from flowfabric.client.tasks.task import Task
 from flowfabric.core.contracts import DuplicateMode
 from flowfabric.errors import InvalidInput
 
@@ -82,43 +85,37 @@ def submit(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Submit an execution of a task with the options that a worker registered; with --wait, print its result."""
+    """Submit an execution of a task; options that are not given are those that a worker has registered with it."""
 
     async def body(fabric: Fabric, out: Output) -> None:
-        options: dict[str, Any] = {
-            "lane": lane,
-            "priority": priority,
-            "delay": parsing.optional_duration("--delay", delay),
-            "retry": retries,
-            "timeout": parsing.optional_duration("--attempt-timeout", attempt_timeout),
-            "deadline": parsing.optional_duration("--deadline", deadline),
-            "capabilities": capability,
-            "tags": parsing.tags("--tag", tag) if tag else None,
-            "idempotency_key": idempotency_key,
-            "idempotency": idempotency,
-            "on_duplicate": on_duplicate,
-            "concurrency_key": concurrency_key,
-            "budgets": budget,
-            "quotas": quota,
-        }
-        await _answer(await _send(fabric, out, course, name, options, args, kwargs), out, wait=wait)
+        given = _given(
+            lane=lane,
+            priority=priority,
+            delay=parsing.optional_duration("--delay", delay),
+            retry=retries,
+            timeout=parsing.optional_duration("--attempt-timeout", attempt_timeout),
+            deadline=parsing.optional_duration("--deadline", deadline),
+            capabilities=capability,
+            tags=parsing.tags("--tag", tag) if tag else None,
+            idempotency_key=idempotency_key,
+            idempotency=idempotency,
+            on_duplicate=on_duplicate,
+            concurrency_key=concurrency_key,
+            budgets=budget,
+            quotas=quota,
+        )
+        task = (await registered_task(fabric, name)).with_options(**given)
+        values, by_name = parsing.json_list("JSON", args or ()), parsing.json_object("--kwargs", kwargs)
+        await _answer(fabric, await course.submit(fabric, task, values, by_name), task.options, out, wait=wait)
 
     with reporting(as_json) as out:
         course = _Course(_seconds(timeout, wait))
-        settings = impatient(store_settings(url))
-        asyncio.run(within(course.seconds, connected(settings, out, body, namespace), out, course.situation))
+        course.run(connected(impatient(store_settings(url)), out, body, namespace), out)
 
 
-async def _send(
-    fabric: Fabric, out: Output, course: _Course, name: str, options: dict[str, Any], args: Texts, kwargs: Text
-) -> Handle[Any]:
-    given: Any = {option: value for option, value in options.items() if value is not None}
-    task = (await registered_task(fabric, name)).with_options(**given)
-    values, by_name = parsing.json_list("JSON", args or ()), parsing.json_object("--kwargs", kwargs)
-    course.is_sent = True
-    course.handle = await fabric.submit(task, *values, **by_name)
-    await warn_of_unknown_limits(fabric, options["budgets"] or (), options["quotas"] or (), out)
-    return course.handle
+def _given(**options: Any) -> Any:
+    """The options that were given."""
+    return {name: value for name, value in options.items() if value is not None}
 
 
 def _seconds(timeout: str | None, wait: bool) -> float | None:
@@ -136,18 +133,30 @@ class _Course:
     is_sent: bool = False
     handle: Handle[Any] | None = None
 
+    def run(self, work: Coroutine[Any, Any, None], out: Output) -> None:
+        asyncio.run(within(self.seconds, work, out, self.situation))
+
+    async def submit(
+        self, fabric: Fabric, task: Task[..., Any], args: list[Any], kwargs: dict[str, Any]
+    ) -> Handle[Any]:
+        self.is_sent = True
+        self.handle = await fabric.submit(task, *args, **kwargs)
+        return self.handle
+
     def situation(self) -> str:
         after = f"after {self.seconds:g} seconds"
         if self.handle is not None:
-            return f"{self.handle!r} has not ended {after}; it continues. See it with: flowfabric show {self.handle.id}"
+            look = f"flowfabric show {self.handle.id.short}"
+            return f"{self.handle!r} has not ended {after}; it continues. See it with: {look}"
         if self.is_sent:
             again = "submit it again with the same --idempotency-key to be sure"
             return f"the store has not replied {after}; it may have been submitted: {again}"
         return f"the store has not replied {after}; nothing was submitted"
 
 
-async def _answer(handle: Handle[Any], out: Output, *, wait: bool) -> None:
+async def _answer(fabric: Fabric, handle: Handle[Any], options: TaskOptions, out: Output, *, wait: bool) -> None:
     """Print the id; with `wait` the result instead, or as JSON both."""
+    await warn_of_unknown_limits(fabric, options.budgets, options.quotas, out)
     answer: dict[str, Any] = {"execution_id": handle.id, "submission": handle.submission}
     if wait:
         answer["result"] = await handle.result()
