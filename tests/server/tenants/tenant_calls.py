@@ -66,7 +66,8 @@ _VALUES: Final[dict[str, Any]] = {
     "lease_ttl_ms": 600_000, "grant_ttl_ms": 5_000, "attempt_index": 0, "lease_epoch": 1, "new_priority": 1,
     "delay_until": 9_000_000_000_000, "timeout_ms": 0, "blocking_reason": "waiting_for_quota", "lane_id": "default",
     "tags": {"team.key": "value"}, "worker_id": "worker", "waitpoint_key": "approval", "execution_kind": "kind",
-    "failure_category": "transient", "expected_graph_revision": 5,
+    "failure_category": "transient", "expected_graph_revision": 5, "writer": "w",
+    "entries": [{"at_ms": 1, "level": 20, "message": "secret"}],
     "resume_condition": json.loads(to_wire(Single("approval"))),
 }  # fmt: skip
 _GRAPHS: Final = ("submit_flow", "grow_flow")

@@ -89,7 +89,39 @@ class World:
         await self._flow()
         await self._run("running", self.fence)
         await self._suspend()
+        await self._log()
+        await self._register()
         return self
+
+    async def _log(self) -> None:
+        """Two records of the running execution, so that there is a second page."""
+        entries = tuple(c.LogEntry(at_ms=1, level=20, message=f"log of {self.namespace}") for _ in range(2))
+        await self.backend.append_logs(
+            c.AppendLogsArgs(
+                execution_id=self.execution("running"),
+                attempt_index=0,
+                attempt_id=self.fence.attempt_id,
+                writer="w",
+                first_number=0,
+                entries=entries,
+            )
+        )
+
+    async def _register(self) -> None:
+        """Workers that have ended, each with two tasks: of the tenant, and of the default namespace."""
+        for namespace in (self.namespace, Namespace("default")):
+            worker = WorkerInstanceId(f"{namespace}-1")
+            await self.backend.register_worker(
+                c.RegisterWorkerArgs(
+                    namespace=namespace,
+                    worker_id=WorkerId("worker"),
+                    worker_instance_id=worker,
+                    lanes=(LaneId("default"),),
+                    ttl_ms=30_000,
+                    tasks=(c.TaskEntry(name=f"a of {namespace}"), c.TaskEntry(name=f"b of {namespace}")),
+                )
+            )
+            await self.backend.mark_worker_dead(c.MarkWorkerDeadArgs(namespace=namespace, worker_instance_id=worker))
 
     def created(self, name: str, **more: Any) -> c.CreateExecutionArgs:
         return c.CreateExecutionArgs(

@@ -34,7 +34,7 @@ _TYPES = frozenset({"text", "id", "int", "nat", "pos"})
 _NAMED = frozenset({"core", "flow_core"})
 _CREATING = frozenset({"create_execution", "create_flow", "submit_flow"})
 _LOOKING = frozenset({
-    "submit_batch", "list_executions", "list_flows", "read_events", "read_attempt_stream", "read_summary",
+    "submit_batch", "list_executions", "list_tasks", "list_flows", "read_events", "read_attempt_stream", "read_summary",
     "describe_budget", "describe_quota_policy",
 })  # fmt: skip
 

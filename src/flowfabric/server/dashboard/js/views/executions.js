@@ -51,7 +51,7 @@ function filterOf(query) {
   };
 }
 
-// Without the right to list workers nothing is said about them.
+// Without the right to list workers the list is empty.
 const liveWorkers = (signal) => all("/workers", { limit: 1000 }, "workers", 1000, signal).catch(() => []);
 
 // Workers serve its lane, and none of them has its task.

@@ -19,7 +19,9 @@ local TASK = batch.shape(1, {"name", "options"})
 local function read_tasks(text)
   if text == "" then return {} end
   local is_readable, tasks = pcall(cmsgpack.unpack, text)
-  if not is_readable or type(tasks) ~= "table" then return nil, reply.invalid("tasks", "MessagePack", text:sub(1, 20)) end
+  if not is_readable or type(tasks) ~= "table" then
+    return nil, reply.invalid("tasks", "MessagePack", text:sub(1, 20))
+  end
   if #tasks > bounds.MAX_TASK_NAMES then
     return nil, reply.invalid("tasks", "at most " .. bounds.MAX_TASK_NAMES, #tasks)
   end

@@ -113,7 +113,8 @@ function M.claim_next(tag, request, now, ended)
   if admission.lane_obstacle(lane, true) then return {} end
   local turn = {
     lane = lane, now = now, request = request, taken = {}, offers = {}, count = 0, seen = 0, dropped = 0, held = 0,
-    lacking = 0, aside = 0, is_shared = lanes.settings(lane).shared_queue, payloads = claim_take.payloads(), ended = ended,
+    lacking = 0, aside = 0, is_shared = lanes.settings(lane).shared_queue, payloads = claim_take.payloads(),
+    ended = ended,
     wanted = math.min(request.count, lanes.free(lane) or request.count),
     keys = claim_queues.queues(lane, request.capabilities, request.kinds),
   }

@@ -10,7 +10,9 @@ local function check_members(request)
     if type(request[name]) ~= "string" then return reply.invalid(name, "text", request[name]) end
     if request[name] == "" and name ~= "capabilities" then return reply.invalid(name, "text that is not empty", "") end
   end
-  if request.kinds ~= nil and type(request.kinds) ~= "string" then return reply.invalid("kinds", "text", request.kinds) end
+  if request.kinds ~= nil and type(request.kinds) ~= "string" then
+    return reply.invalid("kinds", "text", request.kinds)
+  end
   for _, name in ipairs(NUMBERS) do
     local wrong = batch.check_number(name, request[name])
     if wrong then return wrong end
