@@ -67,13 +67,17 @@ async def test_an_execution_that_runs_again_keeps_its_watchers_until_its_next_en
     assert await _ends(driver) == [_end(x, watcher)]
 
 
-async def test_a_trimmed_execution_leaves_nothing_behind(driver: Driver) -> None:
-    x = await driver.reach(Situation.ACTIVE)
-    await driver.watch(x)
+async def test_an_execution_is_kept_until_its_watchers_were_told(driver: Driver) -> None:
+    x, watcher = await driver.reach(Situation.ACTIVE), driver.mint()
+    await driver.watch(x, watcher)
     await driver.cancel(x)
     await driver.clock.advance(10)
-    await driver.backend.trim_executions(c.TrimExecutionsArgs(lane_id=LANE, older_than_ms=0))
-    assert await _ends(driver) == []
+    trim = c.TrimExecutionsArgs(lane_id=LANE, older_than_ms=0)
+    await driver.backend.trim_executions(trim)
+    assert await _ends(driver) == [_end(x, watcher)]
+    assert await _ends(driver, _end(x, watcher)) == []
+    await driver.backend.trim_executions(trim)
+    assert await driver.backend.get_execution_state(x.execution_id) is None
     await driver.probe.check()
 
 

@@ -52,8 +52,9 @@ local function unlink(keys)
   for i = 1, #keys, CHUNK do redis.call("UNLINK", unpack(keys, i, math.min(i + CHUNK - 1, #keys))) end
 end
 
--- Delete a finished execution; false, and nothing is deleted, when it or its flow is live again, or
--- it is unreadable. Its index entries go when `collected` is flushed.
+-- Delete a finished execution; false, and nothing is deleted, when it or its flow is live again,
+-- when a watcher does not know of its end yet, or it is unreadable. Its index entries go when
+-- `collected` is flushed.
 function M.delete(tag, lane, id, collected)
   local core = "ff:exec:" .. tag .. ":" .. id .. ":core"
   local is_readable, x = pcall(record.load, core)
@@ -61,7 +62,7 @@ function M.delete(tag, lane, id, collected)
   if not x then
     x = record.at(core)
     x.lane_id, x.lifecycle_phase, x.terminal_outcome, x.retention_ttl_ms = lane, "terminal", "success", "0"
-  elseif x.lifecycle_phase ~= "terminal" or x.flow_id and flow_retention.is_kept(x) then
+  elseif x.lifecycle_phase ~= "terminal" or x.watched or x.flow_id and flow_retention.is_kept(x) then
     return false
   end
   x.writes = collected
