@@ -37,7 +37,7 @@ function M.add(x, now, is_used, continues)
   write(x.tag, now, {
     x.id, slot.owner, digits.of(slot.ticket), x.current_lease_epoch, is_used and "1" or "0", digits.of(ran_ms),
     attempts, quotas, budgets, is_used and x.reserved_budgets or "-",
-    continues and "1" or "0",
+    continues and "1" or nil,
   }, x.writes or x.beside)
 end
 
