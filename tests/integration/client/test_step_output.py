@@ -188,3 +188,52 @@ async def test_an_execution_that_is_retried_by_hand_keeps_the_output_of_its_step
     assert text_of(await items_of(handle)) == "begin one two end"
     assert text_of(before + await items_of(handle, after=before[-1].cursor)) == "begin one two end"
     assert await handle.summary() == {"one ": 4, "two ": 4}
+
+
+class TestForks:
+    """A fork skips the steps before it, and shows what they emitted in the execution that it was forked from."""
+
+    @pytest.fixture
+    def speaker(self) -> Worker:
+        speaker = Worker()
+
+        @speaker.task(name="speak")
+        async def speak(ctx: Context, tone: str) -> str:
+            await ctx.emit(f"{tone}: ")
+            plan = await ctx.step("plan#1", say, ctx, "one ", "two ")
+            await ctx.step("draft", say, ctx, f"{tone} draft of {plan}")
+            return plan
+
+        return speaker
+
+    async def test_they_show_the_output_of_the_steps_that_they_skip(
+        self, fabric_kit: FabricKit, speaker: Worker
+    ) -> None:
+        handle = await fabric_kit.submit("speak", "dry")
+        await fabric_kit.run_until_idle(speaker)
+        fork = await handle.fork("draft", input={"tone": "warm"})
+        live = asyncio.create_task(items_of(fork))
+        await fabric_kit.run_until_idle(speaker)
+        shown = "warm: one two warm draft of one two "
+        assert text_of(await live) == text_of(await items_of(fork)) == shown
+        second = await fork.fork("draft", input={"tone": "cool"})
+        await fabric_kit.run_until_idle(speaker)
+        assert text_of(await items_of(second)) == shown.replace("warm", "cool")
+        assert text_of(await items_of(handle)) == shown.replace("warm", "dry")
+
+    async def test_a_changed_step_has_no_output(self, fabric_kit: FabricKit, speaker: Worker) -> None:
+        """What it emitted was about another result."""
+        handle = await fabric_kit.submit("speak", "dry")
+        await fabric_kit.run_until_idle(speaker)
+        fork = await handle.fork("draft", changed={"plan#1": "three "})
+        await fabric_kit.run_until_idle(speaker)
+        assert text_of(await items_of(fork)) == "dry: dry draft of three "
+
+    async def test_output_of_a_deleted_execution_is_left_out(self, fabric_kit: FabricKit, speaker: Worker) -> None:
+        handle = await fabric_kit.submit("speak", "dry")
+        await fabric_kit.run_until_idle(speaker)
+        await fabric_kit.advance(1)
+        fork = await handle.fork("draft")
+        await fabric_kit.backend.trim_executions(c.TrimExecutionsArgs(older_than_ms=0))
+        await fabric_kit.run_until_idle(speaker)
+        assert text_of(await items_of(fork)) == "dry: dry draft of one two "
