@@ -57,7 +57,8 @@ class DurableContext(AwaitedCalls, TaskContext, ABC):
         `returns` is the type of the result if `fn` has no annotation, `was` the name under which earlier versions
         recorded the step. An exception of `fn` is recorded too if the handler recovers from it; see StepFailed.
         """
-        return steps.begin(self._records, name, fn, args, returns, was, caller_key(sys._getframe(1)))
+        caller = sys._getframe(2)  # behind the frame of must_await
+        return steps.begin(self._records, name, fn, args, returns, was, caller_key(caller))
 
     @overload
     def submit(self, task: Task[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, ChildHandle[R]]: ...

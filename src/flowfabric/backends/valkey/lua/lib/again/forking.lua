@@ -17,7 +17,7 @@ end
 -- The wait whose end a record is, by its pointer; nil for any other record.
 local function wait_of(field)
   local pointer = field:match("^%d+:ff:(.+#%d+)$")
-  if not pointer or pointer:find("^failed:") or pointer:find("^form:") then return nil end
+  if not pointer or pointer:find("^failed:") or pointer:find("^form:") or pointer:find("^output:") then return nil end
   return pointer
 end
 
@@ -76,7 +76,8 @@ function M.choose(x, A)
   return {fields = chosen, last = last}
 end
 
--- {encoding, result} by field, of steps among those that are copied; or nil and a refusal.
+-- {encoding, result} by field, of steps among those that are copied; or nil and a refusal. What a
+-- changed step emitted was about its old result, so it has no output.
 function M.changed(plan, given)
   local known, out = {}, {}
   for _, field in ipairs(plan.fields) do known[field] = true end
@@ -86,6 +87,7 @@ function M.changed(plan, given)
       return nil, reply.invalid("changed", "steps that are recorded before from_step", given[i] .. "#" .. given[i + 1])
     end
     out[field] = {given[i + 2], given[i + 3] or ""}
+    out[steps.field("ff:output:" .. given[i], tonumber(given[i + 1]) or 0)] = {"json", "{}"}
   end
   return out
 end
