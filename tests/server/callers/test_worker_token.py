@@ -82,6 +82,12 @@ def in_a_thread(ctx: Context) -> str:
 
 
 @worker.task
+async def submits(ctx: Context) -> int:
+    ctx.log.info("submitting")
+    return await (await ctx.submit(double, 21))
+
+
+@worker.task
 async def gives_up(ctx: Context) -> None:
     raise Cancel("no longer needed")
 
@@ -138,6 +144,7 @@ async def test_everything_that_a_handler_does_is_allowed(served: Served) -> None
         threaded = await fabric.submit(in_a_thread.with_options(budgets=[budget]))
         napping = await fabric.submit(naps)
         cancelled = await fabric.submit(gives_up)
+        parent = await fabric.submit(submits)
         async with fabric.flow("growing") as flow:
             node = flow.add(grows)
         await both.signal("go", "yes", wait=WITHIN_S)
@@ -146,12 +153,14 @@ async def test_everything_that_a_handler_does_is_allowed(served: Served) -> None
         assert "approval" not in link
         assert await threaded.result(timeout=WITHIN_S) == "7"
         assert await napping.result(timeout=WITHIN_S) == "rested"
+        assert await parent.result(timeout=WITHIN_S) == 42
         with pytest.raises(ExecutionCancelled):
             await cancelled.result(timeout=WITHIN_S)
         assert await flow.handle.node(node).result(timeout=WITHIN_S) == [2, 4]
     assert served.refused == ["the token 'worker' lacks the scope admin; it has: work, read"]  # the secret, once
     assert (await both.describe()).progress_message == "half"
     assert [item.text async for item in threaded.stream()] == ["said"]
+    assert "submitting" in [record.message async for record in parent.logs()]
 
 
 async def test_a_lease_that_is_driven_by_hand_may_be_cancelled(served: Served) -> None:
