@@ -20,9 +20,8 @@ from flowfabric.cli.commands.serving import engine, worker
 from flowfabric.cli.commands.submitting import submit
 from flowfabric.cli.commands.suspensions import link, resume, signal, suspended, waitpoints
 from flowfabric.cli.commands.tailing import tail
-from flowfabric.cli.commands.tasks import tasks
 from flowfabric.cli.commands.trimming import trim
-from flowfabric.cli.commands.workers import workers
+from flowfabric.cli.commands.workers import tasks, workers
 from flowfabric.cli.dev.command import dev
 from flowfabric.cli.doctor.command import doctor
 from flowfabric.cli.running import show_tracebacks

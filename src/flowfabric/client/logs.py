@@ -16,8 +16,10 @@ from flowfabric.core.states import PublicState
 from flowfabric.errors import ExecutionNotFound
 
 _PAGE: Final = 500
-# A worker sends records every 0.2 s, so a reader that looks this often is hardly later.
-_LOOK_EVERY_S: Final = 0.25
+# A worker sends records every 0.2 s, so a reader that looks this often is hardly later. While nothing comes, it looks
+# less often.
+_LOOK_AGAIN_S: Final = 0.25
+_LOOK_AT_LEAST_EVERY_S: Final = 1.0
 _LAST_LOOKS: Final = 2  # after the end: the last records are sent beside it
 
 _ENDED: Final = frozenset(
@@ -48,7 +50,7 @@ async def logs(
     backend: EngineBackend, args: c.ReadLogsArgs, *, follow: bool = False
 ) -> AsyncGenerator[c.LogRecord, None]:
     """The records so far, oldest first; with `follow` also new ones, until the execution has ended."""
-    looks_left = _LAST_LOOKS
+    looks_left, pause = _LAST_LOOKS, _LOOK_AGAIN_S
     while True:
         page = await backend.read_logs(args)
         for each in page.records:
@@ -58,9 +60,10 @@ async def logs(
             continue
         if not follow or looks_left == 0:
             return
+        pause = _LOOK_AGAIN_S if page.records else min(1.5 * pause, _LOOK_AT_LEAST_EVERY_S)
         if await _has_ended(backend, args.execution_id):
-            looks_left -= 1
-        await asyncio.sleep(_LOOK_EVERY_S)
+            looks_left, pause = looks_left - 1, _LOOK_AGAIN_S
+        await asyncio.sleep(pause)
 
 
 async def _has_ended(backend: EngineBackend, execution_id: ExecutionId) -> bool:

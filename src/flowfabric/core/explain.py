@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from flowfabric.core import contracts as c
 from flowfabric.core.rules.tasks import has_task, is_task_token
+from flowfabric.core.rules.unknown_tasks import is_unknown, sentence
 from flowfabric.core.states import (
     AttemptState,
     BlockingReason,
@@ -15,7 +16,6 @@ from flowfabric.core.states import (
     OwnershipState,
     PublicState,
 )
-from flowfabric.core.unknown_tasks import is_unknown, sentence
 
 _ENDED = {
     PublicState.COMPLETED: "has completed; replay it to run it again",

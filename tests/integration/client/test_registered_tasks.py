@@ -201,3 +201,22 @@ async def test_nodes_of_flows_and_children_by_name_have_the_options_too(fabric_k
     await fabric_kit.run_until_idle(worker)
     found = [await fabric_kit.backend.get_execution(each) for each in (node.id, other.id, ExecutionId(await made))]
     assert [each.priority for each in found if each is not None] == [5, 1, 5]
+
+
+async def test_workers_over_http_get_only_what_they_have_tasks_for(fabric_kit: FabricKit) -> None:
+    worker = Worker()
+
+    @worker.task
+    async def known() -> str:
+        return "here"
+
+    unknown = await fabric_kit.submit("nosuchtask")
+    async with serving(fabric_kit.backend) as server, Fabric.connect(server.url) as remote:
+        async with worker.working(remote.backend):
+            assert await (await fabric_kit.submit(known)) == "here"
+        events = (await unknown.history()).events
+        assert [each.event for each in events] == ["created"]
+        body = {"worker_id": "w", "worker_instance_id": "w-1", "wait_ms": 0, "kinds": ["other"]}
+        assert (await server.http.post("/v1/work/claim", json=body)).json() == []
+        (work,) = (await server.http.post("/v1/work/claim", json=body | {"kinds": ["nosuchtask"]})).json()
+        assert work["execution_kind"] == "nosuchtask"

@@ -67,3 +67,23 @@ async def test_a_trimmed_execution_leaves_nothing_of_its_limits(limits: Limits) 
     key = keys.attachments(x.execution_id.tag)
     assert await limits.backend.client.execute("EXISTS", key, key=key) == 0
     assert (await limits.status(budget)).reserved == {}
+
+
+async def test_logs_and_exceptions_go_with_their_execution(driver: Driver) -> None:
+    x = await driver.run(await driver.create())
+    await driver.backend.append_logs(
+        c.AppendLogsArgs(
+            execution_id=x.execution_id,
+            attempt_index=0,
+            attempt_id=x.fence.attempt_id,
+            writer="w",
+            first_number=0,
+            entries=(c.LogEntry(at_ms=1, level=20, message="one"),),
+        )
+    )
+    await driver.fail(x, failure_detail=c.FailureDetail(type="ValueError"))
+    logs = f"ff:exec:{x.execution_id.tag}:{x.execution_id}:logs"
+    assert int(await driver.backend.client.execute("PTTL", logs, key=logs)) > 0  # type: ignore[arg-type]
+    await driver.backend.trim_executions(c.TrimExecutionsArgs(older_than_ms=0))
+    assert [key for key in await driver.probe.dump() if x.execution_id.encode() in key] == []
+    await driver.probe.check()

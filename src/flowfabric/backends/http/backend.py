@@ -29,6 +29,8 @@ from flowfabric.errors import BadReply, InvalidInput, NotFound
 
 _LONGEST_WAIT_MS: Final = 20_000
 
+_KINDS_MAX_CHARS: Final = 2_000  # in the address of a stream
+
 
 class _Store(msgspec.Struct, frozen=True, kw_only=True):
     version: str
@@ -161,6 +163,8 @@ class HttpBackend(HttpPorts):
         offered = capability_set(capabilities, "capabilities")
         query: Query = [("lane", str.__str__(LaneId(lane))) for lane in lane_ids]
         query += [("capability", each) for each in offered]
+        if sum(map(len, kinds)) <= _KINDS_MAX_CHARS:  # else every announcement is heard, and the claim sorts it out
+            query += [("kind", each) for each in kinds]
         async with Ear(self._transport.events(f"{PREFIX}/work/wakeups", query=query), _places) as ear:
             yield ear
 

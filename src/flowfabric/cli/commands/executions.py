@@ -23,8 +23,8 @@ from flowfabric.core import contracts as c
 from flowfabric.core.explain import explain as sentence_of
 from flowfabric.core.failure_lines import failure_lines
 from flowfabric.core.ids import ExecutionId
+from flowfabric.core.rules.unknown_tasks import sentence, waits_for_task
 from flowfabric.core.states import PublicState
-from flowfabric.core.unknown_tasks import sentence, waits_for_task
 from flowfabric.errors import ExecutionNotFound, FlowFabricError
 
 StateFilter: TypeAlias = Annotated[

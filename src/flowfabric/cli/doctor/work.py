@@ -11,8 +11,8 @@ from flowfabric.cli.parsing import span_text
 from flowfabric.cli.show.paging import all_workers
 from flowfabric.client.fabric import Fabric
 from flowfabric.core import contracts as c
+from flowfabric.core.rules.unknown_tasks import sentence, waits_for_task
 from flowfabric.core.states import LaneState, PublicState
-from flowfabric.core.unknown_tasks import sentence, waits_for_task
 
 _OLD_MS: Final = 60_000
 _LOOKED_AT: Final = 1_000

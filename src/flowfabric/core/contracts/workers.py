@@ -28,7 +28,7 @@ def _lanes(field: str, value: Any) -> tuple[LaneId, ...]:
 Lanes: TypeAlias = Annotated[tuple[LaneId, ...], msgspec.Meta(max_length=limits.MAX_LANES), Rule(_lanes)]
 
 
-def _task_names(field: str, value: Any) -> tuple[str, ...]:
+def task_names(field: str, value: Any) -> tuple[str, ...]:
     """The names without repeats, sorted."""
     if not isinstance(value, tuple | list | set | frozenset):
         raise InvalidInput(field, value, "must be a collection of task names")
@@ -37,7 +37,7 @@ def _task_names(field: str, value: Any) -> tuple[str, ...]:
     return tuple(sorted({limits.label(field, each, 1, limits.EXECUTION_KIND_MAX_BYTES) for each in value}))
 
 
-TaskNames: TypeAlias = Annotated[tuple[str, ...], msgspec.Meta(max_length=limits.MAX_TASK_NAMES), Rule(_task_names)]
+TaskNames: TypeAlias = Annotated[tuple[str, ...], msgspec.Meta(max_length=limits.MAX_TASK_NAMES), Rule(task_names)]
 WorkerTtlMs: TypeAlias = Annotated[int, msgspec.Meta(ge=1_000, le=limits.LEASE_TTL_MAX_MS)]
 Label: TypeAlias = Annotated[str, Rule(lambda field, value: limits.label(field, value, 0, limits.NAME_MAX_BYTES))]
 SlotCount: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=limits.MAX_U32)]
@@ -53,7 +53,7 @@ class TaskEntry(msgspec.Struct, frozen=True, kw_only=True):
 def _task_entries(field: str, value: Any) -> tuple[TaskEntry, ...]:
     if not isinstance(value, tuple | list) or not all(isinstance(each, TaskEntry) for each in value):
         raise InvalidInput(field, type(value).__name__, "must be a list of TaskEntry")
-    _task_names(field, [each.name for each in value])
+    task_names(field, [each.name for each in value])
     for each in value:
         if len(codec.to_json(each.options)) > limits.TASK_OPTIONS_MAX_BYTES:
             problem = f"the options must have at most {limits.TASK_OPTIONS_MAX_BYTES} bytes as JSON"

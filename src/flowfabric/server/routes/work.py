@@ -18,7 +18,7 @@ from flowfabric.core import limits
 from flowfabric.core.capability import capability_set
 from flowfabric.core.contracts import batch as b
 from flowfabric.core.contracts.fields import BatchCount, Capabilities, Checked, DurationMs, LeaseTtlMs
-from flowfabric.core.contracts.workers import Lanes
+from flowfabric.core.contracts.workers import Lanes, TaskNames, task_names
 from flowfabric.core.ids import LaneId, WorkerId, WorkerInstanceId
 from flowfabric.errors import InvalidInput
 from flowfabric.server.access.scopes import check_store
@@ -41,6 +41,7 @@ class WaitingClaim(Checked, frozen=True, kw_only=True):
     wait_ms: DurationMs = 20_000
     worker_capabilities: Capabilities = ()
     attempt_timeout_ms: DurationMs | None = None
+    kinds: TaskNames = ()  # the tasks of the worker, which gets no others; empty: any
 
     def of(self, lane: LaneId, count: int) -> b.ClaimExecutionsArgs:
         return b.ClaimExecutionsArgs(
@@ -51,6 +52,7 @@ class WaitingClaim(Checked, frozen=True, kw_only=True):
             count=count,
             worker_capabilities=self.worker_capabilities,
             attempt_timeout_ms=self.attempt_timeout_ms,
+            kinds=self.kinds,
         )
 
 
@@ -80,7 +82,8 @@ async def _waited(service: Service, request: Request, wanted: WaitingClaim) -> l
     until = monotonic() + min(wanted.wait_ms, service.settings.long_poll_ms) / 1000
     over = [asyncio.ensure_future(each) for each in (disconnected(request.receive), service.stopping.wait())]
     try:
-        async with service.backend.listen_for_work(wanted.lanes, wanted.worker_capabilities) as listener:
+        listening = service.backend.listen_for_work(wanted.lanes, wanted.worker_capabilities, kinds=wanted.kinds)
+        async with listening as listener:
             while await _heard(listener, over, until):
                 if found := await _claimed(service.backend, wanted):
                     return found
@@ -110,11 +113,14 @@ async def wakeups(request: Request) -> Response:
     if len(lanes) > limits.MAX_LANES:
         raise InvalidInput("lane", f"{len(lanes)} lanes", f"must be given at most {limits.MAX_LANES} times")
     capabilities = capability_set(tuple(request.query_params.getlist("capability")), "capability")
-    return stream(request, token, _wakeups(service.backend, lanes, capabilities))
+    kinds = task_names("kind", request.query_params.getlist("kind"))
+    return stream(request, token, _wakeups(service.backend, lanes, capabilities, kinds))
 
 
-async def _wakeups(backend: EngineBackend, lanes: tuple[LaneId, ...], capabilities: tuple[str, ...]) -> Items:
-    async with backend.listen_for_work(lanes, capabilities) as listener:
+async def _wakeups(
+    backend: EngineBackend, lanes: tuple[LaneId, ...], capabilities: tuple[str, ...], kinds: tuple[str, ...]
+) -> Items:
+    async with backend.listen_for_work(lanes, capabilities, kinds=kinds) as listener:
         while True:
             where = await listener.wait()
             yield Item("work", [{"lane_id": lane, "partition": partition} for lane, partition in where])

@@ -131,6 +131,7 @@ class WorkerRun:
         self._detector.stop()
         parts.stopper.abandon_all()
         await parts.claim_loop.close()
+        parts.logs.close()
         await parts.tasks.close()
         await self._keeper.stop()
         await parts.processes.close()

@@ -72,6 +72,7 @@ class LogSender:
         # Without the context variables of a handler: what sending logs is not a record of the attempt.
         self._context = contextvars.copy_context()
         self.level = _OFF if logs is None else level_number("logs.level", logs.level)
+        self._closed = False
         self.captures = logs is not None and bool(logs.print or logs.loggers)
 
     @property
@@ -87,7 +88,7 @@ class LogSender:
 
     def keep(self, attempt: Attempt, level: int, logger: str, message: str) -> None:
         """Keep a record. Returns at once, and never raises."""
-        if level < self.level:
+        if level < self.level or self._closed:
             return
         entry = c.LogEntry(
             at_ms=max(0, self._clock.now_ms()),
@@ -115,11 +116,15 @@ class LogSender:
         if attempt.log is not None and attempt.log.waiting:
             self._loop.call_soon(self._send_now, attempt.log, context=self._context)
 
+    def close(self) -> None:
+        """Send nothing more: the worker has ended."""
+        self._closed = True
+
     def _send_later(self, log: AttemptLog) -> None:
         self._loop.call_later(_FLUSH_S, self._send_now, log)
 
     def _send_now(self, log: AttemptLog) -> None:
-        if log in self._open and not log.is_sending:
+        if log in self._open and not log.is_sending and not self._closed:
             log.is_sending = True
             self._tasks.start(self._send(log))
 
