@@ -11,10 +11,9 @@ from flowfabric import __version__
 from flowfabric.cli.commands import budgets, flows, lanes, quotas, secrets
 from flowfabric.cli.commands import server as serving_http
 from flowfabric.cli.commands.bench import bench
-from flowfabric.cli.commands.changing import cancel, replay, retry
+from flowfabric.cli.commands.changing import cancel, fork, replay, retry
 from flowfabric.cli.commands.events import events
 from flowfabric.cli.commands.executions import explain, ls, show
-from flowfabric.cli.commands.forking import fork
 from flowfabric.cli.commands.logs import logs
 from flowfabric.cli.commands.serving import engine, worker
 from flowfabric.cli.commands.submitting import submit

@@ -7,11 +7,14 @@ from typing import Any
 import pytest
 
 from flowfabric.core import contracts as c
+from flowfabric.core.contracts.forking import FORKED_FROM_TAG
+from flowfabric.core.forms import WAITPOINT_STEPS
 from flowfabric.core.ids import ExecutionId
 from flowfabric.core.policy import ExecutionPolicy, RetryPolicy
 from flowfabric.core.rules.execution.transitions import Situation
 from flowfabric.core.states import AttemptType, PublicState
 from flowfabric.errors import Conflict, InvalidInput
+from flowfabric.worker.durable.journal import RESERVED
 from tests.conformance.driver import Driver, Subject
 from tests.conformance.flowing import Graph
 
@@ -32,7 +35,7 @@ async def steps(driver: Driver, x: Subject) -> list[tuple[str, int, bytes]]:
 async def failed(driver: Driver, **create: Any) -> Subject:
     x = await driver.create(**create)
     await driver.run(x)
-    for name, payload in (("plan", b"1"), ("ff:now", b"2"), ("draft", b"3"), ("review", b"4")):
+    for name, payload in (("plan", b"1"), (f"{RESERVED}now", b"2"), ("draft", b"3"), ("review", b"4")):
         await record(driver, x, name, payload)
     await record(driver, x, "draft", b"5", occurrence=1)
     await driver.fail(x)
@@ -72,7 +75,7 @@ async def test_it_has_all_that_the_source_was_submitted_with(driver: Driver) -> 
     assert (context.input_payload, context.payload_encoding) == (b"in", "raw")
     snapshot = await driver.backend.describe_execution(fork.execution_id)
     assert snapshot is not None
-    assert snapshot.tags == {"team.a": "1", c.FORKED_FROM_TAG: x.execution_id}
+    assert snapshot.tags == {"team.a": "1", FORKED_FROM_TAG: x.execution_id}
     assert fork.execution_id.tag == x.execution_id.tag
 
 
@@ -82,7 +85,7 @@ async def test_it_may_have_another_input_and_other_results(driver: Driver) -> No
     fork = await forked(
         driver, x, from_step=c.StepKey(name="review"), input_payload=b"other", payload_encoding="json", changed=(new,)
     )
-    assert await steps(driver, fork) == [("plan", 0, b"better"), ("ff:now", 0, b"2"), ("draft", 0, b"3")]
+    assert await steps(driver, fork) == [("plan", 0, b"better"), (f"{RESERVED}now", 0, b"2"), ("draft", 0, b"3")]
     assert (await steps(driver, x))[0] == ("plan", 0, b"1")
     context = await driver.backend.read_execution_context(fork.execution_id)
     assert (context.input_payload, context.payload_encoding) == (b"other", "json")
@@ -115,10 +118,10 @@ async def test_without_records_it_is_a_new_execution(driver: Driver) -> None:
 async def test_what_belongs_to_the_source_alone_stays_there(driver: Driver) -> None:
     x = await driver.create()
     await driver.run(x)
-    for name in ("ff:waitpoint:door", "ff:spent", "ff:random", "pay"):
+    for name in (f"{WAITPOINT_STEPS}door", f"{RESERVED}spent", f"{RESERVED}random", "pay"):
         await record(driver, x, name, b"1")
     await driver.fail(x)
-    assert [name for name, _, _ in await steps(driver, await forked(driver, x))] == ["ff:random", "pay"]
+    assert [name for name, _, _ in await steps(driver, await forked(driver, x))] == [f"{RESERVED}random", "pay"]
 
 
 async def test_the_same_call_again_makes_no_other(driver: Driver) -> None:

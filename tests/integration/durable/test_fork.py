@@ -126,6 +126,30 @@ async def test_a_fork_of_a_member_has_the_results_that_it_was_given(fabric_kit: 
     assert await fork == "from first 2"
 
 
+async def test_the_output_of_a_fork_has_that_of_the_steps_before(fabric_kit: FabricKit, worker: Worker) -> None:
+    @worker.task(name="talk")
+    async def talk(ctx: Context, word: str = "dry") -> None:
+        async def say(text: str) -> None:
+            ctx.emit(text)
+
+        await ctx.step("plan", say, "plan ")
+        await ctx.step("draft", say, f"{word} draft")
+
+    handle = await fabric_kit.submit("talk")
+    await fabric_kit.run_until_idle(worker)
+    fork = await handle.fork("draft", input=["warm"])
+    await fabric_kit.run_until_idle(worker)
+    assert await text_of(handle) == "plan dry draft"
+    assert await text_of(fork) == "plan warm draft"
+
+
+async def text_of(handle: Any) -> str:
+    text = ""
+    async for item in handle.stream():
+        text = "" if item.is_reset else text + (item.text or "")
+    return text
+
+
 async def test_a_running_execution_is_not_forked(fabric_kit: FabricKit) -> None:
     worker = Worker(worker_instance_id="worker-1")
     refused: list[str] = []

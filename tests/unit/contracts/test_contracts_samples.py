@@ -169,6 +169,7 @@ VALUES: dict[str, Any] = {
     "state_vector": StateVector(lifecycle_phase="runnable"),  # type: ignore[arg-type]
     "status": "active",
     "step": {"name": "charge", "occurrence": 0},
+    "step_count": 3,
     "suspended_at": 1_700_000_000_000,
     "suspension_id": UUID,
     "tags": {"team.ticket": "42"},

@@ -12,6 +12,9 @@ from flowfabric.core.rules.execution import retrying
 from flowfabric.errors import CODES
 from flowfabric.worker.context import spent_before
 from flowfabric.worker.durable import changed_steps
+from flowfabric.worker.durable.failed_steps import FAILED_STEPS
+from flowfabric.worker.durable.journal import RESERVED
+from flowfabric.worker.durable.step_output import OUTPUT_STEPS
 from tests.valkey.lua.sources import FUNCTIONS, MODULES, code_of
 
 CODE = {name: code_of(source) for name, source in {**FUNCTIONS, **MODULES}.items()}
@@ -49,6 +52,8 @@ def test_retry_and_fork_know_the_same_records_and_ends_as_python() -> None:
     assert [text.removeprefix("^%d+:").removesuffix("$") for text in re.findall(r'"(.*?)"', own[1])] == [
         forms.WAITPOINT_STEPS, spent_before._NAME,
     ]  # fmt: skip
+    of_steps = {*re.findall(r'\["(\w+:)"\] = true', forking)}
+    assert of_steps == {name.removeprefix(RESERVED) for name in (FAILED_STEPS, OUTPUT_STEPS)}
     assert f'M.TAG = "{FORKED_FROM_TAG}"' in forking
     assert f"sub(1, {changed_steps._WAIT_LENGTH})" in forking
     went_on = re.search(r"local WENT_ON = \{(.*)\}", continuing)

@@ -50,7 +50,7 @@ from flowfabric.core.contracts.flows.graphs import (
     SubmitFlowArgs, SubmitFlowResult,
 )
 from flowfabric.core.contracts.forking import (
-    FORKED_FROM_TAG, ChangedStep, ExecutionForked, ForkExecutionArgs, ForkExecutionResult,
+    ChangedStep, ExecutionForked, ForkExecutionArgs, ForkExecutionResult,
 )
 from flowfabric.core.contracts.lanes import (
     ConfigureLaneArgs, ConfigureLaneResult, LaneConfigured, LaneSettings, LaneStateSet, ListLanesArgs, ListLanesPage,
@@ -135,7 +135,7 @@ from flowfabric.core.rules.flows.graph import DependencyKind, EdgeGroupState, Ed
 # isort: on
 
 __all__ = [
-    "ADMISSION_REASONS", "FORKED_FROM_TAG", "AddExecutionToFlowArgs", "AddExecutionToFlowResult", "AdmissionReleased",
+    "ADMISSION_REASONS", "AddExecutionToFlowArgs", "AddExecutionToFlowResult", "AdmissionReleased",
     "AdmissionsDrained",
     "Admitted", "AllOfEdges", "AlreadyAdmitted", "AlreadyTerminal", "AnyOfEdges", "AppendFrameArgs",
     "AppendFrameResult", "AppendFramesArgs", "AppendFramesResult", "AppendLogsArgs", "AppendLogsResult",

@@ -41,6 +41,9 @@ class CodeNames(NamedTuple):
         return not self.is_made or not any(_may_make(text, name) for text in (self.texts | self.written) - {*asked})
 
 
+_NOTHING: Final = CodeNames(frozenset(), frozenset(), frozenset(), is_made=False)
+
+
 def _may_make(text: str, name: str) -> bool:
     return text == name or (len(text) >= _PIECE_MIN and (name.startswith(text) or name.endswith(text)))
 
@@ -48,12 +51,15 @@ def _may_make(text: str, name: str) -> bool:
 def names_in(function: Any) -> CodeNames:
     """The names in a function and in all that it can call by a name that is known before it runs."""
     found = _plain(function)
-    return CodeNames(frozenset(), frozenset(), frozenset(), is_made=False) if found is None else _names_in(found)
+    return _NOTHING if found is None else _names_in(found)
 
 
-def caller_key(frame: FrameType) -> str:
-    """Identifies the function that runs in the frame, in every version of the code that has it."""
-    return _key(frame.f_globals.get("__name__", ""), frame.f_code.co_qualname)
+def caller_key() -> str:
+    """Identifies the user's function that is calling, in every version of the code that has it."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and not _is_users(frame.f_globals.get("__name__")):
+        frame = frame.f_back
+    return "" if frame is None else _key(frame.f_globals.get("__name__", ""), frame.f_code.co_qualname)
 
 
 @lru_cache(maxsize=4096)

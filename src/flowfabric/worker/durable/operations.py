@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine
 from datetime import datetime
@@ -57,8 +56,7 @@ class DurableContext(AwaitedCalls, TaskContext, ABC):
         `returns` is the type of the result if `fn` has no annotation, `was` the name under which earlier versions
         recorded the step. An exception of `fn` is recorded too if the handler recovers from it; see StepFailed.
         """
-        caller = sys._getframe(2)  # behind the frame of must_await
-        return steps.begin(self._records, name, fn, args, returns, was, caller_key(caller))
+        return steps.begin(self._records, name, fn, args, returns, was, caller_key())
 
     @overload
     def submit(self, task: Task[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, ChildHandle[R]]: ...

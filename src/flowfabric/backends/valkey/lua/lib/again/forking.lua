@@ -7,18 +7,15 @@ M.TAG = "flowfabric.forked_from"
 -- Records that are about the source alone: its waitpoints, and what its attempts have reported.
 local OWN = {"^%d+:ff:waitpoint:", "^%d+:ff:spent$"}
 
-local function is_own(field)
-  for i = 1, #OWN do
-    if field:find(OWN[i]) then return true end
-  end
-  return false
-end
+-- Records about steps, whose names may end like a pointer.
+local OF_STEPS = {["failed:"] = true, ["output:"] = true}
+
+local function is_own(field) return (field:find(OWN[1]) or field:find(OWN[2])) ~= nil end
 
 -- The wait whose end a record is, by its pointer; nil for any other record.
 local function wait_of(field)
   local pointer = field:match("^%d+:ff:(.+#%d+)$")
-  if not pointer or pointer:find("^failed:") or pointer:find("^form:") or pointer:find("^output:") then return nil end
-  return pointer
+  return pointer and not OF_STEPS[pointer:match("^%a+:") or ""] and pointer or nil
 end
 
 -- How a step says which wait came before it.
