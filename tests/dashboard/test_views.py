@@ -66,3 +66,9 @@ async def test_a_phone_shows_everything_within_its_width(
             assert await phone.page.evaluate("document.documentElement.scrollWidth") <= PHONE[0], view
             assert await phone.faults() == [], view
         assert phone.complaints == []
+
+
+async def test_a_budget_shows_its_name(dashboard: Dashboard, fabric: Fabric) -> None:
+    await fabric.budgets.create({"tokens": 1000}, name="research", lane="agents")
+    await dashboard.go("budgets")
+    await expect(dashboard.page.get_by_text("research · lane agents")).to_be_visible()

@@ -28,7 +28,8 @@ _ENDED = {
 _SUSPENDED = {
     BlockingReason.WAITING_FOR_SIGNAL: "is suspended until a signal arrives; deliver the signal",
     BlockingReason.WAITING_FOR_APPROVAL: "is suspended until a person answers; answer its question",
-    BlockingReason.WAITING_FOR_CALLBACK: "is suspended until a callback comes in; deliver it as a signal",
+    BlockingReason.WAITING_FOR_CALLBACK: "is suspended until a callback comes in or an execution that it submitted "
+    "ends; deliver a callback as a signal",
     BlockingReason.WAITING_FOR_TOOL_RESULT: "is suspended until a tool answers; deliver the result as a signal",
 }
 

@@ -84,7 +84,7 @@ SENTENCES: list[tuple[c.Explanation, list[c.WorkerInfo], str]] = [
     (facts(vector(P.SUSPENDED, blocking_reason=B.WAITING_FOR_APPROVAL)), [],
      "is suspended until a person answers; answer its question"),
     (facts(vector(P.SUSPENDED, blocking_reason=B.WAITING_FOR_CALLBACK)), [],
-     "is suspended until a callback comes in; deliver it as a signal"),
+     "is suspended until a callback comes in or an execution that it submitted ends; deliver a callback as a signal"),
     (facts(vector(P.SUSPENDED, blocking_reason=B.WAITING_FOR_TOOL_RESULT)), [],
      "is suspended until a tool answers; deliver the result as a signal"),
     (facts(vector(P.SUSPENDED, blocking_reason=B.NONE)), [], "is suspended; resume it"),
