@@ -17,8 +17,8 @@ import msgspec
 from flowfabric.backends.ports import EngineBackend
 from flowfabric.client.stream_items import Place, StreamItem
 from flowfabric.core import contracts as c
+from flowfabric.core.contracts.frame_marks import RERUN, STEP, StepOutput, is_mark
 from flowfabric.core.cursor import StreamCursor
-from flowfabric.core.frame_marks import RERUN, STEP, StepOutput, is_mark
 from flowfabric.core.ids import ExecutionId
 from flowfabric.errors import ExecutionNotFound
 

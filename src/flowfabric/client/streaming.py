@@ -13,8 +13,8 @@ from flowfabric.client.standing_output import Standing
 from flowfabric.client.stream_items import Place, StreamItem
 from flowfabric.client.tasks import payloads
 from flowfabric.core import contracts as c
+from flowfabric.core.contracts.frame_marks import is_mark
 from flowfabric.core.cursor import StreamCursor
-from flowfabric.core.frame_marks import is_mark
 from flowfabric.core.ids import ExecutionId
 from flowfabric.errors import ExecutionNotFound, InvalidInput
 

@@ -38,6 +38,16 @@ async def stumble(ctx: Context) -> None:
         raise OSError("no route")
 
 
+@worker.task(lane="c", retry=ONE_RETRY)
+async def ask_twice(ctx: Context) -> None:
+    await ctx.emit(f"attempt {ctx.attempt_index}")
+    await ctx.step("question", ask_aloud, ctx)
+    if ctx.attempt_index == 0:
+        raise OSError("no route")
+    await ctx.sleep(60)
+    await ctx.emit("an answer")
+
+
 @worker.task(lane="b")
 async def ask(ctx: Context) -> None:
     await ctx.step("question", ask_aloud, ctx)
@@ -77,6 +87,19 @@ async def test_a_suspension_is_none(driver: Driver) -> None:
         await until(handle, "suspended")
         await handle.resume()
         assert await seen == ["a question", "an answer"]
+
+
+async def test_output_of_a_step_stands_over_attempts_and_passes(driver: Driver) -> None:
+    await driver.backend.seed_waitpoint_hmac_secret(c.SeedWaitpointHmacSecretArgs(kid=KID, secret_hex=SECRET))
+    handle = await Fabric(driver.backend).submit(ask_twice)
+    expected = ["attempt 1", "a question", "an answer"]
+    async with asyncio.timeout(WITHIN_S), worker.working(driver.backend), reading(driver, handle) as seen:
+        await until(handle, "delayed")
+        await run_due_work(driver.backend)
+        await until(handle, "suspended")
+        await handle.resume()
+        assert await seen == ["attempt 0", "a question", None, *expected]
+        assert await values(handle) == expected
 
 
 @asynccontextmanager

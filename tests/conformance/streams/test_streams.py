@@ -10,8 +10,8 @@ import pytest
 
 from flowfabric.core import contracts as c
 from flowfabric.core import limits
+from flowfabric.core.contracts.frame_marks import RERUN, STEP
 from flowfabric.core.cursor import StreamCursor
-from flowfabric.core.frame_marks import RERUN, STEP
 from flowfabric.core.policy import ExecutionPolicy, StreamPolicy
 from flowfabric.errors import ExecutionNotFound, FlowFabricError, Invalid
 from tests.conformance.driver import ATTEMPT_TIMEOUT, BACKOFF, DEADLINE_IN, TTL, Driver, Subject, made_up_fence

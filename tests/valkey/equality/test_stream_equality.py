@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flowfabric.core import limits
-from flowfabric.core.frame_marks import RERUN
+from flowfabric.core.contracts.frame_marks import RERUN
 from flowfabric.core.rules import streams
 from flowfabric.core.rules.execution.transitions import SITUATIONS, TERMINAL, Situation
 from flowfabric.core.rules.outcome import Refusal

@@ -13,7 +13,7 @@ from flowfabric.client import frame_values
 from flowfabric.client.tasks import payloads
 from flowfabric.client.tasks.options import Duration, ms
 from flowfabric.core import contracts as c
-from flowfabric.core.frame_marks import PREFIX, is_mark
+from flowfabric.core.contracts.frame_marks import PREFIX, is_mark
 from flowfabric.errors import InvalidInput
 from flowfabric.worker.context.awaited import AwaitedCalls
 from flowfabric.worker.durable.journal import Journal, running_step

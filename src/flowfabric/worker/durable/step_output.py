@@ -18,7 +18,7 @@ from msgspec.structs import force_setattr, replace
 from flowfabric.client import frame_values
 from flowfabric.core import contracts as c
 from flowfabric.core import limits
-from flowfabric.core.frame_marks import PATCH, STEP, StepOutput
+from flowfabric.core.contracts.frame_marks import PATCH, STEP, StepOutput
 from flowfabric.core.rules import merge_patch
 from flowfabric.errors import FlowFabricError
 from flowfabric.worker.durable.occurrences import Occurrence

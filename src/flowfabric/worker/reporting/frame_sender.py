@@ -15,7 +15,7 @@ from typing import Final
 
 from flowfabric.backends.ports import EngineBackend
 from flowfabric.core import contracts as c
-from flowfabric.core.frame_marks import RERUN
+from flowfabric.core.contracts.frame_marks import RERUN
 from flowfabric.core.states import PublicState
 from flowfabric.errors import FlowFabricError, InvalidInput, Unavailable
 from flowfabric.worker.attempts.attempt import Attempt, Stop

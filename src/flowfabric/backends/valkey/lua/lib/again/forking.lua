@@ -22,7 +22,6 @@ end
 local function mark(pointer) return redis.sha1hex(pointer):sub(1, 12) end
 
 local MOST_SHOWN = 20
-
 local function unknown_step(fields, A)
   local names = {}
   for _, field in ipairs(fields) do
@@ -73,8 +72,7 @@ function M.choose(x, A)
   return {fields = chosen, last = last}
 end
 
--- {encoding, result} by field, of steps among those that are copied; or nil and a refusal. What a
--- changed step emitted was about its old result, so it has no output.
+-- {encoding, result} by field, of copied steps, without their old output; or nil and a refusal.
 function M.changed(plan, given)
   local known, out = {}, {}
   for _, field in ipairs(plan.fields) do known[field] = true end
