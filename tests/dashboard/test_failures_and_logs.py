@@ -53,8 +53,9 @@ async def test_work_whose_task_no_worker_has_is_marked_in_the_list(dashboard: Da
     async with worker.working(fabric.backend):
         await worker.idle()
         await dashboard.go("executions")
-        says = "no live worker has the task nosuchtask; workers of lane default know: pay"
-        await expect(dashboard.rows("Executions")).to_contain_text(says)
+        says = "No live worker has the task nosuchtask; workers of lane default know: pay."
+        await expect(dashboard.page.locator("main .problem")).to_have_text(says)
+        await expect(dashboard.rows("Executions")).to_contain_text("no worker")
         await dashboard.go("executions", handle.id)
         await expect(dashboard.page.locator(".why")).to_contain_text("no live worker has the task `nosuchtask`")
         await dashboard.go("workers")

@@ -55,12 +55,19 @@ function filterOf(query) {
 const liveWorkers = (signal) => all("/workers", { limit: 1000 }, "workers", 1000, signal).catch(() => []);
 
 // Workers serve its lane, and none of them has its task.
-function missingTask(row, workers) {
+function isUnknown(row, workers) {
   const ofLane = workers.filter((each) => each.lanes.includes(row.lane_id));
-  const isKnown = ofLane.some((each) => !each.tasks.length || each.tasks.includes(row.execution_kind));
-  if (row.public_state !== "waiting" || !ofLane.length || isKnown) return null;
-  const known = [...new Set(ofLane.flatMap((each) => each.tasks))].sort().join(", ");
-  return h("span", { class: "failure" }, `no live worker has the task ${row.execution_kind}; workers of lane ${row.lane_id} know: ${known}`);
+  return row.public_state === "waiting" && ofLane.length > 0
+    && !ofLane.some((each) => !each.tasks.length || each.tasks.includes(row.execution_kind));
+}
+
+// One note for each task that is missing, above the list.
+function missingTasks({ rows, workers = [] }) {
+  const says = rows.filter((row) => isUnknown(row, workers)).map(({ execution_kind: kind, lane_id: lane }) => {
+    const known = new Set(workers.filter((each) => each.lanes.includes(lane)).flatMap((each) => each.tasks));
+    return `No live worker has the task ${kind}; workers of lane ${lane} know: ${[...known].sort().join(", ")}.`;
+  });
+  return [...new Set(says)].map((text) => h("p", { class: "problem", "data-key": text }, text));
 }
 
 // A page of the API may be short: it looks at so many executions and no more.
@@ -87,6 +94,7 @@ function draw(state) {
     heading("Executions"),
     filters(state),
     error && problem(error),
+    missingTasks(state),
     card(null, bulk(state), rows.length ? list(state) : nothing, paging(state)),
   );
 }
@@ -143,7 +151,7 @@ function list(state) {
     key: row.execution_id,
     cells: [
       h("input", { type: "checkbox", "aria-label": `Select ${row.execution_id}`, checked: selected.has(row.execution_id), onchange: (event) => pick(row.execution_id, event.target.checked) }),
-      [badge(row.public_state), missingTask(row, state.workers ?? [])],
+      [badge(row.public_state), isUnknown(row, state.workers ?? []) && h("span", { class: "failure" }, " no worker")],
       row.execution_kind,
       executionLink(row.execution_id),
       row.lane_id,
