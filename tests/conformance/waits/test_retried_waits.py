@@ -92,3 +92,23 @@ async def test_a_link_that_was_used_stays_used(waits: Suspender) -> None:
     await waits.driver.retry(x)
     page = await waits.backend.list_pending_waitpoints(c.ListPendingWaitpointsArgs(execution_id=x.execution_id))
     assert page.entries == ()
+
+
+async def test_a_fork_has_the_answer_to_the_last_wait_even_when_its_source_is_deleted(waits: Suspender) -> None:
+    x, at = await suspended_at_a_link(waits)
+    await waits.signal(x, at, NAME, payload=b"yes")
+    await waits.driver.grant_and_claim(x)
+    await waits.driver.fail(x)
+    fork = Subject((await waits.driver.fork(x)).execution_id)
+    await waits.probe.check()
+    trimmed = await waits.backend.trim_executions(c.TrimExecutionsArgs(older_than_ms=0))
+    assert isinstance(trimmed, c.ExecutionsTrimmed)
+    assert trimmed.deleted == 1
+    page = await waits.resume_signals(fork)
+    assert (page.close_reason, page.continuation_metadata_pointer) == ("resumed", POINTER)
+    assert [(each.signal_name, each.payload) for each in page.signals] == [(NAME, b"yes")]
+    await waits.driver.run(fork)
+    assert isinstance(await waits.suspend(fork), c.ExecutionSuspended)
+    await waits.driver.cancel(fork)
+    await waits.backend.trim_executions(c.TrimExecutionsArgs(older_than_ms=0))
+    await waits.probe.check()

@@ -1,5 +1,5 @@
 -- A fork: a new execution that begins with records of another one.
--- @uses content continuing digits limit_scopes record reply steps suspension vectors
+-- @uses content continuing copied_wait digits limit_scopes record reply steps suspension vectors
 local M = {}
 
 M.TAG = "flowfabric.forked_from"
@@ -129,10 +129,7 @@ end
 -- Give the new execution its records.
 function M.give(x, fork, plan, changed)
   steps.copy(x, fork, plan.fields, changed)
-  if plan.last then
-    local flat = redis.call("HGETALL", suspension.key(x))
-    redis.call("HSET", suspension.key(fork), unpack(flat))
-  end
+  if plan.last then copied_wait.give(x, fork, plan.last) end
 end
 
 -- The names and keys of an id in the partition of the source; nil for any other text.
