@@ -104,6 +104,7 @@ def dies_in_process(ctx: Context) -> None:
     ctx.wait(ctx.use(tokens=3))
     with ctx.reserve(tokens=20) as held:
         held.used(tokens=5)
+        ctx.wait(held.noted())
         os.kill(os.getpid(), signal.SIGKILL)
 
 

@@ -41,6 +41,7 @@ class Scene:
             await ctx.use(tokens=3)
             async with ctx.reserve(tokens=20) as held:
                 held.used(tokens=5)
+                await held.noted()
                 self.began.set()
                 ended: int = await self.row.ends(ctx)
                 return ended

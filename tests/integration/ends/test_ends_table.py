@@ -62,6 +62,7 @@ async def test_an_end_is_what_the_page_says(fabric_kit: FabricKit, row: list[str
     assert (snapshot.public_state, snapshot.failure_category or "") == (state, category), what
     await _check_exception(handle, state)
     attempts = await _check_retries(handle, *RETRIES[retried])
+    await fabric_kit.apply_due()  # the engine settles what an end owes to its budgets
     usage = (await fabric_kit.budgets.status(scene.budget)).usage
     assert usage.get("tokens", 0) == TOKENS[budget] * attempts
     assert ("pay" in await _steps(fabric_kit, handle)) == (steps == "kept")

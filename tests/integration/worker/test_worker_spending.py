@@ -456,3 +456,44 @@ class TestCrashes:
 
         handle = await run(fabric_kit, worker, spend)
         assert "on_crash: must be one of return, spend" in str((await handle.describe()).failure_reason)
+
+    async def test_an_end_that_the_worker_sees_counts_what_was_used(
+        self, fabric_kit: FabricKit, worker: Worker
+    ) -> None:
+        budget = await fabric_kit.budgets.create({"tokens": 100}, lane="default")
+
+        @worker.task
+        async def spend(ctx: Context) -> None:
+            async with ctx.reserve(tokens=40) as held:
+                held.used(tokens=5)
+                raise SystemExit
+
+        await run(fabric_kit, worker, spend)
+        status = await fabric_kit.budgets.status(budget)
+        assert (status.usage, status.reserved) == ({"tokens": 5}, {})
+
+    async def test_an_attempt_that_is_handed_back_counts_nothing_twice(
+        self, fabric_kit: FabricKit, worker: Worker
+    ) -> None:
+        budget = await fabric_kit.budgets.create({"tokens": 100}, lane="default")
+        began, go_on = asyncio.Event(), asyncio.Event()
+
+        @worker.task
+        async def spend(ctx: Context) -> None:
+            async with ctx.reserve(tokens=40) as held:
+                held.used(tokens=5)
+                await held.noted()
+                began.set()
+                await go_on.wait()
+
+        handle = await fabric_kit.submit(spend)
+        await fabric_kit.start_worker(worker)
+        await began.wait()
+        await fabric_kit.stop_worker(worker)
+        await fabric_kit.apply_due()
+        assert (await fabric_kit.budgets.status(budget)).usage == {}
+        go_on.set()
+        await fabric_kit.advance(30)
+        await fabric_kit.run_until_idle(worker)
+        assert await handle is None
+        assert (await fabric_kit.budgets.status(budget)).usage == {"tokens": 5}

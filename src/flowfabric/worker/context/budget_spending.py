@@ -15,6 +15,7 @@ from uuid import uuid4
 from flowfabric.core import contracts as c
 from flowfabric.core.ids import BudgetId, Namespace, ReservationId
 from flowfabric.errors import BudgetExceeded
+from flowfabric.worker.attempts.attempt import Stop
 from flowfabric.worker.context.budget_pause import decide
 from flowfabric.worker.context.spending import Amounts, Hold, Usage, exceeded
 from flowfabric.worker.context.spending_notes import Notes
@@ -36,7 +37,7 @@ class WorkerPurse:
         self._budget_ids: tuple[BudgetId, ...] | None = None
         self._namespace: Namespace | None = None  # of the execution, once its budgets are known
         self._holds: dict[ReservationId, Occurrence] = {}
-        self._notes = Notes(self._send_note, journal.services.tasks)
+        self._notes = Notes(self._send_note, self._settle_late, journal.services.tasks)
 
     async def use(self, amounts: Amounts, budget: str | None) -> Usage:
         at = await self._take("use", amounts, budget)
@@ -132,8 +133,20 @@ class WorkerPurse:
         if at is not None:
             self._spent.note(at)
 
+    async def noted(self, hold: Hold) -> None:
+        await self._notes.sent(hold)
+
+    def leave(self, hold: Hold, spent: Amounts) -> None:
+        """Settle in the background if the attempt has ended; one that continues later reports again."""
+        attempt = self._journal.attempt
+        if attempt.suspension is None and attempt.stop is not Stop.DRAINING:
+            self._journal.services.loop.call_soon_threadsafe(self._notes.end, hold, dict(spent))
+
     async def _send_note(self, hold: Hold, spent: Amounts) -> None:
         await asyncio.gather(*(self._settle_on(each, hold, spent, ends=False) for each in hold.budget_ids))
+
+    async def _settle_late(self, hold: Hold, spent: Amounts) -> None:
+        await asyncio.gather(*(self._settle_on(each, hold, spent) for each in hold.budget_ids))
 
     async def _settle_all(self, hold: Hold, spent: Amounts) -> None:
         await self._together([self._settle_on(each, hold, spent) for each in hold.budget_ids])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 
 import msgspec
@@ -35,12 +35,13 @@ class Hold(msgspec.Struct, frozen=True):
 class Held:
     """The reserved amounts, and how much of them was used."""
 
-    __slots__ = ("_on_used", "amounts", "spent")
+    __slots__ = ("_noted", "_on_used", "amounts", "spent")
 
     def __init__(self, amounts: Amounts) -> None:
         self.amounts = dict(amounts)
         self.spent: dict[str, int] = {}
         self._on_used: Callable[[], None] | None = None
+        self._noted: Callable[[], Awaitable[None]] | None = None
 
     def used(self, **amounts: int) -> None:
         """Report used amounts; several calls add up. They count in full, even beyond the reservation.
@@ -52,6 +53,11 @@ class Held:
         if self._on_used is not None:
             self._on_used()
 
+    async def noted(self) -> None:
+        """Wait until the store has what was reported so far, so that it counts whatever happens to the worker."""
+        if self._noted is not None:
+            await self._noted()
+
 
 class Purse(Protocol):
     """Reports usage and makes reservations for a context."""
@@ -61,6 +67,10 @@ class Purse(Protocol):
     async def hold(self, amounts: Amounts, budget: str | None, on_crash: c.OnCrash) -> Hold: ...
 
     def note(self, hold: Hold, spent: Amounts) -> None: ...
+
+    async def noted(self, hold: Hold) -> None: ...
+
+    def leave(self, hold: Hold, spent: Amounts) -> None: ...
 
     async def settle(self, hold: Hold, spent: Amounts) -> None: ...
 
@@ -82,13 +92,22 @@ class Reservation:
         hold = self._hold = await self._purse.hold(self._held.amounts, self._budget, self._on_crash)
         if hold.budget_ids:
             self._held._on_used = lambda: self._purse.note(hold, self._held.spent)
+            self._held._noted = lambda: self._purse.noted(hold)
         return self._held
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> None:
-        # If the attempt is over (not an Exception), the store counts what was noted and releases the rest.
-        self._held._on_used = None
-        if self._hold is not None and (error is None or isinstance(error, Exception)):
+        self._held._on_used = self._held._noted = None
+        if self._hold is None:
+            return
+        if error is None or isinstance(error, Exception):
             await self._purse.settle(self._hold, self._held.spent)
+        else:
+            self._leave(self._hold)
+
+    def _leave(self, hold: Hold) -> None:
+        """The attempt is over: the store counts what was noted, or all of it, and releases the rest."""
+        if self._on_crash is c.OnCrash.RETURN:
+            self._purse.leave(hold, self._held.spent)
 
     def __enter__(self) -> Held:
         self._wait(self.__aenter__())
@@ -97,6 +116,8 @@ class Reservation:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> None:
         if error is None or isinstance(error, Exception):
             self._wait(self.__aexit__(kind, error, trace))
+        elif self._hold is not None:
+            self._leave(self._hold)
 
 
 class SpendingContext(AwaitedCalls, ABC):

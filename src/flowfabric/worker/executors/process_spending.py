@@ -60,6 +60,12 @@ class PipePurse:
     def note(self, hold: Hold, spent: Amounts) -> None:
         self._ask(Spend("note", dict(spent), hold=hold))
 
+    async def noted(self, hold: Hold) -> None:
+        self._ask(Spend("noted", {}, hold=hold))
+
+    def leave(self, hold: Hold, spent: Amounts) -> None:
+        self._ask(Spend("settle", dict(spent), hold=hold))
+
     async def settle(self, hold: Hold, spent: Amounts) -> None:
         self._ask(Spend("settle", dict(spent), hold=hold))
 
@@ -81,6 +87,9 @@ async def spoken(purse: Purse, spend: Spend) -> Spoken:
                 return Spoken()
             case "note", Hold() as hold:
                 purse.note(hold, spend.amounts)
+                return Spoken()
+            case "noted", Hold() as hold:
+                await purse.noted(hold)
                 return Spoken()
             case "hold", _:
                 return Spoken(hold=await purse.hold(spend.amounts, spend.budget, spend.on_crash))
