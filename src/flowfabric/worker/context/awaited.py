@@ -6,61 +6,117 @@ Python only warns about them, in a log, after the attempt has completed.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Generator
 from functools import wraps
 from inspect import CO_COROUTINE
 from types import CodeType, CoroutineType, FrameType
-from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar, cast
 
 from flowfabric.worker.attempts.outcomes import NOT_AWAITED, Fail, reason_of
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 _ENOUGH: Final = 64
+_DONE: Final = cast("Generator[Any, Any, None]", iter(()))  # exhausted, so all may share it
 
 
-class _Made(NamedTuple):
-    """A call, and the instruction that made it."""
+class _Place(NamedTuple):
+    """The instruction that made a call."""
 
-    call: CoroutineType[Any, Any, Any]
     name: str
     code: CodeType
     at: int
+
+    def problem(self, more: int) -> str:
+        line = next((each[0] for i, each in enumerate(self.code.co_positions()) if 2 * i == self.at), None)
+        call = f"ctx.{self.name}(...)"
+        remedy = f"await {call}" if self.code.co_flags & CO_COROUTINE else f"ctx.wait({call})"
+        effect = "did not wait for room" if self.name == "emit" else "did nothing"
+        others = f" (and {more} more)" if more else ""
+        return f"{self.code.co_filename}:{line}: {call} was not awaited, so it {effect}; write `{remedy}`{others}"
+
+
+class _Made(NamedTuple):
+    """A call, and where it was made."""
+
+    call: CoroutineType[Any, Any, Any]
+    place: _Place
 
     @property
     def has_started(self) -> bool:
         return self.call.cr_frame is None or self.call.cr_suspended or self.call.cr_running
 
-    def problem(self) -> str:
-        line = next((each[0] for i, each in enumerate(self.code.co_positions()) if 2 * i == self.at), None)
-        call = f"ctx.{self.name}(...)"
-        remedy = f"await {call}" if self.code.co_flags & CO_COROUTINE else f"ctx.wait({call})"
-        effect = "did not wait for room" if self.name == "emit" else "did nothing"
-        return f"{self.code.co_filename}:{line}: {call} was not awaited, so it {effect}; write `{remedy}`"
+
+class Emits:
+    """The emits of one context, and how many of them were awaited.
+
+    A handler may emit thousands of frames, so a call notes only the latest place, and the first that was not awaited
+    before the next.
+    """
+
+    __slots__ = ("_at", "_code", "_made", "_suspect", "awaited")
+
+    def __init__(self) -> None:
+        self._made = self.awaited = self._at = 0
+        self._code: CodeType | None = None
+        self._suspect: tuple[CodeType | None, int] | None = None
+
+    def note(self, frame: FrameType) -> _Emitted:
+        if self._made == self.awaited:
+            self._suspect = None
+        elif self._suspect is None:
+            self._suspect = (self._code, self._at)
+        self._made += 1
+        self._code, self._at = frame.f_code, frame.f_lasti
+        return _Emitted(self)
+
+    @property
+    def forgotten(self) -> int:
+        return max(0, self._made - self.awaited)
+
+    @property
+    def place(self) -> _Place:
+        code, at = self._suspect or (self._code, self._at)
+        assert code is not None, "some call was noted"
+        return _Place("emit", code, at)
+
+
+class _Emitted:
+    """What `ctx.emit` returns while there is room: nothing is left to wait for."""
+
+    __slots__ = ("_emits",)
+
+    def __init__(self, emits: Emits) -> None:
+        self._emits = emits
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        self._emits.awaited += 1
+        return _DONE
 
 
 class Calls:
     """The async calls of one context, until they have started."""
 
-    __slots__ = ("_made", "_prune_at")
+    __slots__ = ("_made", "_prune_at", "emits")
 
     def __init__(self) -> None:
         self._made: list[_Made] = []
         self._prune_at = _ENOUGH
+        self.emits = Emits()
 
     def note(self, call: Any, name: str, frame: FrameType) -> None:
         if len(self._made) >= self._prune_at:
             self._made = self._unstarted()
             self._prune_at = 2 * len(self._made) + _ENOUGH
-        self._made.append(_Made(call, name, frame.f_code, frame.f_lasti))
+        self._made.append(_Made(call, _Place(name, frame.f_code, frame.f_lasti)))
 
     def forgotten(self) -> str:
         """Which calls never started; "" if all did."""
-        made = self._unstarted()
-        if not made:
+        made, emitted = self._unstarted(), self.emits.forgotten
+        if not made and not emitted:
             return ""
-        more = f" (and {len(made) - 1} more)" if len(made) > 1 else ""
-        return made[0].problem() + more
+        place = made[0].place if made else self.emits.place
+        return place.problem(len(made) + emitted - 1)
 
     def close(self) -> None:
         """Close the calls that never started, about which Python would warn, too."""
@@ -88,9 +144,12 @@ class AwaitedCalls:
     _calls: Calls | None
 
     def _note(self, call: Coroutine[Any, Any, Any], name: str, frame: FrameType) -> None:
+        self._noted().note(call, name, frame)
+
+    def _noted(self) -> Calls:
         if self._calls is None:
             self._calls = Calls()  # type: ignore[misc]  # the slot is in Context
-        self._calls.note(call, name, frame)
+        return self._calls
 
 
 def must_await(method: F) -> F:

@@ -63,15 +63,11 @@ class StreamingContext(AwaitedCalls):
         if self._journal is not None and (run := running_step(self._journal)) is not None:
             run.emits(frame)
         sent = self._link.emit(frame)
-        if sent is SENT:
-            return sent
-        call = _room() if sent is ROOM else cast("Coroutine[Any, Any, None]", sent)
-        self._note(call, "emit", sys._getframe(1))
-        return call
-
-
-async def _room() -> None:
-    """There is room for more frames."""
+        if sent is ROOM:
+            return (self._calls or self._noted()).emits.note(sys._getframe(1))
+        if sent is not SENT:
+            self._note(cast("Coroutine[Any, Any, None]", sent), "emit", sys._getframe(1))
+        return sent
 
 
 def emit_frame(context: StreamingContext, frame: c.Frame) -> Awaitable[None]:
