@@ -48,50 +48,53 @@ class _Made(NamedTuple):
 
 
 class Emits:
-    """The emits of one context, and how many of them were awaited.
+    """The emits of one context.
 
-    A handler may emit thousands of frames, so a call notes only the latest place, and the first that was not awaited
-    before the next.
+    A handler may emit thousands of frames, so what `emit` returns is used again once it was awaited. What is dropped
+    without an await knows the line that drops it.
     """
 
-    __slots__ = ("_at", "_code", "_made", "_suspect", "awaited")
+    __slots__ = ("_dropped", "count", "spare")
 
     def __init__(self) -> None:
-        self._made = self.awaited = self._at = 0
-        self._code: CodeType | None = None
-        self._suspect: tuple[CodeType | None, int] | None = None
+        self.spare: _Emitted | None = None
+        self.count = 0  # not awaited
+        self._dropped: _Place | None = None
 
-    def note(self, frame: FrameType) -> _Emitted:
-        if self._made == self.awaited:
-            self._suspect = None
-        elif self._suspect is None:
-            self._suspect = (self._code, self._at)
-        self._made += 1
-        self._code, self._at = frame.f_code, frame.f_lasti
-        return _Emitted(self)
+    def made(self) -> _Emitted:
+        """Something to await: nothing is left to wait for."""
+        emitted = self.spare
+        if emitted is None:
+            emitted = _Emitted(self)
+        self.spare = None
+        emitted.is_due = True
+        return emitted
 
-    @property
-    def forgotten(self) -> int:
-        return max(0, self._made - self.awaited)
+    def dropped(self, frame: FrameType) -> None:
+        self.count += 1
+        self._dropped = self._dropped or _Place("emit", frame.f_code, frame.f_lasti)
 
     @property
     def place(self) -> _Place:
-        code, at = self._suspect or (self._code, self._at)
-        assert code is not None, "some call was noted"
-        return _Place("emit", code, at)
+        assert self._dropped is not None, "one was dropped"
+        return self._dropped
 
 
 class _Emitted:
-    """What `ctx.emit` returns while there is room: nothing is left to wait for."""
-
-    __slots__ = ("_emits",)
+    __slots__ = ("_emits", "is_due")
 
     def __init__(self, emits: Emits) -> None:
         self._emits = emits
+        self.is_due = False
 
     def __await__(self) -> Generator[Any, Any, None]:
-        self._emits.awaited += 1
+        self.is_due = False
+        self._emits.spare = self
         return _DONE
+
+    def __del__(self) -> None:
+        if self.is_due:
+            self._emits.dropped(sys._getframe(1))
 
 
 class Calls:
@@ -112,7 +115,8 @@ class Calls:
 
     def forgotten(self) -> str:
         """Which calls never started; "" if all did."""
-        made, emitted = self._unstarted(), self.emits.forgotten
+        self.emits.spare = None  # it refers to them
+        made, emitted = self._unstarted(), self.emits.count
         if not made and not emitted:
             return ""
         place = made[0].place if made else self.emits.place

@@ -64,7 +64,7 @@ class StreamingContext(AwaitedCalls):
             run.emits(frame)
         sent = self._link.emit(frame)
         if sent is ROOM:
-            return (self._calls or self._noted()).emits.note(sys._getframe(1))
+            return (self._calls or self._noted()).emits.made()
         if sent is not SENT:
             self._note(cast("Coroutine[Any, Any, None]", sent), "emit", sys._getframe(1))
         return sent
