@@ -24,6 +24,10 @@ MEASURED = {"connection"}  # slow on a busy machine, whatever the store does
 OF_WORK = {"partitions", "engine", "workers", "waiting"}
 
 
+def greet() -> None:
+    pass
+
+
 def found(cli: Cli, code: int = 0) -> dict[str, dict[str, Any]]:
     told = cli("doctor", "--json", code=code).json
     assert told["ok"] is (code == 0)
@@ -45,7 +49,7 @@ def test_a_store_at_work_is_all_right(cli: Cli) -> None:
 
     async def at_work(fabric: Fabric) -> None:
         worker = Worker()
-        worker.task(name="greet")(lambda: None)
+        worker.task(name="greet")(greet)
         async with Engine(fabric.backend) as engine, worker.working(fabric.backend):
             await eventually_async(lambda: engine.status().services[0].runs, "the engine has its share")
             checks = await asyncio.to_thread(found, cli)
@@ -166,7 +170,7 @@ def test_work_whose_task_no_worker_has_is_named_everywhere(cli: Cli) -> None:
 
     async def at_work(fabric: Fabric) -> None:
         worker = Worker(version="v1")
-        worker.task(name="greet", priority=3)(lambda: None)
+        worker.task(name="greet", priority=3)(greet)
         async with worker.working(fabric.backend):
             await worker.idle()
             await asyncio.to_thread(look)
@@ -188,7 +192,7 @@ def test_work_whose_task_no_worker_has_is_named_everywhere(cli: Cli) -> None:
 def test_submit_takes_the_options_of_the_registered_task(cli: Cli) -> None:
     async def register(fabric: Fabric) -> None:
         worker = Worker(lanes=["reports"])
-        worker.task(name="greet", priority=3)(lambda: None)
+        worker.task(name="greet", priority=3)(greet)
         async with worker.working(fabric.backend):
             pass
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -216,7 +217,7 @@ def test_a_task_looks_like_its_function() -> None:
 def test_a_name_can_be_given_and_must_be_where_there_is_none() -> None:
     assert task(name="sum-up")(add.function).name == "sum-up"
     with pytest.raises(InvalidInput, match="name: must be given"):
-        Task(lambda a: a)
+        Task(functools.partial(add.function, 1))
     with pytest.raises(InvalidInput, match="name: must be 1 to 128 bytes"):
         Task(add.function, name="x" * 129)
     with pytest.raises(InvalidInput, match="task: must be a function"):

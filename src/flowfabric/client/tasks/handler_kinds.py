@@ -1,26 +1,19 @@
 """Which functions can be tasks. A task returns one result, so generators are refused where the task is made.
 
 Async functions, plain functions, callable objects and `functools.partial` of them are fine. A plain function may return
-an awaitable, which the worker awaits; a lambda that only calls an async function is refused, because it hides from the
-worker that the function belongs on the event loop.
+an awaitable, which the worker awaits. A lambda is refused: one that calls an async function would run in a thread.
 """
 
 from __future__ import annotations
 
-import builtins
-import dis
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
-from types import FunctionType
 from typing import Any, Final
 
 from flowfabric.errors import InvalidInput
 
 _EMIT: Final = "report each value with `await ctx.emit(value)` and return the result"
-
-# Instructions without an effect on which function a lambda calls.
-_SILENT: Final = frozenset({"CACHE", "COPY_FREE_VARS", "EXTENDED_ARG", "NOP", "PRECALL", "PUSH_NULL", "RESUME"})
 
 
 def check_function(function: Any, name: str | None) -> None:
@@ -38,12 +31,8 @@ def check_function(function: Any, name: str | None) -> None:
         raise InvalidInput("task", shown, f"is an async generator, and a task has one result; {_EMIT}")
     if inspect.isgeneratorfunction(inner):
         raise InvalidInput("task", shown, f"is a generator, and a task has one result; return a list, or {_EMIT}")
-    called = _called_by_lambda(inner)
-    if called is not None and inspect.iscoroutinefunction(inspect.unwrap(called)):
-        what = getattr(called, "__qualname__", called)
-        problem = (
-            f"is a lambda that returns the coroutine of {what}; pass {what} itself, a partial of it, or an async def"
-        )
+    if getattr(inner, "__name__", "") == "<lambda>":
+        problem = "is a lambda, which may hide an async function; write `def` or `async def`, which has types as well"
         raise InvalidInput("task", shown, problem)
 
 
@@ -54,30 +43,3 @@ def _unwrapped(function: Callable[..., Any]) -> Any:
     if inspect.isroutine(function) or isinstance(function, type):
         return function
     return type(function).__call__
-
-
-def _called_by_lambda(function: Any) -> Any:
-    """The function whose result a lambda returns, as far as it can be known before the lambda is called."""
-    if not (isinstance(function, FunctionType) and function.__name__ == "<lambda>"):
-        return None
-    code = [each for each in dis.get_instructions(function) if each.opname not in _SILENT]
-    if len(code) < 3 or code[-1].opname != "RETURN_VALUE" or not code[-2].opname.startswith("CALL"):
-        return None
-    if any("JUMP" in each.opname for each in code):
-        return None
-    return _first_loaded(function, iter(code))  # Python evaluates what it calls before the arguments
-
-
-def _first_loaded(function: FunctionType, code: Iterator[dis.Instruction]) -> Any:
-    first = next(code)
-    found = _names_of(function).get(first.argval) if first.opname in ("LOAD_GLOBAL", "LOAD_DEREF") else None
-    for each in code:
-        if found is None or each.opname not in ("LOAD_ATTR", "LOAD_METHOD"):
-            break
-        found = inspect.getattr_static(found, each.argval, None)
-    return found
-
-
-def _names_of(function: FunctionType) -> dict[str, Any]:
-    held = inspect.getclosurevars(function)
-    return {**vars(builtins), **function.__globals__, **held.nonlocals}
