@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from flowfabric.client.fabric import Fabric
+from flowfabric.core.ids import ExecutionId
 from flowfabric.worker import Worker
 from tests.cli.harness import Cli, has_shape, run, running
 
@@ -207,7 +208,7 @@ def test_fork_makes_another_execution(cli: Cli) -> None:
     made = cli("fork", source, "--input", '["grace"]', "--json").json
     assert made["forked_from"] == source
     shown = cli("show", made["execution_id"], "--input", "--json").json
-    assert shown["tags"] == {"team.x": "1", "flowfabric.forked_from": source}
+    assert shown["tags"] == {"team.x": "1", "flowfabric.forked_from": str(ExecutionId(source))}
     assert shown["input"]["value"] == {"args": ["grace"], "kwargs": {}}
     again = cli("fork", source, "--input", '{"name": "bob"}').stdout.strip()
     assert f"tag flowfabric.forked_from  {source}" in " ".join(cli("show", again).stdout.split(" "))

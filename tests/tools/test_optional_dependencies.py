@@ -49,7 +49,7 @@ async def main():
         handle = await fabric.submit(patient)
         await handle.signal("answer", "yes", wait=30)
         assert await handle.result(timeout=30) == "yes"
-        assert await handle.tags() == {{}}
+        assert (await handle.describe()).tags == {{}}
 
 asyncio.run(main())
 assert not any(name.startswith("opentelemetry") for name in sys.modules)

@@ -42,6 +42,7 @@ PAYLOAD_MAX_BYTES = 1_048_576  # input and result; bigger things belong in an ob
 REASON_MAX_BYTES = 4_096
 FAILURE_CATEGORY_MAX_BYTES = 64
 FAILURE_DETAIL_MAX_BYTES = 16_384  # of one attempt, as JSON
+FAILURE_DETAIL_MAX_ITEMS = 100  # frames, notes or members of one exception
 MAX_FAILURE_DETAILS = 50  # of one execution, the latest; older attempts keep reason and category
 PROGRESS_MESSAGE_MAX_BYTES = 1_024
 PROGRESS_PCT_MAX = 100

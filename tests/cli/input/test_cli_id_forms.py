@@ -27,6 +27,7 @@ CALLS = {
     "cancel": ("cancel", "ID"),
     "replay": ("replay", "ID"),
     "retry": ("retry", "ID"),
+    "fork": ("fork", "ID"),
     "waitpoints": ("waitpoints", "ID"),
     "link": ("link", "ID"),
     "signal": ("signal", "ID", "go"),

@@ -84,6 +84,8 @@ BAD: list[tuple[str, str, Bad]] = [
     ("fork_execution", "fork_id", lambda d, x: d.fork(x, fork_id=ELSEWHERE)),
     ("fork_execution", "changed", lambda d, x: d.fork(x, changed=("plan",))),
     ("change_priority", "new_priority", lambda d, x: d.change_priority(x, 9001)),
+    ("watch_execution", "watcher_id", lambda d, x: d.backend.watch_execution(
+        c.WatchExecutionArgs(execution_id=x.execution_id, watcher_id=x.execution_id))),
     ("update_progress", "progress_pct", lambda d, x: d.progress(x, progress_pct=101)),
     ("update_progress", "progress_message", lambda d, x: d.progress(x, progress_message=LONG)),
     ("set_execution_tags", "tags", lambda d, x: d.set_tags(x, **{"two\nlines": "v"})),

@@ -60,8 +60,8 @@ async def test_reject_names_the_execution_that_has_the_key(driver: Driver) -> No
     with pytest.raises(Conflict) as caught:
         await submit(driver, M.REJECT)
     assert caught.value.code == "execution_already_exists"
-    assert caught.value.details["existing_execution_id"] == created.execution_id
-    assert created.execution_id in str(caught.value)
+    assert caught.value.details["existing_execution_id"] == created.execution_id.short
+    assert created.execution_id.short in str(caught.value)
     assert await driver.probe.dump() == before
 
 

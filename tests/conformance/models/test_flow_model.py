@@ -19,6 +19,7 @@ from tests.soaking import examples
 
 pytestmark = pytest.mark.every_store
 
+WHOLE = 256  # edges that a step of the store takes at once
 SEEDS = range(examples(6, soak=80))
 KINDS = [c.DependencyKind.SUCCESS_ONLY] * 6 + [c.DependencyKind.ANY_TERMINAL] * 2 + [c.DependencyKind.ON_FAILURE]
 MOST_REPLAYS = 9
@@ -28,13 +29,19 @@ class Player:
     """Draws a graph and operations from a seed, and does each in the store and in the model."""
 
     def __init__(
-        self, driver: Driver, seed: int, flow_id: FlowId | None = None, work: FlowWork | None = None, budget: int = 256
+        self,
+        driver: Driver,
+        seed: int,
+        flow_id: FlowId | None = None,
+        work: FlowWork | None = None,
+        budget: int = WHOLE,
     ) -> None:
         self.random = random.Random(seed)
         self.driver = driver
         self.graph = Graph(driver, flow_id)
         fail_fast = self.random.random() < 0.2
         self.model = FlowModel(fail_fast=fail_fast, work=work, flow=self.graph.flow_id, budget=budget)
+        self.is_cut = budget < WHOLE  # steps are cut into pieces
         self.replays: dict[str, int] = {}
         self.said: list[str] = []
 
@@ -160,6 +167,8 @@ class Player:
         assert flow.public_flow_state == self.model.state, self.said
         assert (flow.node_count, +Counter(flow.ended_counts)) == (row.member_count, +Counter(row.ended)), self.said
         assert (flow.failed_execution_id is None) == (not row.failures), self.said
+        if self.model.state == "failed" and self.is_cut:
+            return  # a closed flow stops its work; which edges that left open depends on the order of the pieces
         for each in flow.edge_groups:
             join = self.model.work.join(self.model.key(names[each.downstream_execution_id]))
             found = (each.total_deps, each.satisfied_count, each.failed_count, each.skipped_count, each.group_state)

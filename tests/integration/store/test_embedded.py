@@ -15,7 +15,7 @@ from flowfabric.backends.valkey.embedded import keeper
 from flowfabric.backends.valkey.embedded.server import EmbeddedServer
 from flowfabric.backends.valkey.wire.open_client import open_client
 from flowfabric.config import Settings
-from flowfabric.errors import BackendUnavailable, InvalidInput, UnsupportedServer
+from flowfabric.errors import BackendUnavailable, InvalidInput, MissingPackage
 from tests.servers import eventually_async, is_alive, member_process
 
 
@@ -138,10 +138,10 @@ async def test_a_file_in_the_place_of_the_directory_is_refused(tmp_path: Path) -
 
 async def test_a_missing_package_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(name: str) -> None:
-        raise ModuleNotFoundError(f"No module named {name!r}")
+        raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
     monkeypatch.setattr(importlib, "import_module", missing)
-    with pytest.raises(UnsupportedServer, match=r"pip install flowfabric\[embedded\]"):
+    with pytest.raises(MissingPackage, match=r"pip install 'flowfabric\[embedded\]'"):
         await EmbeddedServer.join()
 
 

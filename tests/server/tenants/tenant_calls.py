@@ -41,6 +41,7 @@ _BY_PLACE: Final = {
 }
 _BY_NAME: Final = {
     "upstream_execution_id": "member", "downstream_execution_id": "member3", "from_node": "member", "to_node": "member",
+    "watcher_id": "waiting",
 }  # fmt: skip
 _BY_KIND: Final = {
     "FlowId": "flow", "EdgeId": "edge", "BudgetId": "budget", "QuotaPolicyId": "quota", "LeaseId": "lease",

@@ -70,7 +70,7 @@ async def test_an_explanation_names_an_own_one_that_waits_first(
 ) -> None:
     later = await World(backend, OURS).fill()
     facts = (await http.get(f"/v1/executions/{later.ids['waiting']}/explanation")).json()
-    assert facts["first_in_queue"] == own.ids["waiting"]
+    assert ExecutionId(facts["first_in_queue"]) == own.ids["waiting"]
 
 
 async def test_a_refusal_tells_no_flow_of_another(

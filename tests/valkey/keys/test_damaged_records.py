@@ -79,6 +79,7 @@ READS: dict[str, Read] = {
     "list_resume_signals": lambda s, x: s.driver.backend.list_resume_signals(
         c.ListResumeSignalsArgs(execution_id=x.execution_id)
     ),
+    "list_tasks": lambda s, _: s.driver.backend.list_tasks(c.ListTasksArgs()),
     "list_suspended": lambda s, _: s.driver.backend.list_suspended(c.ListSuspendedArgs()),
     "list_waitpoint_hmac_kids": lambda s, x: s.driver.backend.list_waitpoint_hmac_kids(
         c.ListWaitpointHmacKidsArgs(partition=_partition(x))
@@ -93,6 +94,8 @@ READS: dict[str, Read] = {
     "read_events": lambda s, x: s.driver.backend.read_events(c.ReadEventsArgs(partition=_partition(x))),
     "read_execution_context": lambda s, x: s.driver.backend.read_execution_context(x.execution_id),
     "read_execution_inputs": lambda s, x: s.driver.backend.read_execution_inputs(x.execution_id),
+    "read_logs": lambda s, x: s.driver.backend.read_logs(c.ReadLogsArgs(execution_id=x.execution_id)),
+    "read_watched_ends": lambda s, x: s.driver.backend.read_watched_ends(_partition(x)),
     "read_steps": lambda s, x: s.driver.backend.read_steps(c.ReadStepsArgs(execution_id=x.execution_id)),
     "read_summary": lambda s, x: s.driver.backend.read_summary(x.execution_id, 0),
     "read_waitpoint_token": _token,
@@ -181,7 +184,7 @@ async def test_describing_a_record_without_a_field_is_a_corruption_that_names_bo
     with pytest.raises(Corruption) as told:
         await getattr(driver.backend, name)(x.execution_id)
     assert told.value.code == "corruption"
-    assert x.execution_id in str(told.value)
+    assert x.execution_id.short in str(told.value)
     assert field in str(told.value)
 
 

@@ -23,8 +23,11 @@ ODD = Names(
 )  # fmt: skip
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _LEASE = re.compile(r"(ff:claim:\{[^}]*\}:).*")
-# Messages, and keys that are named but never written. Those of one call's own are gone when it ends.
-NOT_KEYS = ("ff:dag:completions", "ff:handover", "ff:budget", "ff:due", "ff:wake:*", "ff:hand:*", "ff:noop:*")
+# Messages, names inside keys, and keys that are named but never written. Those of one call's own are gone when it ends.
+NOT_KEYS = (
+    "ff:dag:completions", "ff:handover", "ff:budget", "ff:due", "ff:wake:*", "ff:hand:*", "ff:noop:*", "ff:output:*",
+    "ff:pass",
+)  # fmt: skip
 # Calls that leave keys which others take away again before the next look.
 PASSING = ("claim_batch", "complete_execution", "create_pending_waitpoint", "due_admissions", "issue_claim_grant")
 

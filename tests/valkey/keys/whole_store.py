@@ -195,7 +195,7 @@ async def _workers(store: WholeStore) -> None:
     await d.backend.register_worker(
         c.RegisterWorkerArgs(
             namespace=Namespace(store.names.namespace), worker_id=WORKER, worker_instance_id=d.instance,
-            lanes=(d.lane,), capabilities=(store.names.capability,), ttl_ms=TTL,
+            lanes=(d.lane,), capabilities=(store.names.capability,), ttl_ms=TTL, tasks=(c.TaskEntry(name="kind"),),
         )
     )  # fmt: skip
     await d.backend.hold_share(c.HoldShareArgs(replica_id="engine-1", ttl_ms=TTL))

@@ -209,7 +209,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         POST /engine/edges           resolve_dependency            admin
         POST /engine/due-work        run_due_work                  admin
         POST /engine/shares          hold_share                    admin
-        GET  /engine/partitions      partitions_in_use             work
+        GET  /engine/partitions      partitions_in_use             admin|work
         GET  /engine/budget-partitions  budget_partitions_in_use   admin
         POST /engine/next-due        next_due                      admin
         POST /engine/repairs         repair_indexes                admin

@@ -5,13 +5,15 @@ Local values are never kept: they may be secrets.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias
 
 import msgspec
 
 from flowfabric.core import codec, limits
 from flowfabric.core.contracts.fields import Rule
 from flowfabric.errors import InvalidInput
+
+_FEW: Final = msgspec.Meta(max_length=limits.FAILURE_DETAIL_MAX_ITEMS)
 
 
 class FailureFrame(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -32,12 +34,12 @@ class FailureDetail(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
     type: str
     message: str = ""
-    notes: tuple[str, ...] = ()
-    frames: tuple[FailureFrame, ...] = ()
+    notes: Annotated[tuple[str, ...], _FEW] = ()
+    frames: Annotated[tuple[FailureFrame, ...], _FEW] = ()
     frames_left_out: int = 0
     cause: FailureDetail | None = None
     context: FailureDetail | None = None
-    members: tuple[FailureDetail, ...] = ()
+    members: Annotated[tuple[FailureDetail, ...], _FEW] = ()
     members_left_out: int = 0
 
 
