@@ -19,7 +19,7 @@ from tests.soaking import examples
 
 pytestmark = pytest.mark.every_store
 
-WHOLE = 256  # edges that a step of the store takes at once
+FULL = 256  # edges that a step of the store takes at once
 SEEDS = range(examples(6, soak=80))
 KINDS = [c.DependencyKind.SUCCESS_ONLY] * 6 + [c.DependencyKind.ANY_TERMINAL] * 2 + [c.DependencyKind.ON_FAILURE]
 MOST_REPLAYS = 9
@@ -34,14 +34,14 @@ class Player:
         seed: int,
         flow_id: FlowId | None = None,
         work: FlowWork | None = None,
-        budget: int = WHOLE,
+        budget: int = FULL,
     ) -> None:
         self.random = random.Random(seed)
         self.driver = driver
         self.graph = Graph(driver, flow_id)
         fail_fast = self.random.random() < 0.2
         self.model = FlowModel(fail_fast=fail_fast, work=work, flow=self.graph.flow_id, budget=budget)
-        self.is_cut = budget < WHOLE  # steps are cut into pieces
+        self.is_cut = budget < FULL  # steps are cut into pieces
         self.replays: dict[str, int] = {}
         self.said: list[str] = []
 
