@@ -11,8 +11,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from flowfabric import Context, RetryPolicy, Worker
-from flowfabric.core.policy import FixedBackoff
+from flowfabric import Context, FixedBackoff, RetryPolicy, Worker
 
 LANE = "agents"
 MOST_TOKENS = 50  # that one answer of the model may have
