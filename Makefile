@@ -8,6 +8,12 @@ PIP    := pip install --quiet --disable-pip-version-check
 OLD_TOOLS := -W default::pytest.PytestUnraisableExceptionWarning
 # Compiled modules are kept, whatever the shell says: hundreds of tests start a process, and each would compile again.
 unexport PYTHONDONTWRITEBYTECODE
+# All that runs in part elsewhere, or longer in a soak.
+SOAKED := tests/conformance tests/valkey/calls tests/valkey/equality tests/valkey/faults tests/valkey/upkeep \
+	tests/valkey/wire/test_composite_wire.py tests/integration/client/test_output_model.py tests/integration/cluster \
+	tests/integration/crash tests/integration/examples tests/integration/test_many_suspended.py \
+	tests/integration/test_stream_load.py tests/integration/worker tests/server/test_fuzz.py \
+	tests/server/test_schemathesis.py tests/unit/backends/test_gathering.py
 PYTEST := python -m pytest -q --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
@@ -75,8 +81,8 @@ constraints: ## write constraints.txt: the newest versions that pyproject.toml a
 	$(VENV)-newest/bin/pip freeze --exclude-editable > constraints.txt
 	rm -rf $(VENV)-newest
 
-soak: setup ## run the long tests: many seeds of the model and race tests, crash loops
-	FLOWFABRIC_SOAK=1 $(BIN)/$(PYTEST) tests/conformance tests/valkey tests/integration tests/server -k "schemathesis or fuzz or model or race or composite or crash or failover or starvation or capabilities or stream_load or quota or accounting" -x
+soak: setup ## run the long tests: every store, many seeds of the random tests, crash loops; about an hour
+	FLOWFABRIC_SOAK=1 $(BIN)/$(PYTEST) -x $(SOAKED)
 
 bench: setup ## run the benchmarks: cost of a job, throughput, latency, waits, streams, flows, idling
 	$(BIN)/python -m benchmarks.lifecycle

@@ -36,3 +36,14 @@ def test_test_files_have_names_of_their_own() -> None:
     """There are no packages in the test tree: pytest tells test files apart by their names alone."""
     names = Counter(path.name for path in TESTS.rglob("test_*.py"))
     assert [name for name, count in names.items() if count > 1] == []
+
+
+def test_a_soak_runs_every_test_that_is_longer_there() -> None:
+    makefile = (TESTS.parent / "Makefile").read_text()
+    soaked = re.search(r"^SOAKED := ((?:.*\\\n)*.*)", makefile, re.MULTILINE)
+    assert soaked is not None
+    places = [TESTS.parent / each for each in soaked[1].replace("\\", " ").split()]
+    assert all(place.exists() for place in places)
+    uses = re.compile(r"^from tests\.soaking import", re.MULTILINE)
+    longer = [path for path in TESTS.rglob("test_*.py") if uses.search(path.read_text())]
+    assert [path for path in longer if not any(path.is_relative_to(place) for place in places)] == []
