@@ -34,6 +34,7 @@ class WaitpointRecord:
     suspension_id: SuspensionId | None = None
     buffered: tuple[Arrival, ...] = ()
     was_pending: bool = False  # made before its wait, so that its link may be out
+    is_out_of_time: bool = False  # closed because its wait did not come in time
 
     @property
     def is_pending(self) -> bool:

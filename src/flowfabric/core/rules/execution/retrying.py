@@ -48,17 +48,22 @@ def fell(suspension: SuspensionRecord | None) -> bool:
 
 
 def _waits(record: ExecutionRecord, now: int) -> dict[str, Any]:
-    """The wait that fell is forgotten. Waitpoints made before a wait that is still to come are open for a day."""
+    """The wait that fell is forgotten. Waitpoints made before a wait that is still to come are open for a day.
+
+    That holds for those that ran out of time as well.
+    """
     last = record.suspension
     fallen = last.suspension_id if last is not None and fell(last) else None
     least = now + REOPENED_WAITPOINT_MS
 
     def reopened(each: WaitpointRecord) -> WaitpointRecord:
         is_fallen = fallen is not None and each.was_pending and each.suspension_id == fallen
-        if not each.is_pending and not is_fallen:
+        if not (each.is_pending or each.is_out_of_time or is_fallen):
             return each
         expires_at = max(each.expires_at or 0, least)
-        return replace(each, state=WaitpointState.PENDING, suspension_id=None, expires_at=expires_at)
+        return replace(
+            each, state=WaitpointState.PENDING, suspension_id=None, expires_at=expires_at, is_out_of_time=False
+        )
 
     waitpoints = tuple(reopened(each) for each in record.waitpoints)
     return {"waitpoints": waitpoints, "suspension": None if fallen else last}

@@ -133,4 +133,4 @@ def close_waitpoint(
 def expire_waitpoints(record: ExecutionRecord, now: int) -> Changes:
     """Close expired pending waitpoints and drop the signals they kept."""
     over = [each for each in record.waitpoints if each.has_expired(now)]
-    return Changes(close_waitpoints(record, *over)) if over else Changes()
+    return Changes(close_waitpoints(record, *over, is_out_of_time=True)) if over else Changes()

@@ -21,10 +21,11 @@ def closed(record: ExecutionRecord, reason: str, signals: tuple[str, ...] = ()) 
     }
 
 
-def close_waitpoints(record: ExecutionRecord, *gone: WaitpointRecord) -> dict[str, Any]:
+def close_waitpoints(record: ExecutionRecord, *gone: WaitpointRecord, is_out_of_time: bool = False) -> dict[str, Any]:
     """The fields that close these waitpoints."""
-    return {"waitpoints": tuple(_close(each) if each in gone else each for each in record.waitpoints)}
+    waitpoints = (_close(each, is_out_of_time) if each in gone else each for each in record.waitpoints)
+    return {"waitpoints": tuple(waitpoints)}
 
 
-def _close(waitpoint: WaitpointRecord) -> WaitpointRecord:
-    return replace(waitpoint, state=WaitpointState.CLOSED)
+def _close(waitpoint: WaitpointRecord, is_out_of_time: bool = False) -> WaitpointRecord:
+    return replace(waitpoint, state=WaitpointState.CLOSED, is_out_of_time=is_out_of_time)
