@@ -6,6 +6,7 @@ Nothing heavy is imported here: a test of plain functions starts at once.
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +22,11 @@ if TYPE_CHECKING:
     from tests.stores.probe import Clock, Probe, Store
 
 pytest_plugins = ["tests.secrets_in_logs", "tests.suites"]
+
+if (
+    signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+):  # in the background of a shell; programs of tests would inherit it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(optionalhook=True)  # whoever runs one test may do without xdist

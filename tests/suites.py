@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -89,11 +88,6 @@ def not_run(reason: str) -> NoReturn:
     if in_ci():
         pytest.fail(f"{_NOT_RUN}{reason}; in CI everything runs", pytrace=False)
     pytest.skip(_NOT_RUN + reason)
-
-
-def pytest_xdist_auto_num_workers() -> int:
-    """One process more than there are processors: for a third of their time, tests wait for servers."""
-    return (os.cpu_count() or 1) + 1
 
 
 def pytest_configure(config: pytest.Config) -> None:
